@@ -1,0 +1,43 @@
+# Every target builds what it needs: from a bare checkout, `make test` or `make reproduce` is the first command.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test lint reproduce bench docs soak wheel
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+venv: $(INSTALLED) ## .venv with the pinned dependencies and the package, editable
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Separatrix needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet --constraint constraints.txt hatchling editables
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,dev]'
+	@touch $@
+
+test: venv ## the tests, and every docstring's example
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: venv ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+reproduce: venv ## check every claim that is recorded
+	$(BIN)/separatrix reproduce
+
+bench: venv ## speed against peers and against this machine's roofline
+	$(BIN)/python -m benchmarks
+
+docs: ## the documents
+	@echo "make docs: there are no documents to build yet, so nothing was built."
+
+soak: venv ## the tests that take minutes
+	$(BIN)/python -m pytest -m soak --verbose --durations 0
+
+wheel: venv ## dist/separatrix-*.whl
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -1,0 +1,1 @@
+"""Order-k attention: one definition, several algorithms, one planner."""

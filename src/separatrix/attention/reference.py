@@ -1,0 +1,138 @@
+r"""What order-k attention *is*: the literal definitions, materialised, slow and obvious.
+
+This file is the oracle of every algorithm in the package. It follows Josh Alman and Zhao Song, "How to Capture
+Higher-order Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation" (Definitions 1.1, 1.5,
+2.2-2.4, C.1-C.5), and, for linear attention, Definition C.1 of Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou,
+"Why Softmax Attention Outperforms Linear Attention".
+
+Order k has a query Q, k-1 key sets K_1, ..., K_{k-1} and k-1 value sets:
+
+    S[i, j_1, ..., j_{k-1}] = scale * sum_l Q[i, l] K_1[j_1, l] ... K_{k-1}[j_{k-1}, l]
+    out = D^{-1} A (V_1 (x) ... (x) V_{k-1}),    A = exp(S),    D = diag(A 1)
+
+Everything is computed in the dtype given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["allowed_tuples", "column_kronecker", "linear_attention", "tensor_attention", "tensor_scores"]
+
+
+def column_kronecker(*matrices: Tensor) -> Tensor:
+    """The column-wise Kronecker product of (..., L_m, d) matrices, (..., L_1 L_2 ..., d) (Definition 2.4).
+
+    Row i_1 + i_2 L_1 + i_3 L_1 L_2 + ... is the entrywise product of the rows i_1, i_2, ...: the first index runs
+    fastest.
+
+    >>> column_kronecker(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 10], [0, 5]])).tolist()
+    [[1, 20], [3, 40], [0, 10], [0, 20]]
+    """
+    product = matrices[0]
+    for matrix in matrices[1:]:
+        product = (matrix.unsqueeze(-2) * product.unsqueeze(-3)).flatten(-3, -2)
+    return product
+
+
+def tensor_scores(query: Tensor, keys: Sequence[Tensor], scale: float) -> Tensor:
+    """The tensor ``scale * (Q . K_1 . ... . K_{k-1})`` of shape (..., L_q, L_1, ..., L_{k-1}) (Definition 2.2).
+
+    >>> Q, K = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
+    >>> tensor_scores(Q, [K, K], scale=0.5).tolist()  # 0.5 * (1 * 3 * 3 + 2 * 4 * 4) is the first
+    [[[20.5, 31.5], [31.5, 48.5]]]
+    """
+    axes = "abcefghijkmnopqrstuvwxyz"[: len(keys)]
+    factors = ",".join(f"...{axis}l" for axis in "d" + axes)
+    return scale * torch.einsum(f"{factors}->...d{axes}", query, *keys)
+
+
+def allowed_tuples(
+    query_length: int,
+    key_lengths: Sequence[int],
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    windows: Sequence[int | None] | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Which tuples (j_1, ..., j_{k-1}) query i may attend, by position: a bool (L_q, L_1, ..., L_{k-1}).
+
+    Causal: every j_m <= i + offset. A window w on set m: j_m in (i + offset - w, i + offset].
+    """
+    positions = torch.arange(query_length, device=device) + query_offset
+    allowed = torch.ones(query_length, *key_lengths, dtype=torch.bool, device=device)
+    for m, length in enumerate(key_lengths):
+        window = None if windows is None else windows[m]
+        distance = positions[:, None] - torch.arange(length, device=device)
+        may = torch.ones_like(distance, dtype=torch.bool)
+        if is_causal or window is not None:
+            may = may & (distance >= 0)
+        if window is not None:
+            may = may & (distance < window)
+        allowed = allowed & may.reshape(query_length, *_axis(m, key_lengths))
+    return allowed
+
+
+def _axis(m: int, lengths: Sequence[int]) -> list[int]:
+    return [length if other == m else 1 for other, length in enumerate(lengths)]
+
+
+def tensor_attention(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Sequence[Tensor | None] | None = None,
+    windows: Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Order-k softmax attention and its log-sum-exp (Definition 1.5), arguments as in `separatrix.tensor_attention`.
+
+    >>> V = torch.tensor([[2.0], [4.0]])
+    >>> out, lse = tensor_attention(torch.zeros(1, 1), [torch.ones(2, 1)] * 2, [V, V])
+    >>> out.item(), round(lse.exp().item(), 5)  # the mean of 4, 8, 8, 16 over four tuples
+    (9.0, 4.0)
+    """
+    if enable_gqa:
+        keys = [key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3) for key in keys]
+        values = [value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3) for value in values]
+    scale = 1 / query.shape[-1] if scale is None else scale
+    S = tensor_scores(query, keys, scale)
+    lengths = [key.shape[-2] for key in keys]
+    allowed = allowed_tuples(
+        query.shape[-2],
+        lengths,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        windows=windows,
+        device=query.device,
+    ).expand(S.shape)
+    for m, mask in enumerate(key_masks or ()):
+        if mask is not None:
+            allowed = allowed & mask.reshape(*mask.shape[:-1], 1, *_axis(m, lengths))
+    # Definition 2.4 puts the first index fastest, row-major flattening the last: hence the reversal.
+    tuples = tuple(range(-1, -1 - len(keys), -1))
+    allowed = allowed.movedim(tuples, tuple(range(-len(keys), 0))).flatten(-len(keys))
+    S = S.movedim(tuples, tuple(range(-len(keys), 0))).flatten(-len(keys))
+    empty = ~allowed.any(-1)
+    S = S.masked_fill(~allowed, -torch.inf).masked_fill(empty.unsqueeze(-1), 0.0)
+    weights = torch.softmax(S, -1).masked_fill(empty.unsqueeze(-1), 0.0)
+    lse = torch.logsumexp(S, -1).masked_fill(empty, -torch.inf)
+    return weights @ column_kronecker(*values), lse
+
+
+def linear_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Attention with `lin` in place of `exp`: row i of Q K^T divided by its sum, times V (Definition C.1).
+
+    >>> linear_attention(torch.tensor([[1.0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0], [4.0]])).item()
+    3.0
+    """
+    u = query @ key.mT
+    return (u / u.sum(-1, keepdim=True)) @ value

@@ -1,0 +1,112 @@
+"""Which blocks of the (query, key tuple) volume are worth visiting: a pure function of lengths and positions.
+
+Causal attention of order k fills 1/k of the volume, a window less. The volume is cut into boxes, each a range of
+queries times a range of every key set, so that boxes with nothing to attend are never visited and a box needs a mask
+in its first rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Who may attend whom: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
+
+    is_causal: bool
+    offset: int
+    windows: tuple[int | None, ...]
+
+    def visible(self, m: int, query: int, length: int) -> Range:
+        """The keys of set m that the query at index `query` may attend, as a half-open range."""
+        window = self.windows[m]
+        here = query + self.offset
+        stop = min(length, here + 1) if self.is_causal or window is not None else length
+        start = 0 if window is None else min(length, max(0, here - window + 1))
+        return start, max(start, stop)
+
+    def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
+        """The same for a range of queries and given key indices, as a bool (queries, keys)."""
+        here = torch.arange(*queries, device=keys.device).unsqueeze(-1) + self.offset
+        window = self.windows[m]
+        if window is not None:
+            return (keys <= here) & (keys > here - window)
+        return keys <= here if self.is_causal else torch.ones_like(keys <= here)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Queries times one range of each key set; only the first `masked` queries do not attend all of it."""
+
+    queries: Range
+    keys: tuple[Range, ...]
+    masked: int
+
+    @property
+    def tuples(self) -> int:
+        count = 1
+        for start, stop in self.keys:
+            count *= stop - start
+        return count
+
+
+def boxes(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
+    """Cut the volume into disjoint boxes that cover every allowed (query, tuple) pair.
+
+    >>> boxes(4, [4, 4], Positions(False, 0, (None, None)))
+    [Box(queries=(0, 4), keys=((0, 4), (0, 4)), masked=0)]
+    """
+    if any(window is not None for window in positions.windows):
+        found = _windowed(query_length, key_lengths, positions)
+    elif positions.is_causal:
+        found = _causal(query_length, key_lengths, positions.offset)
+    else:
+        found = [Box((0, query_length), tuple((0, length) for length in key_lengths), 0)]
+    return [box for box in found if box.tuples and box.queries[0] < box.queries[1]]
+
+
+def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[Box]:
+    """Group tuples by the block [low, high) that holds their largest index.
+
+    Those tuples are seen by every query at position high - 1 or later, in part by the ones from low on. Splitting
+    them by the first set that reaches the block makes boxes.
+    """
+    end = min(max(key_lengths), query_length + offset)
+    width = min(64, max(8, query_length // 16))
+    seen_by_all = min(end, offset + 1)
+    edges = [0, *range(max(seen_by_all, 0) or width, end, width), end] if end > 0 else []
+    found = []
+    for low, high in pairwise(edges):
+        first = max(0, low - offset)
+        masked = max(0, min(query_length, high - 1 - offset) - first)
+        for reaches in range(len(key_lengths)):
+            keys = []
+            for m, length in enumerate(key_lengths):
+                start = low if m == reaches else 0
+                stop = low if m < reaches else high
+                keys.append((min(start, length), min(stop, length)))
+            found.append(Box((first, query_length), tuple(keys), masked))
+    return found
+
+
+def _windowed(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
+    """One box a block of queries, over the union of what they may attend; all of its rows are masked."""
+    narrowest = min(window for window in positions.windows if window is not None)
+    rows = min(256, max(16, narrowest // 2))
+    found = []
+    for first in range(0, query_length, rows):
+        last = min(query_length, first + rows) - 1
+        keys = []
+        for m, length in enumerate(key_lengths):
+            start, stop = positions.visible(m, first, length)[0], positions.visible(m, last, length)[1]
+            keys.append((start, max(start, stop)))
+        found.append(Box((first, last + 1), tuple(keys), last + 1 - first))
+    return found

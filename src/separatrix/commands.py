@@ -1,0 +1,79 @@
+"""The commands of `separatrix`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import separatrix
+
+if TYPE_CHECKING:
+    from separatrix.doctor import SelfCheck
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=separatrix.__doc__)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"separatrix {separatrix.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The options every command shares; its help is the package's own first line."""
+
+
+@app.command()
+def doctor() -> None:
+    """Versions, the machine and its roofline, and one self-check of each attention method."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix.doctor import machine, roofline, self_checks, versions
+
+    table = Table("what", "found", title="separatrix doctor", title_justify="left")
+    for name, found in versions():
+        table.add_row(name, escape(found))
+    table.add_section()
+    for name, found in machine():
+        table.add_row(name, escape(found))
+    for width in (16, 64):
+        best = roofline(width)
+        table.add_row(
+            f"roofline, d = {width}",
+            f"{best.gflops:.0f} GFLOP/s (mm, exp, mm in float32 on {best.rows} x {best.columns} scores)",
+        )
+    Console().print(table)
+    _report(self_checks())
+
+
+@app.command()
+def reproduce() -> None:
+    """Check every claim that is recorded, after a self-check of each attention method."""
+    from separatrix.doctor import self_checks
+
+    _report(self_checks())
+    typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
+
+
+def _report(checks: Sequence[SelfCheck]) -> None:
+    """Print the self-checks, and exit with 1 if one failed."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("method", "order", "largest error", "allowed", "verdict", title="self-checks", title_justify="left")
+    for check in checks:
+        verdict = "[green]passed[/]" if check.passed else "[red]FAILED[/]"
+        table.add_row(escape(check.method), str(check.order), f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    Console().print(table)
+    if not all(check.passed for check in checks):
+        raise typer.Exit(1)

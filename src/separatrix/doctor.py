@@ -1,0 +1,155 @@
+"""Is this installation sound, and what can this machine do? Versions, the roofline, a self-check of each method."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from separatrix.attention import operator, reference
+
+Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
+
+CORE = ("torch", "numpy", "safetensors")
+EXTRAS = {
+    "scipy": "lab",
+    "typer": "lab",
+    "rich": "lab",
+    "plotly": "lab",
+    "dash": "explore",
+    "dask": "dask",
+    "distributed": "dask",
+    "transformers": "hf",
+    "tensorboard": "tensorboard",
+}
+
+# Score blocks of 0.5 to 2 MiB in float32: large enough to hide the cost of a call, small enough for a cache.
+BLOCKS = ((1024, 128), (1024, 256), (512, 512), (256, 1024), (1024, 512), (512, 1024))
+
+
+def versions() -> list[tuple[str, str]]:
+    """Each package the library can use, and its version or the extra that would install it."""
+    found = [("python", platform.python_version()), ("separatrix", metadata.version("separatrix"))]
+    found += [(name, metadata.version(name)) for name in CORE]
+    for name, extra in EXTRAS.items():
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            found.append((name, f"not installed: pip install 'separatrix[{extra}]'"))
+    return found
+
+
+def machine() -> list[tuple[str, str]]:
+    """The processor, the cores this process may use, the threads torch takes and how busy the machine is.
+
+    Other work on the same cores lowers the roofline, by a hundred times if torch's threads must wait for each other.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = f"{os.getloadavg()[0]:.1f} in the last minute" if hasattr(os, "getloadavg") else "not known on this system"
+    return [
+        ("processor", f"{_processor()} ({torch.backends.cpu.get_cpu_capability()})"),
+        ("cores", f"{usable} usable of {os.cpu_count()}"),
+        ("torch threads", str(torch.get_num_threads())),
+        ("load", load),
+    ]
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The speed of attention if its two products and its exponential were all it had to do.
+
+    `gflops` is 4 * rows * columns * width floating-point operations over the time of one block; the exponentials
+    cost time but do not count as operations, as is usual for attention.
+    """
+
+    width: int
+    rows: int
+    columns: int
+    gflops: float
+
+
+def roofline(width: int, *, seconds: float = 0.4) -> Roofline:
+    """The best over `BLOCKS` of S = Q K^T, exp(S), exp(S) V in float32, with Q, K and V of `width` columns.
+
+    It takes some `seconds`, with the number of threads torch is set to.
+    """
+    return max((_block(*shape, width, seconds / len(BLOCKS)) for shape in BLOCKS), key=lambda found: found.gflops)
+
+
+def _block(rows: int, columns: int, width: int, seconds: float) -> Roofline:
+    """Each of the three is timed alone, over and over; the block's time is the sum of their best times."""
+    generator = torch.Generator().manual_seed(0)
+    Q, K, V = (torch.rand(n, width, generator=generator) for n in (rows, columns, columns))
+    K /= width  # scores in [0, 1]
+    S, out = torch.empty(rows, columns), torch.empty(rows, width)
+    best = [float("inf")] * 3
+    end = perf_counter() + seconds
+    while True:
+        times = [perf_counter()]
+        torch.mm(Q, K.T, out=S)
+        times.append(perf_counter())
+        torch.exp(S, out=S)
+        times.append(perf_counter())
+        torch.mm(S, V, out=out)
+        times.append(perf_counter())
+        best = [min(so_far, after - before) for so_far, (before, after) in zip(best, pairwise(times), strict=True)]
+        if times[-1] >= end:
+            return Roofline(width, rows, columns, 4e-9 * rows * columns * width / sum(best))
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """One method against the definition: the largest absolute error of the output and its log-sum-exp."""
+
+    method: str
+    order: int
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """False for a NaN too."""
+        return self.error <= self.tolerance
+
+
+def self_check(name: str, attend: Attend, *, tolerance: float = 1e-10) -> SelfCheck:
+    """Compare `attend` with `reference.tensor_attention` in float64, order 3, all lengths different, d_v != d.
+
+    >>> self_check("the definition", reference.tensor_attention).error
+    0.0
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return 2 * torch.randn(2, 3, *shape, generator=generator, dtype=torch.float64)
+
+    query, keys, values = draw(7, 5), [draw(37, 5), draw(11, 5)], [draw(37, 3), draw(11, 3)]
+    pairs = zip(attend(query, keys, values), reference.tensor_attention(query, keys, values), strict=True)
+    error = torch.cat([(got - expected).abs().flatten() for got, expected in pairs]).max().item()
+    return SelfCheck(name, len(keys) + 1, error, tolerance)
+
+
+def self_checks() -> list[SelfCheck]:
+    """One self-check of each method the library has, through its public call."""
+    return [self_check(name, _public(name)) for name in operator.METHODS]
+
+
+def _public(method: str) -> Attend:
+    return lambda query, keys, values: operator.tensor_attention(query, keys, values, method=method, return_lse=True)

@@ -1,0 +1,129 @@
+"""Every declared constraint is broken in every way listed, and the message says which argument, expected and got."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import separatrix as sx
+from separatrix.attention.arguments import CONSTRAINTS
+from tests.contracts.attention_contract import inputs
+
+
+def valid(**changes):
+    query, keys, values = inputs(3, 4, [4, 4], d_v=3)
+    return {"query": query, "keys": keys, "values": values, **changes}
+
+
+def changed(name, index, function):
+    def change():
+        call = valid()
+        call[name] = [function(x) if m == index else x for m, x in enumerate(call[name])]
+        return call
+
+    return change
+
+
+def with_heads(query_heads, key_heads, value_heads):
+    query, keys, values = inputs(3, 4, [4, 4])
+    return valid(
+        query=query[:1].expand(query_heads, -1, -1),
+        keys=[x[:1].expand(key_heads, -1, -1) for x in keys],
+        values=[x[:1].expand(value_heads, -1, -1) for x in values],
+        enable_gqa=True,
+    )
+
+
+BREAKS = {
+    "tensors": [
+        (lambda: valid(query=[1.0]), "query"),
+        (changed("keys", 1, lambda x: x.tolist()), r"keys\[1\]"),
+        (changed("values", 0, lambda x: None), r"values\[0\]"),
+    ],
+    "rank": [(lambda: valid(query=torch.ones(3)), "query"), (changed("keys", 0, lambda x: x[0, 0]), r"keys\[0\]")],
+    "dtype": [(lambda: valid(query=torch.ones(4, 3, dtype=torch.int64)), "query")],
+    "one dtype": [(changed("values", 1, lambda x: x.float()), r"values\[1\]")],
+    "one device": [
+        (changed("keys", 1, lambda x: x.to("meta")), r"keys\[1\]"),
+        (lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool, device="meta")]), r"key_masks\[1\]"),
+    ],
+    "head dimension": [
+        (changed("keys", 1, lambda x: x[..., :2]), r"keys\[1\]"),
+        (lambda: valid(query=torch.ones(4, 0).double(), keys=[torch.ones(4, 0).double()] * 2), "query"),
+    ],
+    "value dimension": [(changed("values", 1, lambda x: x[..., :1]), r"values\[1\]")],
+    "one length a set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
+    "flags": [(lambda: valid(is_causal=1), "is_causal"), (lambda: valid(enable_gqa="yes"), "enable_gqa")],
+    "offset": [(lambda: valid(query_offset=0.5), "query_offset"), (lambda: valid(query_offset=True), "query_offset")],
+    "gqa heads": [
+        (lambda: with_heads(4, 3, 3), r"keys\[0\]"),
+        (lambda: with_heads(4, 2, 1), r"values\[0\]"),
+        (lambda: with_heads(4, 0, 0), r"keys\[0\]"),
+        (lambda: valid(query=torch.ones(4, 3).double(), enable_gqa=True), "query"),
+    ],
+    "broadcasting": [(changed("keys", 1, lambda x: x[:1].expand(3, -1, -1)), r"keys\[1\]")],
+    "causal lengths": [(lambda: valid(query=inputs(3, 5, [4, 4])[0], is_causal=True), r"keys\[0\]")],
+    "windows": [(lambda w=w: valid(windows=[None, w]), r"windows\[1\]") for w in (0, -1, 2.0, True, "3")],
+    "mask type": [
+        (lambda: valid(key_masks=[torch.ones(4), None]), r"key_masks\[0\]"),
+        (lambda: valid(key_masks=[None, [True] * 4]), r"key_masks\[1\]"),
+    ],
+    "mask shape": [
+        (lambda s=s: valid(key_masks=[torch.ones(s, dtype=torch.bool), None]), r"key_masks\[0\]")
+        for s in ((), (3,), (5, 4), (1, 2, 4), (4, 1))
+    ],
+    "scale": [(lambda s=s: valid(scale=s), "scale") for s in (float("nan"), float("inf"), "1", True, torch.ones(()))],
+}
+
+
+def test_every_constraint_is_broken():
+    assert set(BREAKS) == {constraint.name for constraint in CONSTRAINTS}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "make", "argument"),
+    [
+        pytest.param(constraint, make, argument, id=f"{constraint.name}-{i}")
+        for constraint in CONSTRAINTS
+        for i, (make, argument) in enumerate(BREAKS[constraint.name])
+    ],
+)
+def test_broken_constraint(constraint, make, argument):
+    with pytest.raises(sx.ArgumentError, match=f"^{argument}: expected ") as caught:
+        sx.tensor_attention(**make())
+    assert caught.value.expected == constraint.expected
+    assert caught.value.got
+
+
+SETS = [
+    ({"keys": []}, "keys: expected .* got an empty sequence"),
+    ({"keys": 3}, "keys: expected .* got int"),
+    ({"values": inputs(2, 4, [4])[2]}, "values: expected 2, one for each key set, got 1"),
+    ({"key_masks": [None]}, "key_masks: expected 2, .* got 1"),
+    ({"windows": [1, 2, 3]}, "windows: expected 2, .* got 3"),
+    ({"method": "fast"}, "method: expected 'auto' or one of .*exact.*, got fast"),
+    ({"tolerance": 0.0}, "tolerance: expected None or a positive finite number, got 0.0"),
+    ({"tolerance": float("inf")}, "tolerance: expected None or a positive finite number, got inf"),
+    ({"tolerance": "tight"}, "tolerance: expected"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), SETS)
+def test_wrong_sets_and_methods(changes, message):
+    with pytest.raises(sx.SeparatrixError, match=message):
+        sx.tensor_attention(**valid(**changes))
+
+
+def test_one_tensor_never_passes_for_two_key_sets():
+    query = torch.rand(4, 3)
+    with pytest.raises(sx.ArgumentError, match="keys: expected a list of key sets") as caught:
+        sx.tensor_attention(query, torch.rand(2, 4, 3), torch.rand(2, 4, 3))
+    assert "(2, 4, 3)" in caught.value.got
+
+
+def test_an_error_survives_pickling():
+    """A worker process hands its error to the one that asked."""
+    import pickle
+
+    error = pickle.loads(pickle.dumps(sx.ArgumentError("n", expected="n >= 1", got=0, hypothesis="Theorem 1")))
+    assert str(error) == "n: expected n >= 1, got 0. This breaks Theorem 1."

@@ -1,0 +1,36 @@
+"""What every test shares: one thread a worker, examples that do not change from run to run, a fresh interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+pytest.register_assert_rewrite("tests.contracts")
+torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python code in a fresh interpreter, where warnings are errors, outside the checkout."""
+
+    def fresh(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-c", code, *arguments]
+        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **environment}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return fresh

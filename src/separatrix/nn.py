@@ -1,0 +1,240 @@
+r"""Layers: multi-head attention of any order.
+
+    TensorAttention(x) = Concat(head_1, ..., head_h) W_O^T,
+    head = tensor_attention(q, (k_1, ..., k_{k-1}), (v_1, ..., v_{k-1})),    q = x W_Q^T, k_m = x W_{K,m}^T, ...
+
+Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song, "How to Capture Higher-order
+Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.attention.operator import tensor_attention
+from separatrix.errors import ArgumentError
+
+__all__ = ["TensorAttention"]
+
+
+class TensorAttention(nn.Module):
+    """Multi-head attention of order k: `torch.nn.MultiheadAttention` with k - 1 key sets and k - 1 value sets.
+
+    embed_dim, num_heads: as in `nn.MultiheadAttention`; each head has head_dim = embed_dim / num_heads.
+    order: k >= 2. Order 2 is ordinary attention.
+    kdim, vdim: the widths of the key and value inputs, embed_dim by default. All k - 1 key sets are projections of
+        one key input by different weights, all k - 1 value sets of one value input.
+    bias: whether the projections have biases.
+    batch_first: inputs and outputs are (batch, length, width), else (length, batch, width).
+    scale: of the scores; **None is the papers' 1 / head_dim**, where `nn.MultiheadAttention` has 1 / sqrt(head_dim).
+    windows: how far back each key set is seen (see `tensor_attention`): one number for all, or one of each set.
+    method: of `tensor_attention`.
+    generator: draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
+
+    Differences from `nn.MultiheadAttention`, all on purpose:
+
+    - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query.
+    - `batch_first` is True by default, and there is no dropout on the weights, which are never held.
+    - `is_causal=True` masks; it is not a hint about a mask also given.
+    - A query whose keys are all padding gives the output bias, not NaN.
+    - The projections are `nn.Linear` modules (``q_proj``, ``k_proj.m``, ``v_proj.m``, ``out_proj``), not packed.
+
+    **At the start** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
+    of unit variance. A coordinate of q * k_1 * ... * k_{k-1} then has variance 1 at any order (with tails that grow
+    heavier: its fourth moment is about 3^k), and the score, a sum of head_dim of them, standard deviation
+    scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
+    order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
+    independent: expect first outputs of size n^(-(k-1)/2).
+
+    >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
+    >>> layer(torch.zeros(4, 5, 8)).shape
+    torch.Size([4, 5, 8])
+    >>> layer
+    TensorAttention(
+      embed_dim=8, num_heads=2, order=3
+      (q_proj): Linear(in_features=8, out_features=8, bias=True)
+      (k_proj): ModuleList(
+        (0-1): 2 x Linear(in_features=8, out_features=8, bias=True)
+      )
+      (v_proj): ModuleList(
+        (0-1): 2 x Linear(in_features=8, out_features=8, bias=True)
+      )
+      (out_proj): Linear(in_features=8, out_features=8, bias=True)
+    )
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        order: int = 3,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        bias: bool = True,
+        batch_first: bool = True,
+        *,
+        scale: float | None = None,
+        windows: int | Sequence[int | None] | None = None,
+        method: str = "auto",
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        kdim = embed_dim if kdim is None else kdim
+        vdim = embed_dim if vdim is None else vdim
+        least = {"embed_dim": 1, "num_heads": 1, "order": 2, "kdim": 1, "vdim": 1}
+        for name, number in zip(least, (embed_dim, num_heads, order, kdim, vdim), strict=True):
+            _check_integer(name, number, least[name])
+        if embed_dim % num_heads:
+            raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
+        if scale is not None and (not isinstance(scale, Real) or isinstance(scale, bool) or not math.isfinite(scale)):
+            raise ArgumentError("scale", expected="None or a finite number", got=scale)
+
+        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim, vdim
+        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
+        self.order = order
+        self.batch_first = batch_first
+        self.scale = scale
+        self.windows = _one_a_set(windows, order)
+        self.method = method
+
+        def linear(width: int) -> nn.Linear:
+            # Not filled twice: nn.Linear would draw from the global generator.
+            empty = nn.Linear(width, embed_dim, bias=bias, device="meta", dtype=dtype)
+            return empty.to_empty(device=torch.get_default_device() if device is None else device)
+
+        self.q_proj = linear(embed_dim)
+        self.k_proj = nn.ModuleList(linear(kdim) for _ in range(order - 1))
+        self.v_proj = nn.ModuleList(linear(vdim) for _ in range(order - 1))
+        self.out_proj = linear(embed_dim)
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights anew."""
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter, generator=generator)
+            else:
+                nn.init.zeros_(parameter)
+
+    def extra_repr(self) -> str:
+        usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
+        usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
+        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        query_offset: int = 0,
+    ) -> Tensor:
+        """The attention of `query` to `key` and `value`, as one tensor shaped like `query`.
+
+        query: (batch, L, embed_dim), or (L, embed_dim) without a batch. key: the same with S and kdim, None for
+            `query`. value: the same with S and vdim, None for `key`.
+        key_padding_mask: bool, (batch, S) or (S,). **True means: ignore this key**, as in `nn.MultiheadAttention`;
+            the `key_masks` of `tensor_attention` mean the opposite. It holds for every key set.
+        is_causal, query_offset: every j_m <= i + query_offset; without an offset L = S.
+        """
+        given_key, given_value = key, value
+        key = query if key is None else key
+        value = key if value is None else value
+        self._check("query", query, self.embed_dim)
+        self._check("key", key, self.kdim, stands_for="query" if given_key is None else None)
+        self._check("value", value, self.vdim, stands_for="key" if given_value is None else None)
+        if query.dim() == 3 and not self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        _check_together(query, key, value, key_padding_mask)
+        if is_causal and query_offset == 0 and key.shape[-2] != query.shape[-2]:
+            expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
+            raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
+
+        masks = None
+        if key_padding_mask is not None:
+            masks = [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
+        heads = tensor_attention(
+            self._heads(self.q_proj(query)),
+            [self._heads(project(key)) for project in self.k_proj],
+            [self._heads(project(value)) for project in self.v_proj],
+            is_causal=is_causal,
+            query_offset=query_offset,
+            key_masks=masks,
+            windows=self.windows,
+            scale=self.scale,
+            method=self.method,
+        )
+        out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
+        return out.transpose(0, 1) if out.dim() == 3 and not self.batch_first else out
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:-1], self.num_heads, self.head_dim).transpose(-3, -2)
+
+    def _check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
+        if not isinstance(x, Tensor):
+            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        got = _shape(x) if stands_for is None else f"None, which stands for {stands_for} of {_shape(x)}"
+        if x.dim() not in (2, 3):
+            form = "(batch, length, width)" if self.batch_first else "(length, batch, width)"
+            raise ArgumentError(name, expected=f"shape {form} or (length, width)", got=got)
+        if x.shape[-1] != width:
+            raise ArgumentError(name, expected=f"a last dimension of {width}", got=got)
+        weight = self.out_proj.weight
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ArgumentError(name, expected=f"the layer's type {weight.dtype}", got=str(x.dtype))
+        if x.device != weight.device:
+            raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
+
+
+def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:
+    """With the batch first."""
+    if key.shape[:-2] != query.shape[:-2]:
+        raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
+    if value.shape[:-1] != key.shape[:-1]:
+        raise ArgumentError("value", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value))
+    if key_padding_mask is None:
+        return
+    if not isinstance(key_padding_mask, Tensor) or key_padding_mask.dtype != torch.bool:
+        got = key_padding_mask.dtype if isinstance(key_padding_mask, Tensor) else type(key_padding_mask).__name__
+        raise ArgumentError("key_padding_mask", expected="a bool tensor, True where a key is ignored", got=str(got))
+    if key_padding_mask.shape != key.shape[:-1]:
+        expected = f"the key's batch and length {tuple(key.shape[:-1])}"
+        raise ArgumentError("key_padding_mask", expected=expected, got=_shape(key_padding_mask))
+    if key_padding_mask.device != key.device:
+        raise ArgumentError(
+            "key_padding_mask", expected=f"the layer's device {key.device}", got=str(key_padding_mask.device)
+        )
+
+
+def _one_a_set(windows: int | Sequence[int | None] | None, order: int) -> tuple[int | None, ...] | None:
+    if windows is None:
+        return None
+    if isinstance(windows, (list, tuple)):
+        if len(windows) != order - 1:
+            raise ArgumentError("windows", expected=f"{order - 1} entries, one for each key set", got=windows)
+        for m, window in enumerate(windows):
+            if window is not None:
+                _check_integer(f"windows[{m}]", window, 1)
+        return tuple(windows)
+    _check_integer("windows", windows, 1)
+    return (windows,) * (order - 1)  # type: ignore[return-value]
+
+
+def _check_integer(name: str, number: object, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+
+
+def _shape(x: Tensor) -> str:
+    return f"shape {tuple(x.shape)}"

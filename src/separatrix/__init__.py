@@ -7,7 +7,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "ArgumentError": "errors",
     "SeparatrixError": "errors",
+    "Certificate": "attention.certificate",
+    "Plan": "attention.plan",
+    "certified_attention": "attention.operator",
     "linear_attention": "attention.linear",
+    "max_order": "attention.cost",
+    "plan_attention": "attention.operator",
+    "plan_shapes": "attention.plan",
     "tensor_attention": "attention.operator",
 }
 _ROOMS = ("attention", "errors", "nn")

@@ -127,6 +127,16 @@ def _tiling(problem: Problem) -> _Tiling:
     return _Tiling(found, by_length(lengths), rows, block, width, heads)
 
 
+def roundings(problem: Problem) -> int:
+    """How many roundings, at the most, a weight goes through on its way into the sums of its query.
+
+    One for each term of its chunk, and three for each chunk after it: the sum, and twice the change of the maximum.
+    """
+    tiling = _tiling(problem)
+    most = sum(1 for box in tiling.found for _ in chunks(box, tiling.sets, tiling.chunk_size(box)))
+    return tiling.capacity + 3 * most + 8
+
+
 def _log_weight(problem: Problem, sets: Sequence[int], chunk: Chunk) -> Tensor:
     """(H, chunk.size): 0 for a tuple of keys that may be attended, -inf where a mask forbids one of them."""
     total = problem.query.new_zeros(problem.query.shape[0], *chunk.shape)

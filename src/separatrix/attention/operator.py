@@ -1,21 +1,22 @@
-"""`tensor_attention`: order-k attention, the one call."""
+"""The calls: `tensor_attention`, and with a proof of its error `certified_attention`, and what it would run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, overload
 
 from torch import Tensor
 
-from separatrix.attention.arguments import Call, check_call
+from separatrix.attention.arguments import check_call
+from separatrix.attention.certified import Certified, certify_call, plan_call
 from separatrix.attention.exact import exact_attention, fused_attention
+from separatrix.attention.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 
 Sets = Tensor | Sequence[Tensor]
 
-METHODS: dict[str, Callable[[Call], tuple[Tensor, Tensor]]] = {"exact": exact_attention}
-"""The algorithms by name; each takes a checked call and gives the output and the log-sum-exp."""
+METHODS = ("exact", "polynomial")
+"""The algorithms by name; "polynomial" needs a tolerance."""
 
 
 @overload
@@ -85,8 +86,9 @@ def tensor_attention(
     windows: windows[m] = w allows only j_m in (i + query_offset - w, i + query_offset].
     key_masks: key_masks[m], bool (..., L_m), **True where a key may be attended**.
     enable_gqa: heads in dimension -3; each key head serves query heads / key heads consecutive query heads.
-    method: "exact", or "auto" for the cheapest that keeps the tolerance.
-    tolerance: an absolute error allowed on every entry of the output; None never approximates.
+    method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the tolerance.
+    tolerance: an absolute error allowed on every entry of the output; None never approximates. With a tolerance this
+        is ``certified_attention(...).output``.
     return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types.
 
     A query with nothing to attend gives zeros, -inf and zero gradients.
@@ -99,10 +101,9 @@ def tensor_attention(
     >>> torch.allclose(out[:, 0], v1[:, 0] * v2[:, 0])  # the first query sees one tuple
     True
     """
-    if method != "auto" and method not in METHODS:
-        raise ArgumentError("method", expected=f"'auto' or one of {sorted(METHODS)}", got=method)
-    if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
-        raise ArgumentError("tolerance", expected="None or a positive finite number", got=tolerance)
+    check_method(method)
+    if method == "polynomial" and tolerance is None:
+        raise ArgumentError("tolerance", expected="a positive finite number for method 'polynomial'", got=None)
     call = check_call(
         query,
         keys,
@@ -114,9 +115,97 @@ def tensor_attention(
         scale=scale,
         enable_gqa=enable_gqa,
     )
-    if not return_lse:
-        out = fused_attention(call)
-        if out is not None:
-            return out
-    out, lse = METHODS["exact" if method == "auto" else method](call)
+    if tolerance is not None:
+        result = certify_call(call, check_tolerance(tolerance), method)
+        return (result.output, result.lse) if return_lse else result.output
+    fused = None if return_lse else fused_attention(call)
+    if fused is not None:
+        return fused
+    out, lse = exact_attention(call)
     return (out, lse) if return_lse else out
+
+
+def certified_attention(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    *,
+    tolerance: float,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    method: str = "auto",
+) -> Certified:
+    """Order-k attention within `tolerance` of the exact output in every entry, with the proof.
+
+    Arguments as in `tensor_attention`; the tolerance is absolute. Where the entries are bounded the polynomial method
+    of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and raised while the
+    certificate misses the tolerance. Where that is dearer than exact attention, exact attention runs, and the
+    certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
+
+    The gradient is that of what was computed, the coefficients of the polynomial being constants.
+
+    >>> import torch
+    >>> x = 2 * torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 1
+    >>> result = certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+    >>> result.plan.method, result.plan.rank, result.certificate.total < 1e-4
+    ('polynomial', 70, True)
+    """
+    check_method(method)
+    call = check_call(
+        query,
+        keys,
+        values,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    return certify_call(call, check_tolerance(tolerance), method)
+
+
+def plan_attention(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    *,
+    tolerance: float,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    method: str = "auto",
+) -> Plan:
+    """The plan that `certified_attention` would start with; arguments as there.
+
+    >>> import torch
+    >>> x = torch.rand(5, 4096, 4, generator=torch.Generator().manual_seed(0))
+    >>> plan = plan_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+    >>> plan.method, plan.rank
+    ('polynomial', 70)
+    """
+    check_method(method)
+    call = check_call(
+        query,
+        keys,
+        values,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    return plan_call(call, check_tolerance(tolerance), method)[1]
+
+
+def check_method(method: str) -> None:
+    if method != "auto" and method not in METHODS:
+        raise ArgumentError("method", expected=f"'auto' or one of {METHODS}", got=method)

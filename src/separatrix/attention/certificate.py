@@ -1,0 +1,232 @@
+r"""A bound on the error of an output that holds for the very input it was computed from.
+
+Write A_t = exp(s_t) over the key tuples t that a query attends, A~_t = P(s_t), E >= sum_t |A~_t - A_t|, and let
+N~, D~ be the numerator and denominator as computed, within rho |v|_max and rho of sum_t A~_t v_t and sum_t A~_t. The
+exact output o is an average of the v_t, so sum_t A_t (v_t - o) = 0 and
+
+    D~ o - N~ = sum_t (A_t - A~_t)(v_t - o) + (D~ - sum_t A~_t) o + (sum_t A~_t v_t - N~)
+    |N~ / D~ - o| <= (E (max v - min v) + 2 rho |v|_max) / D~,
+
+Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and no assumption on D. What E is:
+
+- total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
+  is a value of level m of the expansion itself, within its own rounding;
+- other sets: x_l = |scale q_l k_1,l ...| <= b_l. For alpha outside A, by the inequality of the means and x_l <= b_l,
+  x^alpha <= b^alpha sum_l (alpha_l / |alpha|) (x_l / b_l)^e for even e <= |alpha|; summed over tuples,
+  sum_t (x_l / b_l)^e is a product of power sums, one a factor.
+
+Rounding: a sum of products in any order errs by at most gamma_n = n u / (1 - n u) times the sum of magnitudes, and
+the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from separatrix.attention.frame import Frame, Tokens, chunks
+from separatrix.attention.monomials import IndexSet
+from separatrix.attention.polynomial import Expansion, Sums
+from separatrix.attention.remainder import Polynomial
+
+_SLACK = 1 + 2.0**-30
+"""Covers the rounding of the bounds themselves: a few hundred operations in float64 on positive numbers."""
+_UNDERFLOW = 2.0**-900
+"""More than what the underflow of all monomials of a query can add, in balanced coordinates, relative to one tuple."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """|output - exact| <= total in every entry; `per_query` (..., L_q) is the same query by query.
+
+    `truncation` is the polynomial's part and `rounding` that of floating point, each its largest over the queries.
+    `lse` bounds the error of the log-sum-exp.
+    """
+
+    truncation: float
+    rounding: float
+    total: float
+    lse: float
+    per_query: Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v)."""
+
+    magnitude: Tensor
+    width: Tensor
+
+
+def value_range(tokens: Tokens) -> ValueRange:
+    """From the smallest and the largest value of each set: the extremes of a product are products of extremes."""
+    heads, _, d_v = tokens.values[0].shape
+    low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
+    for m, value in enumerate(tokens.values):
+        v = value
+        if tokens.masks:
+            hidden = ~tokens.masks[m].unsqueeze(-1)
+            least, most = v.masked_fill(hidden, math.inf).amin(1), v.masked_fill(hidden, -math.inf).amax(1)
+        else:
+            least, most = v.amin(1), v.amax(1)
+        least, most = least.to(torch.float64), most.to(torch.float64)
+        nothing = least > most
+        least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
+        ends = torch.stack([low * least, low * most, high * least, high * most])
+        low, high = ends.amin(0), ends.amax(0)
+    return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK)
+
+
+def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
+    """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
+    total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
+    for m, key in enumerate(tokens.keys):
+        largest = torch.zeros_like(total)
+        for start, stop in chunks(key.shape[1], 1 << 16):
+            mask = tokens.masks[m][:, start:stop] if tokens.masks else None
+            x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
+            largest = torch.maximum(largest, torch.linalg.vector_norm(x, tokens.order, dim=1).amax(1))
+        total = total * largest
+    return total
+
+
+def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
+    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
+    amplitude = torch.ones_like(frame.largest[0])
+    for largest in frame.largest[1:]:
+        amplitude = amplitude * largest
+    radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
+    for start, stop in chunks(tokens.query.shape[1], 1 << 16):
+        x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
+        by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
+        by_hoelder = torch.linalg.vector_norm(x, tokens.order, dim=1) * norms.unsqueeze(-1)
+        radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
+    # Coordinates in float32 are rounded once more than the scores they stand for.
+    return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)
+
+
+def gamma(tokens: Tokens, expansion: Expansion, steps: int) -> float:
+    """The relative error of a sum over tuples and monomials, against the sum of magnitudes.
+
+    `steps` tokens are added up in the dtype of the monomials, the sums of these in float64. A coordinate is rounded
+    up to three times (shift, scale, dtype) and once more by each product on its way into a monomial; the states are
+    multiplied, weighted and summed over the monomials.
+    """
+    rank, degree = expansion.index_set.rank, expansion.index_set.degree
+    u = torch.finfo(expansion.coefficients.dtype).eps / 2
+    count = len(tokens.keys) * (steps + 4 * degree + 4) + 4 * degree + rank + 16
+    wide = sum(-(-key.shape[1] // steps) for key in tokens.keys) + 64
+    for n, unit in ((count, u), (wide, 2.0**-53)):
+        if n * unit >= 0.5:
+            return math.inf
+    return 1.01 * (count * u / (1 - count * u) + wide * 2.0**-53 / (1 - wide * 2.0**-53))
+
+
+def greedy_tail(index_set: IndexSet, amplitudes: Sequence[float], powers: Sequence[int]) -> dict[int, np.ndarray]:
+    """W_e (d,) for even e: sum over alpha outside the set, with e the largest of `powers` <= |alpha|, of
+    (alpha_l / |alpha|) b^alpha / alpha!.
+
+    Over *all* alpha of degree p that sum is b_l R^(p-1) / p!; what the set has is subtracted, and what the
+    subtraction can lose is added.
+    """
+    b = np.asarray(amplitudes, dtype=np.float64)
+    R = float(b.sum())
+    tail = {e: np.zeros(len(b)) for e in powers}
+    factorials = np.array([float(math.factorial(p)) for p in range(index_set.degree + 1)])
+    weights = np.prod(np.where(index_set.alphas > 0, b, 1.0) ** index_set.alphas / factorials[index_set.alphas], axis=1)
+    p, level = 1, 1.0
+    while p <= index_set.degree or p < 2 * R or level > 1e-30:
+        level = 1.0 if p == 1 else level * R / p
+        share = b * level
+        if p <= index_set.degree:
+            rows = slice(*index_set.levels[p])
+            inside = (index_set.alphas[rows] / p * weights[rows, None]).sum(0)
+            share = np.maximum(share - inside, 0.0) + 2.0**-40 * share
+        tail[max(e for e in powers if e <= p)] += share
+        p += 1
+    tail[max(powers)] += 2 * b * level * (1 + R)
+    return tail
+
+
+def greedy_error(tokens: Tokens, frame: Frame, index_set: IndexSet, amplitudes: Tensor) -> Tensor:
+    """E (H, L_q) for a set that is not of total degree; `amplitudes` (d',) are the largest over the heads."""
+    powers = (0, 2, 4, 6)
+    tail = greedy_tail(index_set, amplitudes.tolist(), powers)
+    E = torch.zeros(tokens.query.shape[:2], dtype=torch.float64, device=tokens.query.device)
+    for e in powers:
+        sums = torch.from_numpy(tail[e]).to(E).expand(E.shape[0], -1)
+        for m, key in enumerate(tokens.keys):
+            part = torch.zeros_like(sums)
+            for start, stop in chunks(key.shape[1], 1 << 16):
+                mask = tokens.masks[m][:, start:stop] if tokens.masks else None
+                x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
+                x = (x / _nonzero(frame.largest[m + 1]).unsqueeze(-1)) ** e
+                x = x if mask is None else x.masked_fill(~mask.unsqueeze(1), 0.0)
+                part = part + x.sum(-1)
+            sums = sums * part
+        for start, stop in chunks(tokens.query.shape[1], 1 << 16):
+            x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
+            x = (x / _nonzero(frame.largest[0]).unsqueeze(-1)) ** e
+            E[:, start:stop] += (x * sums.unsqueeze(-1)).sum(1)
+    return E * _SLACK * (1 + 64 * torch.finfo(frame.dtype).eps)
+
+
+def _nonzero(largest: Tensor) -> Tensor:
+    """A coordinate that is 0 throughout is 0 relative to anything."""
+    return largest.masked_fill(largest == 0, 1.0)
+
+
+def certify(
+    tokens: Tokens,
+    expansion: Expansion,
+    polynomial: Polynomial | None,
+    sums: Sums,
+    radii: Tensor,
+    tuples: Tensor,
+    steps: int,
+    outside: Tensor | None,
+) -> Certificate:
+    """The certificate of computed sums; `tuples` (H, L_q) counts what each query attends.
+
+    `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E.
+    """
+    relative = gamma(tokens, expansion, steps) + _UNDERFLOW
+    tuples = tuples.to(torch.float64)
+    if polynomial is None:
+        assert outside is not None
+        E, magnitude = outside, torch.exp(radii)
+    else:
+        moment = sums.moment + relative * tuples * radii**polynomial.moment
+        E = polynomial.factors(radii) * torch.minimum(moment, tuples * radii**polynomial.moment)
+        magnitude = polynomial.magnitude(radii)
+    rho = relative * tuples * magnitude
+    values = value_range(tokens)
+    width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
+    D = sums.denominator
+    empty = tuples == 0
+    proved = (E + rho < D) | empty
+    D = D.masked_fill(empty, math.inf)
+    truncation = E * width / D * _SLACK
+    out_unit = torch.finfo(sums.output.dtype).eps / 2
+    output = sums.output.to(torch.float64).abs().amax(-1)
+    rounding = (2 * rho * largest / D + 2.0**-52 * largest) * _SLACK + 1.01 * out_unit * output
+    rounding = rounding + torch.finfo(sums.output.dtype).smallest_normal * out_unit
+    truncation = truncation.masked_fill(~proved, math.inf)
+    lse = (E + rho) / (D - E - rho).masked_fill(~proved, math.nan) * _SLACK
+    per_query = truncation + rounding
+    return Certificate(
+        _largest(truncation),
+        _largest(rounding),
+        _largest(per_query),
+        _largest(lse.masked_fill(~proved, math.inf)),
+        per_query,
+    )
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.max()) if x.numel() else 0.0

@@ -1,0 +1,251 @@
+"""The cheapest plan that keeps a tolerance, run, and certified on the input at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention import causal, polynomial
+from separatrix.attention.arguments import Call
+from separatrix.attention.blocks import Problem, roundings
+from separatrix.attention.certificate import Certificate, certify, greedy_error
+from separatrix.attention.cost import exact_cost, polynomial_cost
+from separatrix.attention.exact import exact_attention, flatten_heads
+from separatrix.attention.frame import Tokens, key_mean
+from separatrix.attention.plan import (
+    Analysis,
+    Plan,
+    Recipe,
+    amplitudes,
+    analyse,
+    choose,
+    out_of_reach,
+    polynomial_plan,
+    recipes,
+)
+from separatrix.attention.polynomial import Expansion, Sums
+from separatrix.errors import ArgumentError, SeparatrixError
+
+
+@dataclass(frozen=True)
+class Certified:
+    """The output, the log-sum-exp, the certificate that bounds the output's error, and the plan that was run."""
+
+    output: Tensor
+    lse: Tensor
+    certificate: Certificate
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A computed polynomial attention: what its backward pass needs."""
+
+    tokens: Tokens
+    expansion: Expansion
+    states: list[Tensor]
+    sums: Sums
+    offset: int | None
+
+
+def certify_call(call: Call, tolerance: float, method: str) -> Certified:
+    """`certified_attention` of a checked call."""
+    batch, query, keys, values, masks = flatten_heads(call)
+    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
+    if 0 in (query.shape[1], *(key.shape[1] for key in keys)):
+        out, lse = exact_attention(call)
+        nothing = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
+        return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, torch.zeros_like(lse, dtype=torch.float64)), nothing)
+    with torch.no_grad():
+        analysis, plan = plan_call(call, tolerance, method)
+        found = None
+        if plan.method == "polynomial":
+            found = _run(analysis, plan, tolerance, call.query_offset if call.is_causal else None, method)
+    if found is None:
+        return _exact(call, analysis, tolerance, plan)
+    run, certificate, plan = found
+    out, lse = _differentiable(run, query, *keys, *values)
+    if run.expansion.frame.shift is not None:
+        mean = key_mean(tokens).unsqueeze(1)
+        lse = lse + call.scale * (query.to(torch.float64) * mean).sum(-1)
+    lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
+    certificate = replace(certificate, per_query=certificate.per_query.reshape(*batch, -1))
+    return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
+
+
+def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
+    """What is known of a checked call, and the plan it leads to."""
+    windowed = any(window is not None for window in call.windows)
+    if windowed and method == "polynomial":
+        raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.windows)
+    with torch.no_grad():
+        _, query, keys, values, masks = flatten_heads(call)
+        tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
+        analysis = analyse(tokens, call.is_causal, call.query_offset)
+        return analysis, choose(analysis, tolerance, "exact" if windowed else method)
+
+
+def _run(
+    analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str
+) -> tuple[_Run, Certificate, Plan] | None:
+    """Compute and certify, at a higher degree while the certificate misses; None if exact attention must do it."""
+    recipe = plan.recipe
+    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
+    while recipe is not None:
+        run = _compute(analysis, recipe, offset)
+        certificate = _certify(analysis, recipe, run)
+        if certificate.total <= tolerance:
+            return run, certificate, polynomial_plan(analysis, recipe, tolerance, exact)
+        if recipe.dtype == torch.float32:
+            recipe = replace(recipe, dtype=torch.float64)
+        elif certificate.rounding > 0.9 * tolerance:
+            break
+        else:
+            least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
+            recipe = recipes(analysis, tolerance, least)
+        if method == "auto" and recipe is not None:
+            cost = polynomial_cost(analysis.shape, recipe.index_set.rank, recipe.dtype == torch.float64)
+            if cost.time > exact.time:
+                break
+    if method == "polynomial":
+        raise out_of_reach(analysis, tolerance)
+    return None
+
+
+def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> _Run:
+    index_set = recipe.index_set
+    weights = torch.from_numpy(index_set.multinomials())
+    degrees = torch.from_numpy(index_set.alphas.sum(1))
+    if recipe.polynomial is None:
+        series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
+    else:
+        series = torch.tensor(recipe.polynomial.coefficients, dtype=torch.float64)
+    coefficients = (series[degrees] * weights).to(analysis.tokens.query.device, recipe.dtype)
+    moment = None if recipe.polynomial is None else recipe.polynomial.moment
+    expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
+    if offset is not None:
+        return _Run(analysis.tokens, expansion, [], causal.attend_causal(analysis.tokens, expansion, offset), offset)
+    states = polynomial.states(analysis.tokens, expansion)
+    return _Run(analysis.tokens, expansion, states, polynomial.attend(analysis.tokens, expansion, states), None)
+
+
+def _certify(analysis: Analysis, recipe: Recipe, run: _Run) -> Certificate:
+    tokens = analysis.tokens
+    if run.offset is None:
+        tuples = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
+        for count in tokens.counts():
+            tuples = tuples * count
+        tuples = tuples.unsqueeze(1).expand(tokens.query.shape[:2])
+        steps = run.expansion.chunk(tokens.query.shape[0])
+    else:
+        tuples = _causal_tuples(tokens, run.offset)
+        steps = max(run.expansion.chunk(tokens.query.shape[0]), causal.chunk_size(tokens, run.expansion))
+    outside = None
+    if recipe.polynomial is None:
+        outside = greedy_error(tokens, run.expansion.frame, recipe.index_set, amplitudes(analysis))
+    return certify(tokens, run.expansion, recipe.polynomial, run.sums, analysis.radii, tuples, steps, outside)
+
+
+def _causal_tuples(tokens: Tokens, offset: int) -> Tensor:
+    """How many tuples each query attends, (H, L_q)."""
+    heads, length, _ = tokens.query.shape
+    total = torch.ones(heads, length, dtype=torch.float64, device=tokens.query.device)
+    here = torch.arange(length, device=tokens.query.device) + offset + 1
+    for m, key in enumerate(tokens.keys):
+        seen = tokens.masks[m] if tokens.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
+        counts = torch.nn.functional.pad(seen.cumsum(1), (1, 0))
+        total = total * counts[:, here.clamp(0, key.shape[1])]
+    return total
+
+
+class _Polynomial(torch.autograd.Function):
+    """Hands out what was computed, and differentiates it."""
+
+    @staticmethod
+    def forward(ctx: Any, run: _Run, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.run = replace(run, states=[], sums=replace(run.sums, output=run.sums.output[:0]))
+        lse = torch.log(run.sums.denominator)
+        ctx.save_for_backward(*inputs, run.sums.output, *run.states)
+        return run.sums.output, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
+        run: _Run = ctx.run
+        sets = len(run.tokens.keys)
+        query, *rest = ctx.saved_tensors
+        tokens = replace(run.tokens, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
+        out, *states = rest[2 * sets :]
+        sums = replace(run.sums, output=out)
+        grad_lse = grad_lse.masked_fill(sums.denominator == 0, 0.0)
+        if run.offset is None:
+            grads = polynomial.backward(tokens, run.expansion, states, sums, grad_out, grad_lse)
+        else:
+            grads = causal.backward_causal(tokens, run.expansion, sums, run.offset, grad_out, grad_lse)
+        return None, grads[0], *grads[1], *grads[2]
+
+
+_differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
+
+
+def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Certified:
+    """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
+    narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    for dtype in dict.fromkeys((narrow, torch.float64)):
+        per_query, lse_error = _exact_rounding(analysis, dtype, call)
+        if not per_query.numel() or float(per_query.max()) <= tolerance:
+            break
+    else:
+        raise SeparatrixError(
+            f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to "
+            f"{float(per_query.max()):.3g} only, and {tolerance:.3g} was asked for."
+        )
+    wide = replace(
+        call,
+        query=call.query.to(dtype),
+        keys=tuple(key.to(dtype) for key in call.keys),
+        values=tuple(value.to(dtype) for value in call.values),
+    )
+    out, lse = exact_attention(wide)
+    worst = float(per_query.max()) if per_query.numel() else 0.0
+    certificate = Certificate(0.0, worst, worst, lse_error, per_query.reshape(lse.shape))
+    return Certified(
+        out.to(call.query.dtype), lse if call.query.dtype == torch.float64 else lse.float(), certificate, plan
+    )
+
+
+def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
+    r"""A bound (H, L_q) on the error of exact attention by blocks, and one on its log-sum-exp.
+
+    A score errs by (d + k + 4) u R at most, R the bound on the sum of its terms' magnitudes, and a shifted one by
+    2 u R more; exp by 4 u; the sums by gamma_c. With weights off by a relative tau and sums by gamma, the identity of
+    `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
+    """
+    u = torch.finfo(dtype).eps / 2
+    tokens, shape, radii = analysis.tokens, analysis.shape, analysis.radii
+    if analysis.frame.shift is not None:  # the bound is for centred keys, and exact attention does not centre
+        key = analysis.tokens.keys[0].to(torch.float64)
+        norm = (
+            torch.linalg.vector_norm(key, dim=-1).amax(-1, keepdim=True)
+            if key.shape[1]
+            else key.new_zeros(key.shape[0], 1)
+        )
+        radii = abs(call.scale) * torch.linalg.vector_norm(analysis.tokens.query.to(torch.float64), dim=-1) * norm
+    tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + 8 * u
+    problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
+    steps = roundings(problem)
+    gamma = steps * u / (1 - steps * u) if steps * u < 0.5 else math.inf
+    left = 1 - tau - gamma * (1 + tau)
+    width = analysis.values.width.amax(1, keepdim=True)
+    largest = analysis.values.magnitude.amax(1, keepdim=True)
+    error = (tau * width + 2 * gamma * (1 + tau) * largest) / left + 4 * u * largest
+    error = error.masked_fill(left <= 0.5, math.inf)
+    out = torch.finfo(call.query.dtype)
+    error = 1.01 * error + 1.01 * (largest + error) * out.eps / 2 + out.smallest_normal * out.eps
+    lse = ((tau + gamma * (1 + tau)) / left).masked_fill(left <= 0.5, math.inf)
+    return error, float(1.01 * lse.max()) if lse.numel() else 0.0

@@ -1,0 +1,109 @@
+"""What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
+
+The constants ship with the source, so that what is chosen never depends on the machine of the moment. They are
+nanoseconds on one AVX-512 machine with two cores; only their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from separatrix.errors import ArgumentError
+
+EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
+"""A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
+POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
+"""The same for a monomial of a token in float32: its products are thin."""
+CAUSAL_FEATURE = 1.5
+"""A monomial and value column of a token when the states are running sums, for each key set."""
+AFFORDABLE = 1e15
+"""Flops of exact attention that `auto` will start by itself: about an hour."""
+LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
+"""Of a polynomial: beyond them nothing is tried."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a call: heads, query length, key lengths, d, d_v; whether it is causal."""
+
+    heads: int
+    query_length: int
+    key_lengths: tuple[int, ...]
+    d: int
+    d_v: int
+    is_causal: bool = False
+
+    @property
+    def order(self) -> int:
+        return len(self.key_lengths) + 1
+
+    @property
+    def scores(self) -> float:
+        """Entries of the attention tensor that are visited: causal attention of order k fills 1/k of it."""
+        volume = float(self.heads) * self.query_length * math.prod(float(length) for length in self.key_lengths)
+        return volume / self.order if self.is_causal else volume
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`flops` of matrix products, `bytes` held beside inputs and outputs, and `time` to compare by."""
+
+    flops: float
+    bytes: float
+    time: float
+
+
+def exact_cost(shape: Shape, wide: bool) -> Cost:
+    flops = 2 * shape.scores * (shape.d + shape.d_v)
+    time = (EXACT_FLOP * flops + EXACT_SCORE * shape.scores) * (2.2 if wide else 1.0)
+    size = 8 if wide else 4
+    return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
+
+
+def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
+    """States from each key set, then the queries against their product."""
+    size, width = 8 if wide else 4, shape.d_v + 1
+    tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
+    states = 8.0 * shape.heads * rank * width * len(shape.key_lengths)
+    if shape.is_causal:
+        flops = 2.0 * shape.heads * rank * (width + 1) * shape.query_length
+        return Cost(flops, states + 2.0**24, tokens * rank * width * CAUSAL_FEATURE)
+    flops = 2.0 * shape.heads * rank * (width * sum(shape.key_lengths) + (width + 1) * shape.query_length)
+    time = (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * rank * tokens) * (2.0 if wide else 1.0)
+    return Cost(flops, states + 2.0**20 + 64.0 * rank * size, time)
+
+
+def paper_rank(d: int, degree: int, order: int) -> int:
+    """The rank that Lemma E.1 of Alman and Song counts, C(k (d + g), k g): the monomials of all k d variables.
+
+    >>> paper_rank(8, 4, 3)
+    1251677700
+    """
+    return math.comb(order * (d + degree), order * degree)
+
+
+def max_order(n: int, bound: float) -> float:
+    """The largest order k with bound < (ln n)^(1/k), the rule of Alman and Song's introduction; infinity if any k has.
+
+    For a bound of at most 1 (and n >= 3) every order qualifies. Below 2 not even ordinary attention does.
+
+    >>> max_order(10**6, 1.5), max_order(10**6, 1.0), max_order(10**6, 20.0)
+    (6, inf, 0)
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or n < 2:
+        raise ArgumentError("n", expected="an integer >= 2", got=n)
+    if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
+        raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
+    log_n = math.log(n)
+    if bound <= 1:
+        return math.inf if bound < 1 or log_n > 1 else 0
+    k = 0
+    while bound ** (k + 1) < log_n:
+        k += 1
+    return k
+
+
+def threshold(n: int, order: int) -> float:
+    """(ln n)^(1/k), where Theorems 1.3 and 1.4 of Alman and Song put the border between slow and near-linear."""
+    return math.log(n) ** (1 / order) if n > 1 else 0.0

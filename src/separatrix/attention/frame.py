@@ -1,0 +1,140 @@
+r"""The coordinates in which scores are expanded: what leaves every score, or every softmax, as it is, and helps.
+
+    s = scale * sum_l q_l k_1,l ... k_{k-1},l
+
+- A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped.
+- Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
+  bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
+  which is exact.
+- At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
+  the softmax does not see: the keys' mean is subtracted. Not when causal: the mean would look into the future.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError, SeparatrixError
+
+Chunk = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Order-k attention over H heads as given: query (H, L_q, d), keys, values, and masks (H, L_m) or none at all."""
+
+    query: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    masks: tuple[Tensor, ...]
+    scale: float
+
+    @property
+    def order(self) -> int:
+        return len(self.keys) + 1
+
+    def counts(self) -> list[Tensor]:
+        """How many keys of each set may be attended, (H,)."""
+        heads = self.query.shape[0]
+        if self.masks:
+            return [mask.sum(-1) for mask in self.masks]
+        return [self.query.new_full((heads,), key.shape[1], dtype=torch.int64) for key in self.keys]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
+
+    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, query first; scale is in the query's.
+    """
+
+    kept: Tensor
+    factors: tuple[Tensor, ...]
+    shift: Tensor | None
+    largest: tuple[Tensor, ...]
+    scale: float
+    dimension: int
+    dtype: torch.dtype
+
+    def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
+        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c); hidden tokens become 0."""
+        x = x[..., self.kept].to(torch.float64)
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if m and self.shift is not None:
+            x = x - self.shift.unsqueeze(1)
+            if mask is not None:
+                x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        x = x * self.factors[m].unsqueeze(1)
+        if m == 0:
+            x = x * self.scale
+        return x.mT.to(self.dtype).contiguous()
+
+    def pull_back(self, grad: Tensor, m: int) -> Tensor:
+        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not hidden."""
+        grad = grad.to(torch.float64).mT * self.factors[m].unsqueeze(1)
+        if m == 0:
+            grad = grad * self.scale
+        whole = grad.new_zeros(*grad.shape[:-1], self.dimension)
+        whole[..., self.kept] = grad
+        return whole
+
+
+def chunks(length: int, size: int) -> Iterator[Chunk]:
+    for start in range(0, length, size):
+        yield start, min(start + size, length)
+
+
+def key_mean(tokens: Tokens) -> Tensor:
+    """The mean (H, d) of the one key set of order 2, over the keys that may be attended; 0 where there is none."""
+    key = tokens.keys[0].to(torch.float64)
+    if not tokens.masks:
+        return key.mean(1)
+    mask = tokens.masks[0].unsqueeze(-1)
+    return key.masked_fill(~mask, 0.0).sum(1) / mask.sum(1).masked_fill(mask.sum(1) == 0, 1)
+
+
+def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor | None = None) -> Tensor:
+    """max |x| over the tokens that may be attended, (H, d) in float64; an error for NaN or infinity there."""
+    heads, length, d = x.shape
+    found = torch.zeros(heads, d, dtype=torch.float64, device=x.device)
+    for start, stop in chunks(length, 1 << 16):
+        part = x[:, start:stop].to(torch.float64)
+        part = part if shift is None else part - shift.unsqueeze(1)
+        part = part if mask is None else part.masked_fill(~mask[:, start:stop].unsqueeze(-1), 0.0)
+        found = torch.maximum(found, torch.linalg.vector_norm(part, math.inf, dim=1))
+    if not torch.isfinite(found).all():
+        raise ArgumentError(
+            name,
+            expected="finite entries (an error bound must hold)",
+            got="NaN or infinity",
+            hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
+        )
+    return found
+
+
+def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype) -> Frame:
+    """The frame of a call, from the largest magnitudes of each coordinate."""
+    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
+    largest = [largest_magnitudes("query", tokens.query, None) * abs(tokens.scale)]
+    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+        largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
+    logs = torch.stack([torch.log2(x) for x in largest])
+    used = logs.sum(0) > -math.inf
+    kept = used.any(0).nonzero().squeeze(-1)
+    exponents = torch.round(logs.mean(0) - logs).masked_fill(~used, 0.0)
+    exponents[0] = -exponents[1:].sum(0)
+    if (exponents.abs() > 1000).any():
+        raise SeparatrixError(
+            "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "
+            "Rescale them first (a factor moved from the query to a key set changes no score)."
+        )
+    factors = torch.exp2(exponents)[..., kept]
+    balanced = torch.stack(largest)[..., kept] * factors
+    shift = None if shift is None else shift[..., kept]
+    return Frame(kept, tuple(factors), shift, tuple(balanced), tokens.scale, tokens.query.shape[2], dtype)

@@ -1,0 +1,193 @@
+"""Sets of multi-indices, and the monomials x^alpha they stand for, built level by level from their parents.
+
+The polynomial method writes P(<q, k_1, ..., k_{k-1}>) as a sum over multi-indices alpha of q^alpha k_1^alpha ...
+(Alman and Song, "How to Capture Higher-order Correlations?", Lemma E.1). Every factor carries the *same* alpha, so
+the rank is the number of alphas over the d coordinates, C(d + g, g) for total degree g, where the lemma counts the
+monomials of all k d variables, C(k (d + g), k g).
+
+A set is closed downward: with alpha it has every smaller multi-index. Level p has the alphas with |alpha| = p, sorted
+by their largest coordinate; alpha's parent is alpha less one at that coordinate. In a total-degree set the children by
+coordinate l of a level are then a copy of the level's beginning times x_l: no gathers, one product a monomial.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexSet:
+    """`alphas` (rank, d), level after level; `levels[p]` is the half-open range of rows with |alpha| = p.
+
+    `blocks[p - 1]` makes level p: for each coordinate, (coordinate, rows of level p, parents in level p - 1), the
+    parents a prefix length where they are one and an index array where not.
+    """
+
+    alphas: Array
+    levels: tuple[tuple[int, int], ...]
+    blocks: tuple[tuple[tuple[int, tuple[int, int], int | Array], ...], ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.alphas)
+
+    @property
+    def degree(self) -> int:
+        return len(self.levels) - 1
+
+    @property
+    def dimension(self) -> int:
+        return int(self.alphas.shape[1])
+
+    def is_total_degree(self) -> bool:
+        return self.rank == math.comb(self.dimension + self.degree, self.degree)
+
+    def multinomials(self) -> npt.NDArray[np.float64]:
+        """|alpha|! / alpha!, the coefficient of x^alpha in (x_1 + ... + x_d)^|alpha|."""
+        factorial = np.array([float(math.factorial(p)) for p in range(self.degree + 1)])
+        return factorial[self.alphas.sum(1)] / factorial[self.alphas].prod(1)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=64)
+def total_degree(d: int, degree: int) -> IndexSet:
+    """All alphas over d coordinates with |alpha| <= degree.
+
+    >>> total_degree(2, 2).alphas.tolist()
+    [[0, 0], [1, 0], [0, 1], [2, 0], [1, 1], [0, 2]]
+    >>> total_degree(8, 4).rank, math.comb(3 * (8 + 4), 3 * 4)  # the rank, and the count of the paper's Lemma E.1
+    (495, 1251677700)
+    """
+    level = np.zeros((1, d), dtype=np.int64)
+    rows, levels, blocks, start = [level], [(0, 1)], [], 1
+    ends = [1] * d
+    for _ in range(degree):
+        made, block, new_ends, first = [], [], [], 0
+        for coordinate in range(d):
+            count = ends[coordinate]
+            child = level[:count].copy()
+            child[:, coordinate] += 1
+            made.append(child)
+            block.append((coordinate, (first, first + count), count))
+            first += count
+            new_ends.append(first)
+        level, ends = np.concatenate(made), new_ends
+        rows.append(level)
+        levels.append((start, start + first))
+        blocks.append(tuple(block))
+        start += first
+    return IndexSet(np.concatenate(rows), tuple(levels), tuple(blocks))
+
+
+def downward_closed(alphas: Sequence[tuple[int, ...]]) -> IndexSet:
+    """The index set of given alphas, which must be closed downward.
+
+    >>> downward_closed([(0, 0), (1, 0), (2, 0), (0, 1)]).levels
+    ((0, 1), (1, 3), (3, 4))
+    """
+    d = len(alphas[0])
+    by_level: dict[int, list[tuple[int, ...]]] = {}
+    for alpha in alphas:
+        by_level.setdefault(sum(alpha), []).append(alpha)
+    rows: list[tuple[int, ...]] = []
+    levels, blocks = [], []
+    places: dict[tuple[int, ...], int] = {}
+    for p in range(len(by_level)):
+        level = sorted(by_level[p], key=lambda alpha: (_largest(alpha), alpha))
+        block: list[tuple[int, tuple[int, int], int | Array]] = []
+        for coordinate in range(d) if p else ():
+            found = [i for i, alpha in enumerate(level) if _largest(alpha) == coordinate]
+            if found:
+                parents = np.array([places[_less(level[i], coordinate)] for i in found])
+                block.append((coordinate, (found[0], found[-1] + 1), parents))
+        if p:
+            blocks.append(tuple(block))
+        places = {alpha: i for i, alpha in enumerate(level)}
+        levels.append((len(rows), len(rows) + len(level)))
+        rows += level
+    return IndexSet(np.array(rows, dtype=np.int64).reshape(-1, d), tuple(levels), tuple(blocks))
+
+
+def _largest(alpha: tuple[int, ...]) -> int:
+    return max((coordinate for coordinate, power in enumerate(alpha) if power), default=-1)
+
+
+def _less(alpha: tuple[int, ...], coordinate: int) -> tuple[int, ...]:
+    return (*alpha[:coordinate], alpha[coordinate] - 1, *alpha[coordinate + 1 :])
+
+
+def greedy_alphas(amplitudes: Sequence[float], rank: int) -> list[tuple[int, ...]]:
+    """The `rank` multi-indices with the largest b^alpha / alpha!, made to fall along every coordinate.
+
+    b^a / a! grows in a up to a = floor(b). Taking its largest value from a on in its place makes the order fall along
+    every coordinate, so that the set is closed downward whatever the amplitudes.
+
+    >>> greedy_alphas([0.5, 0.01], 4)
+    [(0, 0), (1, 0), (2, 0), (3, 0)]
+    """
+    d = len(amplitudes)
+
+    def step(coordinate: int, power: int) -> float:
+        """The factor by which the weight falls when a coordinate goes from power - 1 to power."""
+        return min(1.0, amplitudes[coordinate] / power)
+
+    heap = [(-1.0, (0,) * d)]
+    found: list[tuple[int, ...]] = []
+    while heap and len(found) < rank:
+        weight, alpha = heapq.heappop(heap)
+        found.append(alpha)
+        # Children at or beyond the largest coordinate only: each alpha then has one parent, and is made once.
+        for coordinate in range(max(_largest(alpha), 0), d):
+            child = (*alpha[:coordinate], alpha[coordinate] + 1, *alpha[coordinate + 1 :])
+            heapq.heappush(heap, (weight * step(coordinate, child[coordinate]), child))
+    return found
+
+
+def monomials(x: Tensor, index_set: IndexSet, out: Tensor | None = None) -> Tensor:
+    """x (..., d, n) to the monomials (..., rank, n): tokens run fastest, so that a level is contiguous.
+
+    >>> monomials(torch.tensor([[2.0], [3.0]]), total_degree(2, 2)).squeeze(-1).tolist()
+    [1.0, 2.0, 3.0, 4.0, 6.0, 9.0]
+    """
+    features = x.new_empty(*x.shape[:-2], index_set.rank, x.shape[-1]) if out is None else out
+    features[..., 0, :] = 1.0
+    for p, block in enumerate(index_set.blocks, start=1):
+        parents = features[..., slice(*index_set.levels[p - 1]), :]
+        level = features[..., slice(*index_set.levels[p]), :]
+        for coordinate, rows, source in block:
+            factor = x[..., coordinate : coordinate + 1, :]
+            torch.mul(_take(parents, source), factor, out=level[..., slice(*rows), :])
+    return features
+
+
+def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten on the way."""
+    grad_x = torch.zeros_like(x)
+    for p in range(index_set.degree, 0, -1):
+        below, here = slice(*index_set.levels[p - 1]), slice(*index_set.levels[p])
+        for coordinate, rows, source in index_set.blocks[p - 1]:
+            child = grad[..., here, :][..., slice(*rows), :]
+            parents = _take(features[..., below, :], source)
+            grad_x[..., coordinate, :] += (child * parents).sum(-2)
+            passed = child * x[..., coordinate : coordinate + 1, :]
+            if isinstance(source, int):
+                grad[..., below, :][..., :source, :] += passed
+            else:
+                grad[..., below, :].index_add_(-2, torch.from_numpy(source).to(x.device), passed)
+    return grad_x
+
+
+def _take(level: Tensor, source: int | Array) -> Tensor:
+    if isinstance(source, int):
+        return level[..., :source, :]
+    return level.index_select(-2, torch.from_numpy(source).to(level.device))

@@ -1,0 +1,184 @@
+r"""Order-k attention by the polynomial method: Algorithm 1 of Alman and Song, for any order, over chunks in cache.
+
+With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alpha,
+
+    sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
+
+because a sum over tuples of products is the product of the sums (Lemma C.3). The *states* Z_m cost one pass over each
+key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
+`states` (1, 2, 4), `attend` (3, 5, 6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.frame import Frame, Tokens, chunks
+from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
+
+_CHUNK_BYTES = 1 << 20
+"""Bytes of a chunk's monomials: they are written and read again at once, from the cache."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
+
+    `moment` is the level whose sum over tuples, sum_t s_t^moment, is computed beside the output; None for none.
+    """
+
+    frame: Frame
+    index_set: IndexSet
+    coefficients: Tensor
+    moment: int | None
+
+    def chunk(self, heads: int) -> int:
+        """Tokens to a chunk."""
+        return max(64, _CHUNK_BYTES // (heads * self.index_set.rank * self.coefficients.element_size()) // 64 * 64)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64."""
+
+    output: Tensor
+    denominator: Tensor
+    moment: Tensor
+
+
+def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """[V, 1] (H, c, d_v + 1), with zero rows for hidden tokens."""
+    widened = torch.cat([value.to(dtype), value.new_ones(*value.shape[:-1], 1, dtype=dtype)], -1)
+    return widened if mask is None else widened.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
+    """Z_m (H, rank, d_v + 1) for each key set, in float64."""
+    return [key_state(tokens, expansion, m, 0, key.shape[1]) for m, key in enumerate(tokens.keys)]
+
+
+def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+    """The state of the tokens in [start, stop) of key set m."""
+    key, value = tokens.keys[m], tokens.values[m]
+    rank, dtype = expansion.index_set.rank, expansion.coefficients.dtype
+    Z = torch.zeros(key.shape[0], rank, value.shape[2] + 1, dtype=torch.float64, device=key.device)
+    size = expansion.chunk(key.shape[0])
+    memory = key.new_empty(key.shape[0], rank, size, dtype=dtype)
+    for first in range(start, stop, size):
+        here = slice(first, min(first + size, stop))
+        mask = tokens.masks[m][:, here] if tokens.masks else None
+        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
+        features = monomials(x, expansion.index_set, memory[..., : x.shape[-1]])
+        V = with_ones(value[:, here], mask, dtype)
+        if dtype == torch.float64:
+            Z.baddbmm_(features, V)
+        else:
+            Z += torch.bmm(features, V)
+    return Z
+
+
+def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
+    """What meets Phi(Q): c Z (H, rank, d_v + 1), and a last column that gives the moment."""
+    product = Z[0]
+    for z in Z[1:]:
+        product = product * z
+    met = product * expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    column = torch.zeros_like(met[..., :1])
+    if expansion.moment is not None:
+        level = slice(*expansion.index_set.levels[expansion.moment])
+        weights = torch.from_numpy(expansion.index_set.multinomials()[level]).to(met)
+        column[:, level, 0] = product[:, level, -1] * weights
+    return torch.cat([met, column], -1).to(expansion.coefficients.dtype)
+
+
+def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
+    """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
+    query = tokens.query
+    heads, length, _ = query.shape
+    d_v = tokens.values[0].shape[2]
+    met = contraction(Z, expansion).mT.contiguous()
+    out = query.new_empty(heads, length, d_v)
+    denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    size = expansion.chunk(heads)
+    memory = query.new_empty(heads, expansion.index_set.rank, size, dtype=met.dtype)
+    for start, stop in chunks(length, size):
+        x = expansion.frame.coordinates(query[:, start:stop], 0)
+        features = monomials(x, expansion.index_set, memory[..., : stop - start])
+        sums = torch.bmm(met, features).to(torch.float64)
+        D = denominator[:, start:stop] = sums[:, d_v]
+        moment[:, start:stop] = sums[:, d_v + 1]
+        out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
+    return Sums(out, denominator, moment)
+
+
+def backward(
+    tokens: Tokens, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
+    index_set, dtype, frame = expansion.index_set, expansion.coefficients.dtype, expansion.frame
+    heads, length, _ = tokens.query.shape
+    met = contraction(Z, expansion)[..., :-1]
+    size = expansion.chunk(2 * heads)
+    memory = tokens.query.new_empty(2, heads, index_set.rank, size, dtype=dtype)
+    grad_product = torch.zeros_like(Z[0])
+    grad_query = torch.empty_like(tokens.query)
+    for start, stop in chunks(length, size):
+        here = slice(start, stop)
+        x = frame.coordinates(tokens.query[:, here], 0)
+        features, grad = (buffer[..., : stop - start] for buffer in memory)
+        monomials(x, index_set, features)
+        d_sums = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]).to(dtype)
+        grad_product += torch.bmm(features, d_sums)
+        torch.bmm(met, d_sums.mT, out=grad)
+        grad_query[:, here] = frame.pull_back(monomials_backward(x, index_set, features, grad), 0)
+    grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    grad_keys, grad_values = [], []
+    for m in range(len(tokens.keys)):
+        grad_Z = grad_product
+        for other, z in enumerate(Z):
+            if other != m:
+                grad_Z = grad_Z * z
+        grad_keys.append(torch.zeros_like(tokens.keys[m]))
+        grad_values.append(torch.zeros_like(tokens.values[m]))
+        state_backward(tokens, expansion, m, tokens.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
+    return grad_query, grad_keys, grad_values
+
+
+def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
+    """The gradient (H, c, d_v + 1) of numerator and denominator, zero where there is nothing to attend."""
+    D = sums.denominator[:, here]
+    D = D.masked_fill(D == 0, math.inf)
+    dO = grad_out.to(torch.float64)
+    last = grad_lse.to(torch.float64) - (dO * sums.output[:, here].to(torch.float64)).sum(-1)
+    return torch.cat([dO, last.unsqueeze(-1)], -1) / D.unsqueeze(-1)
+
+
+def state_backward(
+    tokens: Tokens, expansion: Expansion, m: int, stop: int, grad_Z: Tensor, grad_key: Tensor, grad_value: Tensor
+) -> None:
+    """Write the gradients of the first `stop` tokens of key set m and of their values, from that of their state."""
+    key, value = tokens.keys[m], tokens.values[m]
+    index_set, dtype = expansion.index_set, expansion.coefficients.dtype
+    size = expansion.chunk(2 * key.shape[0])
+    memory = key.new_empty(2, key.shape[0], index_set.rank, size, dtype=dtype)
+    grad_Z = grad_Z.to(dtype)
+    for first, last in chunks(stop, size):
+        here = slice(first, last)
+        mask = tokens.masks[m][:, here] if tokens.masks else None
+        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
+        V = with_ones(value[:, here], mask, dtype)
+        features, grad = (buffer[..., : last - first] for buffer in memory)
+        monomials(x, index_set, features)
+        grad_V = torch.bmm(features.mT, grad_Z[..., :-1])
+        torch.bmm(grad_Z, V.mT, out=grad)
+        grad_K = expansion.frame.pull_back(monomials_backward(x, index_set, features, grad), m + 1)
+        if mask is not None:
+            grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
+        grad_value[:, here], grad_key[:, here] = grad_V, grad_K
+    if expansion.frame.shift is not None:
+        mean = grad_key.sum(1, keepdim=True) / tokens.counts()[m].clamp(min=1).reshape(-1, 1, 1)
+        grad_key -= mean if not tokens.masks else mean * tokens.masks[m].unsqueeze(-1)

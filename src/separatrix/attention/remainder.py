@@ -1,0 +1,113 @@
+r"""Polynomials near exp, each with a bound on its error that is weighted by a power of the score.
+
+For an even m <= g write exp(s) = sum_{p<m} s^p / p! + s^m h(s), h(s) = sum_j s^j / (j + m)!, and replace h by a
+polynomial w of degree g - m. Then for every |s| <= R
+
+    |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
+
+and the sum of s^m over all key tuples is a number the method has computed already. Two families:
+- Taylor: w is h cut off, whatever m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
+- Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
+  exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
+from torch import Tensor
+
+_ROUNDING = 2.0**-40
+"""Relative room for the rounding of the numbers below, which are sums of some dozens of positive terms."""
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """P(s) = sum_p coefficients[p] s^p with |exp(s) - P(s)| <= s^moment * factor for |s| <= radius.
+
+    The Taylor polynomial has radius infinity and a factor for each radius: `factors`.
+    """
+
+    coefficients: tuple[float, ...]
+    moment: int
+    radius: float
+    factor: float | None
+
+    @property
+    def degree(self) -> int:
+        return len(self.coefficients) - 1
+
+    def factors(self, radii: Tensor) -> Tensor:
+        """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii, entry by entry."""
+        if self.factor is not None:
+            return torch.full_like(radii, self.factor)
+        return taylor_factor(self.degree, self.moment, radii)
+
+    def magnitude(self, radii: Tensor) -> Tensor:
+        """sum_p |coefficients[p]| radii^p."""
+        total = torch.zeros_like(radii)
+        for coefficient in reversed(self.coefficients):
+            total = total * radii + abs(coefficient)
+        return total
+
+
+def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
+    """sum_{p > degree} radii^(p - moment) / p!, from above: the terms are positive, so nothing cancels.
+
+    >>> R = torch.tensor([1.0], dtype=torch.float64)
+    >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 9)
+    (True, 0.718281828)
+    """
+    first = degree + 1
+    term = radii ** (first - moment) / float(math.factorial(first))
+    total = term.clone()
+    p = first
+    largest = float(radii.max()) if radii.numel() else 0.0
+    while p <= 2 * largest or p < first + 60:
+        p += 1
+        term = term * radii / p
+        total += term
+    # Past p >= 2 radii the terms halve at least: the rest is at most the last one.
+    return (total + term) * (1 + _ROUNDING)
+
+
+def taylor(degree: int) -> Polynomial:
+    """The Taylor polynomial, with the largest even moment it has.
+
+    >>> taylor(3).coefficients
+    (1.0, 1.0, 0.5, 0.16666666666666666)
+    """
+    return Polynomial(tuple(1 / math.factorial(p) for p in range(degree + 1)), degree - degree % 2, math.inf, None)
+
+
+@lru_cache(maxsize=64)
+def _to_chebyshev(terms: int) -> npt.NDArray[np.float64]:
+    """The matrix from monomial to Chebyshev coefficients; its entries are positive and at most 1."""
+    return np.stack([np.pad(poly2cheb([0.0] * p + [1.0]), (0, terms - p - 1)) for p in range(terms)], axis=1)
+
+
+def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
+    """The polynomial that is Taylor's below `moment` and near-minimax in the weight s^moment from there on.
+
+    >>> best = chebyshev(4, 0, 1.0)
+    >>> round(best.factor / taylor(4).factors(torch.tensor([1.0])).item(), 3)  # both bound the error on [-1, 1]
+    0.059
+    """
+    terms = -(-(degree + 40 + 4 * math.ceil(radius)) // 32) * 32
+    series = np.cumprod([1 / math.factorial(moment), *(radius / (j + moment) for j in range(1, terms))])
+    to_chebyshev = _to_chebyshev(terms)
+    w = cheb2poly((to_chebyshev @ series)[: degree - moment + 1])
+    # What is used are w's rounded monomial coefficients: bound the error of those, term by term in Chebyshev's basis.
+    left = series.copy()
+    left[: len(w)] -= w
+    beyond = series[-1]
+    rounding = _ROUNDING * 2.0**-4 * (np.abs(series).sum() + np.abs(w).sum())
+    factor = float(np.abs(to_chebyshev @ left).sum() + beyond + rounding)
+    head = [1 / math.factorial(p) for p in range(moment)]
+    return Polynomial((*head, *(float(x) / radius**j for j, x in enumerate(w))), moment, radius, factor)

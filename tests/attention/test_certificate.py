@@ -1,0 +1,191 @@
+"""The certificate is a promise: it is compared with an answer in more than float64, over inputs made to break it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import separatrix as sx
+from separatrix.attention import certificate, plan, reference
+from separatrix.attention.monomials import downward_closed, greedy_alphas
+from tests.contracts.attention_contract import draw, inputs
+
+WIDE = np.longdouble
+
+
+def wide_attention(query, keys, values, scale, allowed):
+    """Order-k attention in extended precision, 64 bits of mantissa, tuple by tuple; -inf and 0 for an empty query."""
+    K, V = WIDE(1), WIDE(1)
+    for m, (key, value) in enumerate(zip(keys, values, strict=True)):
+        shape = [1] * len(keys) + [-1]
+        shape[m] = len(key)
+        K = K * key.numpy().astype(WIDE).reshape(shape)
+        V = V * value.numpy().astype(WIDE).reshape(shape)
+    S = (K[None] * (WIDE(scale) * query.numpy().astype(WIDE)).reshape(len(query), *[1] * len(keys), -1)).sum(-1)
+    S = np.where(allowed, S, -np.inf).reshape(len(query), -1)
+    V = V.reshape(-1, V.shape[-1])
+    highest = S.max(1, keepdims=True)
+    A = np.exp(S - np.where(np.isinf(highest), 0, highest))
+    D = A.sum(1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return A @ V / np.where(D == 0, 1, D), (highest + np.log(D))[:, 0]
+
+
+def draw_case(rng):
+    """A call over orders 2-4, d from 1 to 12, lengths from 1, in one of several awkward manners."""
+    order, d, d_v = int(rng.integers(2, 5)), int(rng.integers(1, 13)), int(rng.integers(1, 4))
+    is_causal = rng.random() < 0.25
+    query_length = int(rng.integers(1, 6))
+    lengths = [query_length if is_causal else int(x) for x in rng.integers(1, 7, order - 1)]
+    manner = rng.integers(7)
+    dtype = (torch.float64, torch.float32, torch.bfloat16)[rng.choice(3, p=[0.5, 0.4, 0.1])]
+
+    def tokens(length, width):
+        x = rng.standard_normal((length, width))
+        if manner == 1:
+            x = rng.standard_t(1.5, (length, width))
+        elif manner == 2:
+            x = x * (rng.random((length, width)) < 0.4)
+        elif manner == 3:
+            x = np.repeat(x[:1], length, 0)
+        elif manner == 4:
+            x = x * 10.0 ** rng.uniform(-30, 1)
+        elif manner == 5:
+            x = x * 10.0 ** rng.uniform(-3, 0.3, (1, width))
+        elif manner == 6:
+            x = np.abs(x)
+        return torch.from_numpy(x * 10 ** rng.uniform(-1.5, 0.3)).to(dtype)
+
+    query, keys = tokens(query_length, d), [tokens(length, d) for length in lengths]
+    values = [tokens(length, d_v) for length in lengths]
+    if manner == 4:  # what is huge in the query is tiny in a key
+        power = 2.0 ** int(rng.integers(-60, 60))
+        query, keys[0] = query * power, keys[0] / power
+    masks = None
+    if rng.random() < 0.25:
+        masks = [torch.from_numpy(rng.random(length) < 0.7) for length in lengths]
+    scale = (1 / d, 1.0, -0.5)[rng.integers(3)]
+    method = ("polynomial", "auto", "exact")[rng.choice(3, p=[0.8, 0.1, 0.1])]
+    options = {"scale": scale, "is_causal": is_causal, "key_masks": masks, "method": method}
+    return (query, keys, values), options, 10 ** rng.uniform(-9, -1)
+
+
+def check_promises(seed, count):
+    """How many of `count` drawn calls each algorithm answered; every answer within its certificate."""
+    assert np.finfo(WIDE).eps < 2e-19
+    rng = np.random.default_rng(seed)
+    answered = {"polynomial": 0, "exact": 0, "refused": 0}
+    for _ in range(count):
+        (query, keys, values), options, tolerance = draw_case(rng)
+        try:
+            result = sx.certified_attention(query, keys, values, tolerance=tolerance, **options)
+        except sx.SeparatrixError:
+            answered["refused"] += 1
+            continue
+        answered[result.plan.method] += 1
+        assert result.certificate.total <= tolerance
+        allowed = reference.allowed_tuples(len(query), [len(key) for key in keys], is_causal=options["is_causal"])
+        for m, mask in enumerate(options["key_masks"] or ()):
+            allowed = allowed & mask.reshape([-1 if m == other else 1 for other in range(len(keys))])
+        wide = [[x.double() for x in part] for part in (keys, values)]
+        out, lse = wide_attention(query.double(), *wide, options["scale"], allowed.numpy())
+        error = np.abs(out - result.output.double().numpy()).max(1)
+        assert (error <= result.certificate.per_query.numpy()).all(), (options, tolerance, result)
+        empty = np.isneginf(lse)
+        assert np.array_equal(empty, np.isneginf(result.lse.numpy()))
+        room = result.certificate.lse + 4 * torch.finfo(result.lse.dtype).eps * (1 + np.abs(lse[~empty]))
+        assert (np.abs(lse[~empty] - result.lse.double().numpy()[~empty]) <= room).all(), (options, tolerance, result)
+    return answered
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_certificate_is_broken(seed, monkeypatch):
+    """Higher ranks are refused here, for time; the long version below has them."""
+    monkeypatch.setattr(plan, "LARGEST_RANK", 2000)
+    answered = check_promises(seed, 60)
+    assert answered["polynomial"] > 25
+    assert answered["exact"] > 2
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_no_certificate_is_broken_in_many_inputs(seed):
+    check_promises(seed, 1000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("scale", "uniform", "tolerance", "rank"),
+    [(1.0, True, 1e-5, 495), (1.0, True, 1e-8, 3003), (0.5, False, 1e-4, 495), (0.5, False, 2e-7, 3003)],
+)
+def test_certificates_are_useful(seed, scale, uniform, tolerance, rank):
+    """n = 300, d = 8, order 3, all five inputs uniform in [-1, 1] or normal of scale 0.5."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(5, 300, 8, generator=generator) * 2 - 1 if uniform else torch.randn(5, 300, 8, generator=generator)
+    x = x * scale
+    result = sx.certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=tolerance, method="polynomial")
+    assert result.plan.rank <= rank
+    assert result.certificate.total <= tolerance
+    exact, _ = reference.tensor_attention(x[0].double(), [x[1].double(), x[2].double()], [x[3].double(), x[4].double()])
+    assert (result.output - exact).abs().max() <= result.certificate.total
+
+
+def test_greedy_tail_is_what_is_left_out():
+    """W_e summed over coordinates and e is exp(R) minus what the set has, the constant aside."""
+    b = [0.9, 0.05, 0.3, 1.7]
+    index_set = downward_closed(greedy_alphas(b, 60))
+    tail = certificate.greedy_tail(index_set, b, (0, 2, 4, 6))
+    inside = sum(
+        math.prod(x**p / math.factorial(p) for x, p in zip(b, alpha, strict=True))
+        for alpha in index_set.alphas.tolist()
+    )
+    left = math.exp(sum(b)) - inside
+    assert left <= sum(part.sum() for part in tail.values()) <= left * (1 + 1e-6)
+
+
+def test_sets_shaped_by_amplitudes_save_rank():
+    """Amplitudes that halve from coordinate to coordinate: the shaped set is several times smaller, and certified."""
+    x = torch.rand(5, 200, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    x[:3] *= 0.6 ** torch.arange(10)
+    result = sx.certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-6, scale=0.5, method="polynomial")
+    exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
+    assert "amplitudes" in result.plan.index_set
+    assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
+    kept = plan._total_degree(plan_analysis(x), 0.9e-6, 0)
+    assert result.plan.rank * 4 < kept[1]
+
+
+def plan_analysis(x):
+    from separatrix.attention.frame import Tokens
+
+    tokens = Tokens(x[:1], (x[1:2], x[2:3]), (x[3:4], x[4:5]), (), 0.5)
+    return plan.analyse(tokens, is_causal=False, offset=0)
+
+
+def test_centring_the_keys_at_order_two():
+    """Keys far from the origin but close to each other: their mean does not matter, to outputs and gradients alike."""
+    query, keys, values = inputs(2, 6, [9], d=3)
+    keys = [keys[0] * 0.1 + 20.0]
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    result = sx.certified_attention(query, keys, values, tolerance=1e-9, method="polynomial")
+    exact, lse = reference.tensor_attention(query, keys, values)
+    assert result.plan.rank < 300
+    assert (result.output - exact).abs().max() <= 1e-9
+    assert torch.allclose(result.lse, lse, atol=1e-9)
+    weights = draw(3, *exact.shape), draw(4, *lse.shape)
+    ours = torch.autograd.grad((result.output * weights[0]).sum() + (result.lse * weights[1]).sum(), leaves)
+    theirs = torch.autograd.grad((exact * weights[0]).sum() + (lse * weights[1]).sum(), leaves)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine - other).abs().max() < 1e-7
+
+
+def test_a_tolerance_finer_than_the_dtype_is_refused():
+    query, keys, values = (
+        part.float() if isinstance(part, torch.Tensor) else [x.float() for x in part] for part in inputs(3, 4, [4, 4])
+    )
+    with pytest.raises(sx.SeparatrixError, match=r"float32, is certain to .* only, and 1e-12"):
+        sx.certified_attention(query, keys, values, tolerance=1e-12)

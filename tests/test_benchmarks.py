@@ -1,0 +1,233 @@
+"""The arithmetic of the benchmarks, and that each runs: at a tiny size, and nothing here depends on a time."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import types
+from functools import partial
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+import benchmarks
+from benchmarks import Row, __main__, as_row, exact, roofline, timing
+from separatrix import doctor
+from separatrix.attention import reference
+
+
+@pytest.mark.parametrize("module", [benchmarks, __main__])
+def test_docstrings(module):
+    done = doctest.testmod(module)
+    assert done.attempted
+    assert not done.failed
+
+
+def test_ratio_and_target():
+    assert Row("a", 3.0, "b", 2.0).ratio == 1.5
+    assert Row("a", 3.0, "b", 2.0).reached is None
+    assert Row("a", 3.0, "b", None, 1.0).ratio is None
+    assert Row("a", 3.0, "b", None, 1.0).reached is None
+    assert Row("a", 3.0, "b", 2.0, 1.5).reached is True
+    assert Row("a", 3.0, "b", 2.0, 1.49).reached is False
+
+
+def test_rows_of_a_name_and_two_times():
+    row = Row("a", 3.0, "its peer", 2.0)
+    assert as_row(row) is row
+    assert as_row(types.SimpleNamespace(name="a", seconds=3.0, peer_seconds=2.0, ratio="whichever way")) == row
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 3), (100.0, 3), (25.0, 1)])
+def test_alternating(monkeypatch, seconds, rounds):
+    """On a clock that only the functions move: the best of each, the first round left out, every other one reversed."""
+    now, calls = 0.0, []
+    times = {"a": [1.0, 9.0, 7.0, 8.0], "b": [1.0, 6.0, 6.5, 5.0]}
+
+    def function(name):
+        nonlocal now
+        now += times[name][min(calls.count(name), 3)]
+        calls.append(name)
+
+    monkeypatch.setattr(timing, "perf_counter", lambda: now)
+    best = timing.alternate({name: partial(function, name) for name in times}, seconds=seconds, rounds=rounds)
+    done = {(0.0, 3): 3, (100.0, 3): 8, (25.0, 1): 2}[seconds, rounds]  # 15 + 13.5 + 13 + 13 + ...
+    assert calls == (["a", "b"] + ["a", "b", "b", "a"] * done)[: 2 * done + 2]
+    assert best == {"a": 7.0, "b": 6.0 if done == 2 else 5.0}
+
+
+def test_peak_bytes():
+    unit = 1 << 20
+    kept = []
+
+    def work():
+        first = torch.zeros(3 * unit, dtype=torch.uint8)
+        second = torch.zeros(2 * unit, dtype=torch.uint8)
+        del first, second
+        kept.append(torch.zeros(4 * unit, dtype=torch.uint8))
+
+    assert timing.peak_bytes(work) == 5 * unit
+
+
+def test_rooflines(monkeypatch):
+    monkeypatch.setattr(doctor, "roofline", lambda width, seconds: doctor.Roofline(width, 1, 1, gflops=8.0))
+    assert roofline.attention_seconds(10**9, 16) == pytest.approx(4 * 16 / 8)
+    called = []
+    mm = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda x, y, out: called.append((x.shape, y.shape, x.dtype)) or mm(x, y, out=out))
+    assert 0 < roofline.product_seconds(3, 4, 5, torch.float64, seconds=0.0) < float("inf")
+    assert set(called) == {((3, 4), (4, 5), torch.float64)}
+
+
+@pytest.mark.parametrize(("order", "n", "heads"), [(3, 1, 1), (3, 7, 2), (4, 3, 1), (4, 5, 2)])
+def test_peers_compute_the_same(order, n, heads):
+    query, keys, values = exact.draw(order, n, 3, heads)
+    inputs = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    expected = reference.tensor_attention(*inputs)[0]
+    peers = [exact.materialised, *(exact.in_blocks(block) for block in (1, 2 * n ** (order - 2), 10**6))]
+    for peer in [*peers, *([exact.naive] if order == 3 else [])]:
+        assert torch.allclose(peer(*inputs), expected, atol=1e-12)
+    for ours, theirs in zip(
+        exact.gradients(exact.sx.tensor_attention, inputs)(),
+        exact.gradients(exact.materialised, inputs)(),
+        strict=True,
+    ):
+        assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("order", "n", "blocks"), [(3, 256, {4096, 16384, 65536}), (3, 8, {64}), (4, 128, {16384, 65536})]
+)
+def test_each_blocked_peer_is_another(order, n, blocks):
+    assert exact._blocked_peers(order, n).keys() == {f"{block} tuples a block" for block in blocks}
+
+
+def test_what_the_einsum_holds():
+    inputs = exact.draw(3, 64, 8)
+    assert timing.peak_bytes(lambda: exact.naive(*inputs)) == pytest.approx(exact.naive_bytes(64, 8), rel=0.05)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The sizes of the table by name, on tensors of a few numbers, one round each."""
+    draw, alternate = exact.draw, timing.alternate
+    monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
+    monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
+    monkeypatch.setattr(doctor, "roofline", lambda width, seconds: doctor.Roofline(width, 1, 1, gflops=100.0))
+
+
+@pytest.mark.usefixtures("small")
+def test_the_table_of_exact_attention():
+    rows = exact.rows()
+    assert all(row.measured > 0 for row in rows)
+    assert len({(row.name, row.peer) for row in rows}) == len(rows)
+    assert all(row.peer_measured > 0 for row in rows if "n = 1024" not in row.name or row.peer != "einsum")
+    for n in (256, 512, 1024):
+        for d in (16, 64):
+            peers = {row.peer: row for row in rows if row.name == f"order 3, n = {n}, d = {d}"}
+            assert peers.keys() == {"einsum", exact.MATERIALISED, exact.IN_BLOCKS, "roofline"}
+            assert len({row.measured for row in peers.values()}) == 1
+            assert (peers["einsum"].peer_measured is None) == (n == 1024)
+            assert ("not run: it needs 12." in peers["einsum"].note) == (n == 1024)
+            line = peers.pop("roofline")
+            assert all(row.at_most == 1 for row in peers.values())
+            assert line.peer_measured == pytest.approx(4 * n**3 * d / 100e9)
+            assert line.at_most == (None if n == 256 else pytest.approx(1 / {16: 0.75, 64: 0.85}[d]))
+    others = {(row.name, row.at_most, row.unit) for row in rows if not row.name.startswith("order 3, ")}
+    assert others >= {
+        ("order 3 causal, n = 512, d = 16", 0.45, "s"),
+        ("order 3 causal, n = 512, d = 64", 0.45, "s"),
+        ("order 3 forward + backward, n = 256, d = 64, 4 heads", 0.7, "s"),
+        ("extra memory, order 3, n = 1024, d = 64", 1.0, "B"),
+        ("order 4, n = 128, d = 16", 1.0, "s"),
+        ("order 2, n = 1024, d = 64, 4 heads", 1.03, "s"),
+    }
+
+
+ROWS = [
+    Row("quick", 0.002, "a | b", 0.004, 0.7),
+    Row("slow", 2.0, "[red]", 1.0, 1.0, note="so"),
+    Row("big", 3 << 20, "none", None, unit="B"),
+]
+
+
+@pytest.fixture
+def invoke(monkeypatch, tmp_path):
+    """Run the command on one benchmark, `fake`, in a folder of its own and a machine of the given load."""
+    monkeypatch.setattr(
+        __main__, "found", lambda: {"fake": types.SimpleNamespace(__doc__="Title.", rows=lambda: iter(ROWS))}
+    )
+    monkeypatch.setattr(__main__, "HERE", tmp_path)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    app = typer.Typer()
+    app.command()(__main__.main)
+
+    def call(*arguments, load=0.1):
+        monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0))
+        return CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "results")])
+
+    return call
+
+
+def test_command_prints_and_saves(invoke, tmp_path):
+    done = invoke("fake")
+    assert done.exit_code == 0, done.output
+    assert all(word in done.output for word in ("Title.", "quick", "2 ms", "0.5", "[red]", "NO", "3 MiB"))
+    assert "not worth keeping" not in done.output
+    saved = json.loads((tmp_path / "results" / "fake.json").read_text())
+    assert saved["load"] == 0.1
+    assert saved["machine"]["processor"] == dict(doctor.machine())["processor"]
+    assert saved["machine"]["torch"] == torch.__version__
+    assert [(row["ratio"], row["reached"]) for row in saved["rows"]] == [(0.5, True), (2.0, False), (None, None)]
+    assert __main__.rows_of(saved) == ROWS
+
+
+def test_a_busy_machine_is_told_of(invoke, tmp_path):
+    assert "The load average was 0.51 before the run" in invoke(load=0.51).output
+    assert json.loads((tmp_path / "results" / "fake.json").read_text())["load"] == 0.51
+    assert "not worth keeping" not in invoke(load=0.5).output
+
+
+def test_unknown_name(invoke, tmp_path):
+    done = invoke("fake", "fast")
+    assert done.exit_code == 2
+    assert "no benchmark is named ['fast']" in done.output
+    assert not (tmp_path / "results").exists()
+
+
+def test_tables_go_between_the_markers(invoke, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n\n{__main__.BEGIN}\nold\n{__main__.END}\n\nafter\n")
+    assert invoke("--write-readme").exit_code == 0
+    assert "No results are saved yet." in readme.read_text()
+    invoke(load=3.0)
+    assert invoke("--write-readme").exit_code == 0
+    text = readme.read_text()
+    assert text.startswith("before\n\n")
+    assert text.endswith("\n\nafter\n")
+    assert "old" not in text
+    assert "No results" not in text
+    assert "## fake\n\nTitle.\n\nprocessor: " in text
+    assert "The load average was 3.00" in text
+    assert (
+        "\n| quick | 2 ms | a \\| b | 4 ms | 0.5 | 0.7 | yes |  |\n| slow | 2 s | [red] | 1 s | 2 | 1 | NO | so |\n"
+        in text
+    )
+    assert __main__.with_tables(text, tmp_path / "results") == text
+    assert invoke("fake", "--write-readme").exit_code == 2
+    readme.write_text("no markers")
+    assert invoke("--write-readme").exit_code == 2
+
+
+def test_benchmarks_are_found():
+    found = __main__.found()
+    assert "exact" in found
+    assert not {"timing", "roofline", "__main__"} & found.keys()
+
+
+def test_the_readme_shows_what_is_saved():
+    readme = __main__.HERE / "README.md"
+    assert __main__.with_tables(readme.read_text(), __main__.HERE / "results") == readme.read_text()

@@ -5,12 +5,12 @@ Definition 1.5), order-k attention is ordinary attention over the rows of K and 
 their rows is built from a few rows of all key sets but one (the *prefixes*) times that one (the *inner* set), used
 against all queries, and forgotten.
 
-Two facts keep the passes over a block to the two products and the exponential:
-- where a bound R on all |scores| shows that no sum of exp(scores) can over- or underflow, no maximum is subtracted;
-- a masked tuple and a per-query shift are extra columns of the first product, [scale Q, -shift, 1][K, 1, log w]^T,
-  with log w = -inf for a masked tuple.
+Where a bound R on all |scores| shows that no sum of exp(scores) can over- or underflow, no maximum is subtracted: the
+passes over a block are then the two products, the exponential and a sum. A key that a mask hides is zero in K and V
+and weighs nothing in the sum, which costs no pass at all.
 
-The backward pass uses P = exp(S - lse), which needs no maximum whatever the scores, and for a chunk
+The backward pass uses P = exp(S - lse), which needs no maximum whatever the scores (lse is one more column of the
+first product), and for a chunk
 
     G = P^T dO,    dS = P * (dO V^T - delta),    H = dS^T Q,    dQ += dS K
 
@@ -48,10 +48,6 @@ class Problem:
     masks: tuple[Tensor, ...]
     positions: Positions
     scale: float
-
-    @property
-    def is_masked(self) -> bool:
-        return bool(self.masks)
 
     def of_heads(self, heads: slice) -> Problem:
         return Problem(
@@ -137,40 +133,59 @@ def roundings(problem: Problem) -> int:
     return tiling.capacity + 3 * most + 8
 
 
-def _log_weight(problem: Problem, sets: Sequence[int], chunk: Chunk) -> Tensor:
-    """(H, chunk.size): 0 for a tuple of keys that may be attended, -inf where a mask forbids one of them."""
-    total = problem.query.new_zeros(problem.query.shape[0], *chunk.shape)
+def _weights(problem: Problem, sets: Sequence[int], chunk: Chunk) -> Tensor:
+    """(H, chunk.size): 1 for a tuple of keys that may be attended, 0 where a mask forbids one of them."""
+    total = problem.query.new_ones(problem.query.shape[0], *chunk.shape)
     for m in sets:
-        forbidden = ~problem.masks[m][:, slice(*chunk.rows[m])]
-        total.masked_fill_(forbidden.unsqueeze(1 if m == sets[-1] else 2), -math.inf)
+        mask = problem.masks[m][:, slice(*chunk.rows[m])]
+        total *= mask.unsqueeze(1 if m == sets[-1] else 2)
     return total.flatten(1)
 
 
-def _forbid(S: Tensor, problem: Problem, box: Box, chunk: Chunk, sets: Sequence[int], rows: Range) -> None:
-    """Put -inf in the scores (H, rows, chunk) of the pairs that causality or a window forbids."""
-    masked = (rows[0], min(rows[1], box.queries[0] + box.masked))
-    if masked[0] >= masked[1]:
-        return
-    S = S[:, : masked[1] - masked[0]].unflatten(2, chunk.shape)
-    for m in sets:
-        allowed = problem.positions.allowed(m, masked, torch.arange(*chunk.rows[m], device=S.device))
-        S.masked_fill_(~allowed.unsqueeze(1 if m == sets[-1] else 2), -math.inf)
+Allowed = tuple[int, list[Tensor]]
+"""How many of the first rows do not attend all of a chunk, and for each set what they may, over (second, longest)."""
 
 
-def _columns(problem: Problem, *more: Tensor) -> Tensor:
-    """[scale Q, more..., 1]: the left factor of the scores, the last column only where there are masks."""
-    found = [problem.query * problem.scale, *(x.unsqueeze(-1) for x in more)]
-    if problem.is_masked:
-        found.append(torch.ones_like(problem.query[..., :1]))
-    return torch.cat(found, -1)
+class _Pairs:
+    """Which (query, key) pairs causality and windows allow in a box, 1 or 0, made once for each range of keys."""
+
+    def __init__(self, problem: Problem, box: Box, sets: Sequence[int]) -> None:
+        self._problem, self._box, self._sets = problem, box, sets
+        self._made: dict[tuple[int, Range, Range], Tensor] = {}
+
+    def allowed(self, chunk: Chunk, rows: Range) -> Allowed | None:
+        """None where these rows attend all of the chunk."""
+        masked = (rows[0], min(rows[1], self._box.queries[0] + self._box.masked))
+        if masked[0] >= masked[1]:
+            return None
+        found = []
+        for m in self._sets:
+            key = (m, chunk.rows[m], masked)
+            if key not in self._made:
+                self._made[key] = self._make(*key)
+            found.append(self._made[key])
+        return masked[1] - masked[0], found
+
+    def _make(self, m: int, keys: Range, queries: Range) -> Tensor:
+        query = self._problem.query
+        may = self._problem.positions.allowed(m, queries, torch.arange(*keys, device=query.device))
+        return may.unsqueeze(1 if m == self._sets[-1] else 2).to(query.dtype)
+
+
+def _zero(P: Tensor, chunk: Chunk, allowed: Allowed | None) -> None:
+    """Put 0 in the weights (H, rows, chunk) of the pairs that are not allowed."""
+    if allowed is not None:
+        part = P[:, : allowed[0]].unflatten(2, chunk.shape)
+        for may in allowed[1]:
+            part.mul_(may)
 
 
 def _sets(problem: Problem, ones: int) -> list[Tensor]:
-    """The sets [K_m, 1, 1, V_m, 1], a column of ones for each one that the columns of Q and of dO have more."""
+    """The sets [K_m, 1, V_m, 1], with a column of ones for each that the left factors have more; 0 or 1 of each."""
     widened = []
     for key, value in zip(problem.keys, problem.values, strict=True):
-        one = torch.ones_like(key[..., :1])
-        widened.append(torch.cat([key, *[one] * (ones + problem.is_masked), value, *[one] * ones], -1))
+        one = [torch.ones_like(key[..., :1])] * ones
+        widened.append(torch.cat([key, *one, value, *one], -1))
     return widened
 
 
@@ -191,37 +206,65 @@ def _forward(problem: Problem, tiling: _Tiling, out: Tensor, lse: Tensor) -> Non
     shifted = not _needs_no_shift(problem)
     peak = torch.full_like(lse, -math.inf if shifted else 0.0)
     total = torch.zeros_like(lse)
-    left = _columns(problem)
-    heads, width = left.shape[0], left.shape[2]
+    left = problem.query * problem.scale
+    heads, _, d = left.shape
     rows_of = KroneckerRows(_sets(problem, 0), tiling.sets, tiling.capacity)
     memory = left.new_empty(heads * tiling.block // tiling.heads)
     for box in tiling.found:
-        row_blocks = tiling.row_blocks(box)
+        row_blocks, pairs = tiling.row_blocks(box), _Pairs(problem, box, tiling.sets)
+        parts = [tuple(x[:, slice(*rows)] for x in (left, out, total, peak)) for rows in row_blocks]
         for chunk in chunks(box, tiling.sets, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
-            k, v = built[..., :width].mT, built[..., width:]
-            if problem.is_masked:
-                k[:, -1] = _log_weight(problem, tiling.sets, chunk)
-            for rows in row_blocks:
-                here = slice(*rows)
+            k, v = built[..., :d].mT, built[..., d:]
+            weights = _weights(problem, tiling.sets, chunk) if problem.masks else None
+            for rows, (here, out_here, total_here, peak_here) in zip(row_blocks, parts, strict=True):
                 S = memory[: heads * (rows[1] - rows[0]) * chunk.size].view(heads, -1, chunk.size)
-                torch.bmm(left[:, here], k, out=S)
-                if box.masked:
-                    _forbid(S, problem, box, chunk, tiling.sets, rows)
+                torch.bmm(here, k, out=S)
+                allowed = pairs.allowed(chunk, rows)
                 if shifted:
-                    highest = torch.maximum(peak[:, here], S.amax(-1))
-                    base = highest.masked_fill(highest == -math.inf, 0.0)
-                    fade = torch.exp(peak[:, here] - base)
-                    out[:, here] *= fade.unsqueeze(-1)
-                    total[:, here] *= fade
-                    peak[:, here] = highest
-                    S.sub_(base.unsqueeze(-1))
+                    _shift(S, chunk, allowed, weights, out_here, total_here, peak_here)
                 S.exp_()
-                total[:, here] += S.sum(-1)
-                out[:, here].baddbmm_(S, v)
+                _zero(S, chunk, allowed)
+                total_here += S.sum(-1) if weights is None else (S @ weights.unsqueeze(-1)).squeeze(-1)
+                out_here.baddbmm_(S, v)
     empty = total == 0
     out /= total.masked_fill(empty, 1.0).unsqueeze(-1)
     lse.copy_(torch.log(total) + peak.masked_fill(empty, 0.0))
+
+
+def _shift(
+    S: Tensor,
+    chunk: Chunk,
+    allowed: Allowed | None,
+    weights: Tensor | None,
+    out: Tensor,
+    total: Tensor,
+    peak: Tensor,
+) -> None:
+    """Subtract from the scores the largest so far of those that count, and scale down what was summed before.
+
+    Scores far below are raised to where exp is still normal: vanishing in every sum, and exp is slow beyond.
+    """
+    counted = S
+    if allowed is not None:
+        counted = S.clone()
+        part = counted[:, : allowed[0]].unflatten(2, chunk.shape)
+        for may in allowed[1]:
+            part.masked_fill_(may == 0, -math.inf)
+    if weights is not None:
+        counted = counted.masked_fill(weights.unsqueeze(1) == 0, -math.inf)
+    highest = torch.maximum(peak, counted.amax(-1))
+    base = highest.masked_fill(highest == -math.inf, 0.0)
+    fade = torch.exp(peak - base)
+    out *= fade.unsqueeze(-1)
+    total *= fade
+    peak.copy_(highest)
+    S.sub_(base.unsqueeze(-1)).clamp_(_lowest(S.dtype), 1.0)
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    """An exponent whose exp is normal and below any rounding of a sum with a term 1."""
+    return 0.9 * math.log(torch.finfo(dtype).tiny)
 
 
 Gradients = tuple[Tensor, list[Tensor], list[Tensor]]
@@ -236,13 +279,13 @@ def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_
     delta = ((dO * out).sum(-1) - grad_lse).masked_fill(empty, 0.0)
     grad_query = torch.zeros_like(problem.query)
     grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in problem.keys]
-    for first in range(0, problem.query.shape[0], tiling.heads):
+    for first in range(0, problem.query.shape[0] if tiling.found else 0, tiling.heads):
         group = slice(first, first + tiling.heads)
         into = (grad_query[group], [x[group] for x in grad_sets])
         _backward(
             problem.of_heads(group),
             tiling,
-            lse[group].masked_fill(empty[group], math.inf),
+            lse[group].masked_fill(empty[group], 0.0),
             dO[group],
             delta[group],
             *into,
@@ -259,38 +302,35 @@ def _backward(
     grad_query: Tensor,
     grad_sets: list[Tensor],
 ) -> None:
-    left = _columns(problem, -shift)
-    scaled = left[..., : problem.query.shape[2]]
+    """A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key."""
+    near = _needs_no_shift(problem)
+    d = problem.query.shape[2]
+    left = torch.cat([problem.query * problem.scale, -shift.unsqueeze(-1)], -1)
     dO_delta = torch.cat([dO, -delta.unsqueeze(-1)], -1)
-    heads, d, width = left.shape[0], scaled.shape[2], left.shape[2]
+    heads = left.shape[0]
     rows_of = KroneckerRows(_sets(problem, 1), tiling.sets, tiling.capacity)
-    sets = KroneckerRows(
-        [torch.cat([key, value], -1) for key, value in zip(problem.keys, problem.values, strict=True)],
-        tiling.sets,
-        tiling.capacity,
-    )
+    sets = KroneckerRows(_sets(problem, 0), tiling.sets, tiling.capacity)
     memory = left.new_empty(2, heads * tiling.block // tiling.heads)
     grad_rows = left.new_empty(heads, tiling.capacity, d + dO.shape[2])
     for box in tiling.found:
-        row_blocks = tiling.row_blocks(box)
+        row_blocks, pairs = tiling.row_blocks(box), _Pairs(problem, box, tiling.sets)
+        parts = [tuple(x[:, slice(*rows)] for x in (left, dO, dO_delta, grad_query)) for rows in row_blocks]
         for chunk in chunks(box, tiling.sets, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
-            k, v = built[..., :width].mT, built[..., width:].mT
-            if problem.is_masked:
-                k[:, -1] = _log_weight(problem, tiling.sets, chunk)
+            k, v = built[..., : d + 1], built[..., d + 1 :].mT
             grad_chunk = grad_rows[:, : chunk.size].zero_()
             H, G = grad_chunk[..., :d], grad_chunk[..., d:]
-            for rows in row_blocks:
-                here = slice(*rows)
+            for rows, (here, dO_here, dO_delta_here, grad_here) in zip(row_blocks, parts, strict=True):
                 P, dP = (x[: heads * (rows[1] - rows[0]) * chunk.size].view(heads, -1, chunk.size) for x in memory)
-                torch.bmm(left[:, here], k, out=P)
-                if box.masked:
-                    _forbid(P, problem, box, chunk, tiling.sets, rows)
+                torch.bmm(here, k.mT, out=P)
+                if not near:
+                    P.clamp_(_lowest(P.dtype), 1.0)
                 P.exp_()
-                G.baddbmm_(P.mT, dO[:, here])
-                torch.bmm(dO_delta[:, here], v, out=dP)
+                _zero(P, chunk, pairs.allowed(chunk, rows))
+                G.baddbmm_(P.mT, dO_here)
+                torch.bmm(dO_delta_here, v, out=dP)
                 dS = P.mul_(dP)
-                H.baddbmm_(dS.mT, scaled[:, here])
-                grad_query[:, here].baddbmm_(dS, k[:, :d].mT)
+                H.baddbmm_(dS.mT, here[..., :d])
+                grad_here.baddbmm_(dS, k[..., :d])
             sets.fold(chunk, grad_chunk, grad_sets)
     grad_query *= problem.scale

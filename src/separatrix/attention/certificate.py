@@ -110,21 +110,19 @@ def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)
 
 
-def gamma(tokens: Tokens, expansion: Expansion, steps: int) -> float:
+def gamma(key_lengths: Sequence[int], degree: int, rank: int, steps: int, dtype: torch.dtype) -> float:
     """The relative error of a sum over tuples and monomials, against the sum of magnitudes.
 
     `steps` tokens are added up in the dtype of the monomials, the sums of these in float64. A coordinate is rounded
     up to three times (shift, scale, dtype) and once more by each product on its way into a monomial; the states are
     multiplied, weighted and summed over the monomials.
     """
-    rank, degree = expansion.index_set.rank, expansion.index_set.degree
-    u = torch.finfo(expansion.coefficients.dtype).eps / 2
-    count = len(tokens.keys) * (steps + 4 * degree + 4) + 4 * degree + rank + 16
-    wide = sum(-(-key.shape[1] // steps) for key in tokens.keys) + 64
-    for n, unit in ((count, u), (wide, 2.0**-53)):
-        if n * unit >= 0.5:
-            return math.inf
-    return 1.01 * (count * u / (1 - count * u) + wide * 2.0**-53 / (1 - wide * 2.0**-53))
+    count = len(key_lengths) * (steps + 4 * degree + 4) + 4 * degree + rank + 16
+    wide = sum(-(-length // steps) for length in key_lengths) + 64
+    total = 0.0
+    for n, unit in ((count, torch.finfo(dtype).eps / 2), (wide, 2.0**-53)):
+        total += 1.01 * n * unit / (1 - n * unit) if n * unit < 0.5 else math.inf
+    return total
 
 
 def greedy_tail(index_set: IndexSet, amplitudes: Sequence[float], powers: Sequence[int]) -> dict[int, np.ndarray]:
@@ -195,7 +193,8 @@ def certify(
 
     `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E.
     """
-    relative = gamma(tokens, expansion, steps) + _UNDERFLOW
+    index_set, lengths = expansion.index_set, [key.shape[1] for key in tokens.keys]
+    relative = gamma(lengths, index_set.degree, index_set.rank, steps, expansion.coefficients.dtype) + _UNDERFLOW
     tuples = tuples.to(torch.float64)
     if polynomial is None:
         assert outside is not None

@@ -144,6 +144,8 @@ def attend_backward(
     problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
     dtype = problem.query.dtype
     dq, dks, dvs = blocks.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
+    for m, mask in enumerate(masks):
+        dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
     return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]
 
 

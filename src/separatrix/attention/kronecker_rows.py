@@ -48,52 +48,60 @@ def chunks(box: Box, sets: Sequence[int], size: int) -> Iterator[Chunk]:
         low, high = box.keys[others[-1]]
         ranges.append([(j, min(j + at_once, high)) for j in range(low, high, at_once)])
     ranges.append(inner)
+    place = [sets.index(m) for m in range(len(sets))]
     for chosen in product(*ranges):
-        rows = tuple(found for _, found in sorted(zip(sets, chosen, strict=True)))
         second = chosen[-2] if others else (0, 1)
-        yield Chunk(rows, (second[1] - second[0], chosen[-1][1] - chosen[-1][0]))
+        shape = (second[1] - second[0], chosen[-1][1] - chosen[-1][0])
+        yield Chunk(tuple(chosen[i] for i in place), shape)
 
 
 class KroneckerRows:
     """Chunks of rows of the column-wise Kronecker product of (H, L_m, x) sets, in memory used again by the next."""
 
     def __init__(self, sets: Sequence[Tensor], order: Sequence[int], capacity: int) -> None:
-        self._sets = sets
         self._order = order
-        self._memory = sets[0].new_empty(sets[0].shape[0], capacity, sets[0].shape[2])
+        *others, longest = (sets[m] for m in order)
+        self._others = [x.unsqueeze(2) for x in others]
+        self._longest = longest.unsqueeze(1)
+        self._memory = longest.new_empty(longest.shape[0], capacity, longest.shape[2])
+        self._views: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
-    def _cut(self, chunk: Chunk) -> list[Tensor]:
-        """The sets' rows of a chunk, ready to broadcast over (H, second, longest, x)."""
-        *others, longest = (self._sets[m][:, slice(*chunk.rows[m])] for m in self._order)
-        return [*(x.unsqueeze(2) for x in others), longest.unsqueeze(1)]
+    def _prefix(self, chunk: Chunk) -> Tensor:
+        """(H, second, 1, x): the products of the rows of all sets but the longest."""
+        prefix = None
+        for m, x in zip(self._order, self._others, strict=False):
+            rows = x[:, slice(*chunk.rows[m])]
+            prefix = rows if prefix is None else prefix * rows
+        assert prefix is not None
+        return prefix
+
+    def _inner(self, chunk: Chunk) -> Tensor:
+        start, stop = chunk.rows[self._order[-1]]
+        return self._longest if stop - start == self._longest.shape[2] else self._longest[:, :, start:stop]
 
     def build(self, chunk: Chunk) -> Tensor:
-        """(H, chunk.size, x): the rows of a chunk."""
-        *others, longest = self._cut(chunk)
-        if not others:
-            return longest.squeeze(1)
-        prefix = others[0]
-        for x in others[1:]:
-            prefix = prefix * x
-        rows = self._memory[:, : chunk.size]
-        mul(prefix, longest, out=rows.unflatten(1, chunk.shape))
+        """(H, chunk.size, x): the rows of a chunk; the same tensor for chunks of the same shape, at order >= 3."""
+        if not self._others:
+            return self._inner(chunk).squeeze(1)
+        if chunk.shape not in self._views:
+            rows = self._memory[:, : chunk.size]
+            self._views[chunk.shape] = rows, rows.unflatten(1, chunk.shape)
+        rows, product = self._views[chunk.shape]
+        mul(self._prefix(chunk), self._inner(chunk), out=product)
         return rows
 
     def fold(self, chunk: Chunk, gradient: Tensor, gradients: Sequence[Tensor]) -> None:
         """Add the gradient (H, chunk.size, x) of a chunk's rows to the gradients of the sets it was built from."""
-        cut = self._cut(chunk)
-        if len(cut) == 1:
-            gradients[0][:, slice(*chunk.rows[0])] += gradient
+        longest = self._order[-1]
+        if not self._others:
+            gradients[longest][:, slice(*chunk.rows[longest])] += gradient
             return
         gradient = gradient.unflatten(1, chunk.shape)
         scratch = self._memory[:, : chunk.size].unflatten(1, chunk.shape)
-        *others, longest = cut
-        prefix = others[0]
-        for x in others[1:]:
-            prefix = prefix * x
-        m = self._order[-1]
-        gradients[m][:, slice(*chunk.rows[m])] += mul(gradient, prefix, out=scratch).sum(1)
-        along_prefix = mul(gradient, longest, out=scratch).sum(2, keepdim=True)
+        mul(gradient, self._prefix(chunk), out=scratch)
+        gradients[longest][:, slice(*chunk.rows[longest])] += scratch.sum(1)
+        along_prefix = mul(gradient, self._inner(chunk), out=scratch).sum(2, keepdim=True)
+        others = [x[:, slice(*chunk.rows[m])] for m, x in zip(self._order, self._others, strict=False)]
         for here, m in enumerate(self._order[:-1]):
             found = along_prefix
             for other, x in enumerate(others):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from separatrix.attention.certificate import ValueRange, greedy_error, key_norms, query_radii, value_range
+from separatrix.attention.certificate import ValueRange, gamma, greedy_error, key_norms, query_radii, value_range
 from separatrix.attention.cost import (
     AFFORDABLE,
     LARGEST_DEGREE,
@@ -26,6 +26,7 @@ from separatrix.attention.cost import (
 )
 from separatrix.attention.frame import Frame, Tokens, key_mean, largest_magnitudes, make_frame
 from separatrix.attention.monomials import IndexSet, downward_closed, greedy_alphas, total_degree
+from separatrix.attention.polynomial import chunk_tokens
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -163,8 +164,9 @@ def _forecast(
 ) -> float:
     if not truncation.numel():
         return 0.0
-    gamma = (2048 + 12 * degree + rank) * torch.finfo(dtype).eps / 2
-    rounding = 2 * gamma * magnitude * mean_power(analysis, 0)
+    steps = chunk_tokens(analysis.shape.heads, rank, dtype)
+    relative = gamma(analysis.shape.key_lengths, degree, rank, steps, dtype)
+    rounding = 2 * relative * magnitude * mean_power(analysis, 0)
     width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
     return float((truncation * width + rounding * largest).max())
 

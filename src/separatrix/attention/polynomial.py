@@ -20,8 +20,14 @@ from torch import Tensor
 from separatrix.attention.frame import Frame, Tokens, chunks
 from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 22
 """Bytes of a chunk's monomials: they are written and read again at once, from the cache."""
+
+
+def chunk_tokens(heads: int, rank: int, dtype: torch.dtype) -> int:
+    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go."""
+    fit = _CHUNK_BYTES // (heads * rank * (torch.finfo(dtype).bits // 8))
+    return min(2048, max(64, fit // 64 * 64))
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Expansion:
 
     def chunk(self, heads: int) -> int:
         """Tokens to a chunk."""
-        return max(64, _CHUNK_BYTES // (heads * self.index_set.rank * self.coefficients.element_size()) // 64 * 64)
+        return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: in
         features = monomials(x, expansion.index_set, memory[..., : x.shape[-1]])
         V = with_ones(value[:, here], mask, dtype)
         if dtype == torch.float64:
-            Z.baddbmm_(features, V)
+            torch.baddbmm(Z, features, V, out=Z)
         else:
             Z += torch.bmm(features, V)
     return Z

@@ -68,8 +68,12 @@ def test_reproduce_does_not_pretend(run) -> None:
 
 @pytest.mark.parametrize("command", ["doctor", "reproduce"])
 def test_a_failing_method_fails_the_command(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    exact = operator.METHODS["exact"]
-    monkeypatch.setattr(operator, "METHODS", {"right": exact, "wrong": lambda call: [2 * x for x in exact(call)]})
+    right = operator.tensor_attention
+
+    def wrong(*arguments, method, **options):
+        return [2 * x if method == "polynomial" else x for x in right(*arguments, method=method, **options)]
+
+    monkeypatch.setattr(operator, "tensor_attention", wrong)
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
     done = CliRunner().invoke(app, [command])
     assert done.exit_code == 1
@@ -118,3 +122,21 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": "lab"})
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
     assert "not installed: pip install 'separatrix[lab]'" in CliRunner().invoke(app, ["doctor"]).output
+
+
+def test_plan(run) -> None:
+    done = run(MAIN, "plan", "--n", "1000000", "--d", "8", "--bound", "0.9", "--order", "3", "--tolerance", "1e-3")
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("polynomial", "rank 495", "any", "(ln n)^(1/k)"))
+
+
+@pytest.mark.parametrize(
+    "bad", [("--n", "0"), ("--d", "-1"), ("--bound", "nan"), ("--tolerance", "0"), ("--order", "1")]
+)
+def test_plan_refuses(run, bad) -> None:
+    right = {"--n": "100", "--d": "8", "--bound": "1", "--order": "3", "--tolerance": "1e-3"}
+    arguments = [word for option in {**right, bad[0]: bad[1]}.items() for word in option]
+    done = run(MAIN, "plan", *arguments)
+    assert done.returncode == 2
+    assert f"{bad[0]}: expected" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,14 +1,41 @@
 """Separatrix: attention beyond pairs, and what an attention mechanism can provably do."""
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from separatrix import attention, errors, nn
+    from separatrix.attention.certificate import Certificate
+    from separatrix.attention.cost import max_order
+    from separatrix.attention.linear import linear_attention
+    from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
+    from separatrix.attention.plan import Plan, plan_shapes
+    from separatrix.errors import ArgumentError, SeparatrixError
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "ArgumentError",
+    "Certificate",
+    "Plan",
+    "SeparatrixError",
+    "__version__",
+    "attention",
+    "certified_attention",
+    "errors",
+    "linear_attention",
+    "max_order",
+    "nn",
+    "plan_attention",
+    "plan_shapes",
+    "tensor_attention",
+]
+
 _HOMES = {
     "ArgumentError": "errors",
-    "SeparatrixError": "errors",
     "Certificate": "attention.certificate",
     "Plan": "attention.plan",
+    "SeparatrixError": "errors",
     "certified_attention": "attention.operator",
     "linear_attention": "attention.linear",
     "max_order": "attention.cost",
@@ -16,17 +43,15 @@ _HOMES = {
     "plan_shapes": "attention.plan",
     "tensor_attention": "attention.operator",
 }
-_ROOMS = ("attention", "errors", "nn")
-
-__all__ = ["__version__", *sorted(_HOMES), *_ROOMS]
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(_import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name in _ROOMS:
-        return _import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load a public name when it is first used, so that `import separatrix` brings no torch (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    globals()[name] = found = getattr(home, name) if name in _HOMES else home
+    return found
 
 
 def __dir__() -> list[str]:

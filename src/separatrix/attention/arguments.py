@@ -42,12 +42,11 @@ class Call:
     def positions(self) -> Positions:
         return Positions(self.is_causal, self.query_offset, self.windows)
 
-    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        yield "query", self.query
-        for m, key in enumerate(self.keys):
-            yield f"keys[{m}]", key
-        for m, value in enumerate(self.values):
-            yield f"values[{m}]", value
+    @property
+    def named_tensors(self) -> tuple[tuple[str, Tensor], ...]:
+        keys = ((f"keys[{m}]", key) for m, key in enumerate(self.keys))
+        values = ((f"values[{m}]", value) for m, value in enumerate(self.values))
+        return (("query", self.query), *keys, *values)
 
 
 Break = tuple[str, object]
@@ -75,32 +74,32 @@ def _shape(x: Tensor) -> str:
 
 
 def _not_tensors(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if not isinstance(x, Tensor):
             yield name, type(x).__name__
 
 
 def _flat(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if x.dim() < 2:
             yield name, _shape(x)
 
 
 def _dtypes(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if x.dtype not in DTYPES:
             yield name, x.dtype
 
 
 def _mixed_dtypes(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if x.dtype != call.query.dtype:
             yield name, f"{x.dtype} against query's {call.query.dtype}"
 
 
 def _mixed_devices(call: Call) -> Iterator[Break]:
     masks = ((f"key_masks[{m}]", mask) for m, mask in enumerate(call.key_masks) if isinstance(mask, Tensor))
-    for name, x in (*call.named_tensors(), *masks):
+    for name, x in (*call.named_tensors, *masks):
         if x.device != call.query.device:
             yield name, f"{x.device} against query's {call.query.device}"
 
@@ -129,12 +128,12 @@ def _lengths(call: Call) -> Iterator[Break]:
 def _gqa_heads(call: Call) -> Iterator[Break]:
     if not call.enable_gqa:
         return
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if x.dim() < 3:
             yield name, _shape(x)
             return
     heads, shared = call.query.shape[-3], call.keys[0].shape[-3]
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
         if name != "query" and (x.shape[-3] != shared or shared == 0 or heads % shared):
             yield name, f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
 
@@ -142,7 +141,9 @@ def _gqa_heads(call: Call) -> Iterator[Break]:
 def _batches(call: Call) -> Iterator[Break]:
     leading = 3 if call.enable_gqa else 2
     shape = call.query.shape[:-leading]
-    for name, x in call.named_tensors():
+    for name, x in call.named_tensors:
+        if x.shape[:-leading] == shape:
+            continue
         try:
             shape = torch.broadcast_shapes(shape, x.shape[:-leading])
         except RuntimeError:
@@ -180,8 +181,10 @@ def _mask_types(call: Call) -> Iterator[Break]:
 
 
 def _mask_shapes(call: Call) -> Iterator[Break]:
+    if all(mask is None for mask in call.key_masks):
+        return
     leading = 3 if call.enable_gqa else 2
-    batch = torch.broadcast_shapes(*(x.shape[:-leading] for _, x in call.named_tensors()))
+    batch = torch.broadcast_shapes(*(x.shape[:-leading] for _, x in call.named_tensors))
     if call.enable_gqa:
         batch = (*batch, call.query.shape[-3])
     for m, (mask, key) in enumerate(zip(call.key_masks, call.keys, strict=True)):

@@ -39,10 +39,12 @@ def fused_attention(call: Call) -> Tensor | None:
     sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
     if not plain or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
         return None
+    (key,), (value,) = call.keys, call.values
+    if call.query.dim() == 4 and call.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
+        return scaled_dot_product_attention(call.query, key, value, is_causal=call.is_causal, scale=call.scale)
     batch, query, keys, values, _ = flatten_heads(call)
-    out = scaled_dot_product_attention(
-        query.unsqueeze(0), keys[0].unsqueeze(0), values[0].unsqueeze(0), is_causal=call.is_causal, scale=call.scale
-    )
+    q, k, v = (x.unsqueeze(0) for x in (query, keys[0], values[0]))  # in any other shape PyTorch does not fuse
+    out = scaled_dot_product_attention(q, k, v, is_causal=call.is_causal, scale=call.scale)
     return out.reshape(*batch, *out.shape[-2:])
 
 
@@ -60,11 +62,12 @@ def flatten_heads(call: Call) -> Flat:
         return x if heads is None else x.repeat_interleave(heads // x.shape[-3], dim=-3)
 
     keys, values = [spread(key) for key in call.keys], [spread(value) for value in call.values]
-    batch = torch.broadcast_shapes(call.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values)))
-    count = batch.numel()
+    batch = torch.broadcast_shapes(*{call.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))})
+    count = math.prod(batch)
 
     def flat(x: Tensor) -> Tensor:
-        return x.expand(*batch, *x.shape[-2:]).reshape(count, *x.shape[-2:])
+        whole = x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
+        return whole.reshape(count, *x.shape[-2:])
 
     masks = []
     if any(mask is not None for mask in call.key_masks):

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from separatrix.attention.frame import Frame, Tokens, chunks
+from separatrix.attention.frame import Frame, Tokens, chunks, extremes
 from separatrix.attention.monomials import IndexSet
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.remainder import Polynomial
@@ -68,13 +68,7 @@ def value_range(tokens: Tokens) -> ValueRange:
     heads, _, d_v = tokens.values[0].shape
     low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
     for m, value in enumerate(tokens.values):
-        v = value
-        if tokens.masks:
-            hidden = ~tokens.masks[m].unsqueeze(-1)
-            least, most = v.masked_fill(hidden, math.inf).amin(1), v.masked_fill(hidden, -math.inf).amax(1)
-        else:
-            least, most = v.amin(1), v.amax(1)
-        least, most = least.to(torch.float64), most.to(torch.float64)
+        least, most = extremes(value, tokens.masks[m] if tokens.masks else None)
         nothing = least > most
         least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
         ends = torch.stack([low * least, low * most, high * least, high * most])
@@ -90,9 +84,18 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
         for start, stop in chunks(key.shape[1], 1 << 16):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
             x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-            largest = torch.maximum(largest, torch.linalg.vector_norm(x, tokens.order, dim=1).amax(1))
+            largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
         total = total * largest
-    return total
+    return total ** (1 / tokens.order)
+
+
+def _power_sum(x: Tensor, k: int) -> Tensor:
+    """sum_l |x_l|^k of (H, d', c), by products: `pow` takes fifteen times as long."""
+    x = x.abs()
+    power = x
+    for _ in range(k - 1):
+        power = power * x
+    return power.sum(1)
 
 
 def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
@@ -104,7 +107,7 @@ def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     for start, stop in chunks(tokens.query.shape[1], 1 << 16):
         x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = torch.linalg.vector_norm(x, tokens.order, dim=1) * norms.unsqueeze(-1)
+        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     # Coordinates in float32 are rounded once more than the scores they stand for.
     return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)
@@ -184,6 +187,7 @@ def certify(
     expansion: Expansion,
     polynomial: Polynomial | None,
     sums: Sums,
+    values: ValueRange,
     radii: Tensor,
     tuples: Tensor,
     steps: int,
@@ -204,7 +208,6 @@ def certify(
         E = polynomial.factors(radii) * torch.minimum(moment, tuples * radii**polynomial.moment)
         magnitude = polynomial.magnitude(radii)
     rho = relative * tuples * magnitude
-    values = value_range(tokens)
     width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
     D = sums.denominator
     empty = tuples == 0

@@ -148,7 +148,9 @@ def _certify(analysis: Analysis, recipe: Recipe, run: _Run) -> Certificate:
     outside = None
     if recipe.polynomial is None:
         outside = greedy_error(tokens, run.expansion.frame, recipe.index_set, amplitudes(analysis))
-    return certify(tokens, run.expansion, recipe.polynomial, run.sums, analysis.radii, tuples, steps, outside)
+    return certify(
+        tokens, run.expansion, recipe.polynomial, run.sums, analysis.values, analysis.radii, tuples, steps, outside
+    )
 
 
 def _causal_tuples(tokens: Tokens, offset: int) -> Tensor:

@@ -153,21 +153,57 @@ def greedy_alphas(amplitudes: Sequence[float], rank: int) -> list[tuple[int, ...
     return found
 
 
-def monomials(x: Tensor, index_set: IndexSet, out: Tensor | None = None) -> Tensor:
+_Step = tuple[int, Tensor, Tensor | None, Tensor]
+"""A product: the coordinate, the parents' level or its beginning, which rows of it if not all, and the result."""
+
+
+class MonomialMemory:
+    """Memory for the monomials (..., rank, n) of up to `size` tokens, used again for every chunk.
+
+    What is read and written where is worked out once for each number of tokens: with a few hundred tokens in a
+    product, making the views would take as long as the products.
+    """
+
+    def __init__(self, index_set: IndexSet, leading: tuple[int, ...], size: int, like: Tensor) -> None:
+        self.index_set = index_set
+        self._memory = like.new_empty(*leading, index_set.rank, size)
+        self._memory[..., 0, :] = 1.0
+        self._plans: dict[int, tuple[Tensor, list[_Step]]] = {}
+
+    def _plan(self, n: int) -> tuple[Tensor, list[_Step]]:
+        features = self._memory[..., :n]
+        steps: list[_Step] = []
+        for p, block in enumerate(self.index_set.blocks, start=1):
+            parents = features[..., slice(*self.index_set.levels[p - 1]), :]
+            level = features[..., slice(*self.index_set.levels[p]), :]
+            for coordinate, rows, source in block:
+                into = level[..., slice(*rows), :]
+                if isinstance(source, int):
+                    steps.append((coordinate, parents[..., :source, :], None, into))
+                else:
+                    steps.append((coordinate, parents, torch.from_numpy(source).to(into.device), into))
+        return features, steps
+
+    def fill(self, x: Tensor) -> Tensor:
+        """x (..., d, n) to its monomials."""
+        n = x.shape[-1]
+        if n not in self._plans:
+            self._plans[n] = self._plan(n)
+        features, steps = self._plans[n]
+        factors = [row.unsqueeze(-2) for row in x.unbind(-2)]
+        for coordinate, parents, chosen, into in steps:
+            rows = parents if chosen is None else parents.index_select(-2, chosen)
+            torch.mul(rows, factors[coordinate], out=into)
+        return features
+
+
+def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
     """x (..., d, n) to the monomials (..., rank, n): tokens run fastest, so that a level is contiguous.
 
     >>> monomials(torch.tensor([[2.0], [3.0]]), total_degree(2, 2)).squeeze(-1).tolist()
     [1.0, 2.0, 3.0, 4.0, 6.0, 9.0]
     """
-    features = x.new_empty(*x.shape[:-2], index_set.rank, x.shape[-1]) if out is None else out
-    features[..., 0, :] = 1.0
-    for p, block in enumerate(index_set.blocks, start=1):
-        parents = features[..., slice(*index_set.levels[p - 1]), :]
-        level = features[..., slice(*index_set.levels[p]), :]
-        for coordinate, rows, source in block:
-            factor = x[..., coordinate : coordinate + 1, :]
-            torch.mul(_take(parents, source), factor, out=level[..., slice(*rows), :])
-    return features
+    return MonomialMemory(index_set, tuple(x.shape[:-2]), x.shape[-1], x).fill(x)
 
 
 def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.frame import Frame, Tokens, chunks
-from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
+from separatrix.attention.monomials import IndexSet, MonomialMemory, monomials_backward
 
-_CHUNK_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 21
 """Bytes of a chunk's monomials: they are written and read again at once, from the cache."""
 
 
@@ -46,6 +46,10 @@ class Expansion:
         """Tokens to a chunk."""
         return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype)
 
+    def memory(self, like: Tensor, size: int) -> MonomialMemory:
+        """Memory for the monomials of `size` tokens of each head of `like`."""
+        return MonomialMemory(self.index_set, (like.shape[0],), size, self.coefficients.new_empty(0))
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -70,15 +74,15 @@ def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
 def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
     key, value = tokens.keys[m], tokens.values[m]
-    rank, dtype = expansion.index_set.rank, expansion.coefficients.dtype
-    Z = torch.zeros(key.shape[0], rank, value.shape[2] + 1, dtype=torch.float64, device=key.device)
+    dtype = expansion.coefficients.dtype
+    Z = torch.zeros(key.shape[0], expansion.index_set.rank, value.shape[2] + 1, dtype=torch.float64, device=key.device)
     size = expansion.chunk(key.shape[0])
-    memory = key.new_empty(key.shape[0], rank, size, dtype=dtype)
+    memory = expansion.memory(key, size)
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
         mask = tokens.masks[m][:, here] if tokens.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        features = monomials(x, expansion.index_set, memory[..., : x.shape[-1]])
+        features = memory.fill(x)
         V = with_ones(value[:, here], mask, dtype)
         if dtype == torch.float64:
             torch.baddbmm(Z, features, V, out=Z)
@@ -110,10 +114,10 @@ def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
     out = query.new_empty(heads, length, d_v)
     denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
     size = expansion.chunk(heads)
-    memory = query.new_empty(heads, expansion.index_set.rank, size, dtype=met.dtype)
+    memory = expansion.memory(query, size)
     for start, stop in chunks(length, size):
         x = expansion.frame.coordinates(query[:, start:stop], 0)
-        features = monomials(x, expansion.index_set, memory[..., : stop - start])
+        features = memory.fill(x)
         sums = torch.bmm(met, features).to(torch.float64)
         D = denominator[:, start:stop] = sums[:, d_v]
         moment[:, start:stop] = sums[:, d_v + 1]
@@ -129,14 +133,16 @@ def backward(
     heads, length, _ = tokens.query.shape
     met = contraction(Z, expansion)[..., :-1]
     size = expansion.chunk(2 * heads)
-    memory = tokens.query.new_empty(2, heads, index_set.rank, size, dtype=dtype)
+    memory, buffer = (
+        expansion.memory(tokens.query, size),
+        tokens.query.new_empty(heads, index_set.rank, size, dtype=dtype),
+    )
     grad_product = torch.zeros_like(Z[0])
     grad_query = torch.empty_like(tokens.query)
     for start, stop in chunks(length, size):
         here = slice(start, stop)
         x = frame.coordinates(tokens.query[:, here], 0)
-        features, grad = (buffer[..., : stop - start] for buffer in memory)
-        monomials(x, index_set, features)
+        features, grad = memory.fill(x), buffer[..., : stop - start]
         d_sums = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]).to(dtype)
         grad_product += torch.bmm(features, d_sums)
         torch.bmm(met, d_sums.mT, out=grad)
@@ -170,15 +176,14 @@ def state_backward(
     key, value = tokens.keys[m], tokens.values[m]
     index_set, dtype = expansion.index_set, expansion.coefficients.dtype
     size = expansion.chunk(2 * key.shape[0])
-    memory = key.new_empty(2, key.shape[0], index_set.rank, size, dtype=dtype)
+    memory, buffer = expansion.memory(key, size), key.new_empty(key.shape[0], index_set.rank, size, dtype=dtype)
     grad_Z = grad_Z.to(dtype)
     for first, last in chunks(stop, size):
         here = slice(first, last)
         mask = tokens.masks[m][:, here] if tokens.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
         V = with_ones(value[:, here], mask, dtype)
-        features, grad = (buffer[..., : last - first] for buffer in memory)
-        monomials(x, index_set, features)
+        features, grad = memory.fill(x), buffer[..., : last - first]
         grad_V = torch.bmm(features.mT, grad_Z[..., :-1])
         torch.bmm(grad_Z, V.mT, out=grad)
         grad_K = expansion.frame.pull_back(monomials_backward(x, index_set, features, grad), m + 1)

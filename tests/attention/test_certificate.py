@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import certificate, plan, reference
+from separatrix.attention import certificate, forecast, plan, reference
 from separatrix.attention.monomials import downward_closed, greedy_alphas
 from tests.contracts.attention_contract import draw, inputs
 
@@ -163,7 +163,7 @@ def plan_analysis(x):
     from separatrix.attention.frame import Tokens
 
     tokens = Tokens(x[:1], (x[1:2], x[2:3]), (x[3:4], x[4:5]), (), 0.5)
-    return plan.analyse(tokens, is_causal=False, offset=0)
+    return forecast.analyse(tokens, is_causal=False, offset=0)
 
 
 def test_centring_the_keys_at_order_two():

@@ -9,6 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
+from separatrix.attention import forecast as forecasting
 from separatrix.attention import plan as planning
 from separatrix.attention.cost import paper_rank, threshold
 from separatrix.attention.plan import worst_case_degree
@@ -59,8 +60,8 @@ def test_flops_are_those_counted(order):
 
 def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
-    honest = planning._forecast
-    monkeypatch.setattr(planning, "_forecast", lambda *a: honest(*a) / 1000)
+    honest = forecasting._forecast
+    monkeypatch.setattr(forecasting, "_forecast", lambda *a: honest(*a) / 1000)
     query, keys, values = uniform(300, 8)
     low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
     result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")

@@ -16,13 +16,11 @@ from separatrix.attention.blocks import Problem, roundings
 from separatrix.attention.certificate import Certificate, certify, greedy_error
 from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
+from separatrix.attention.forecast import Analysis, amplitudes, analyse
 from separatrix.attention.frame import Tokens, key_mean
 from separatrix.attention.plan import (
-    Analysis,
     Plan,
     Recipe,
-    amplitudes,
-    analyse,
     choose,
     out_of_reach,
     polynomial_plan,

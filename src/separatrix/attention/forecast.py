@@ -1,0 +1,134 @@
+"""What is known of a call before it is computed, and from it a forecast of the certified error.
+
+Bounds on the entries are exact; sums over all tuples are replaced by those over a sample drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.certificate import ValueRange, gamma, greedy_error, key_norms, query_radii, value_range
+from separatrix.attention.cost import Shape
+from separatrix.attention.frame import Frame, Tokens, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.monomials import IndexSet
+from separatrix.attention.polynomial import chunk_tokens
+from separatrix.attention.remainder import Polynomial
+
+_QUERIES, _TUPLES = 64, 512
+"""The sample: queries of each head, half of them those with the largest bounds, and tuples of each."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of a call before it is computed; `scores` (H, queries, tuples) is the sample."""
+
+    tokens: Tokens
+    shape: Shape
+    frame: Frame
+    norms: Tensor
+    radii: Tensor
+    values: ValueRange
+    scores: Tensor
+    sampled: Tensor
+
+    @property
+    def radius(self) -> float:
+        return float(self.radii.max()) if self.radii.numel() else 0.0
+
+    def entry_bound(self) -> float:
+        """B: the largest magnitude in the query and the keys."""
+        return max(float(x.abs().max()) if x.numel() else 0.0 for x in (self.tokens.query, *self.tokens.keys))
+
+
+def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
+    """Bounds and a sample; an error for NaN or infinity."""
+    for m, value in enumerate(tokens.values):
+        largest_magnitudes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
+    shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
+    frame = make_frame(tokens, shift, torch.float64)
+    norms = key_norms(tokens, frame)
+    radii = query_radii(tokens, frame, norms)
+    heads, length, d = tokens.query.shape
+    shape = Shape(heads, length, tuple(key.shape[1] for key in tokens.keys), d, tokens.values[0].shape[2], is_causal)
+    sampled = _sample_queries(radii)
+    scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
+    return Analysis(tokens, shape, frame, norms, radii, value_range(tokens), scores, sampled)
+
+
+def _sample_queries(radii: Tensor) -> Tensor:
+    """Indices (H, queries): those with the largest bounds, and some spread evenly."""
+    length = radii.shape[1]
+    count = min(_QUERIES // 2, length)
+    even = torch.arange(count, device=radii.device) * length // max(count, 1)
+    return torch.cat([radii.topk(count, dim=1).indices, even.expand(radii.shape[0], -1)], 1)
+
+
+def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: bool, offset: int) -> Tensor:
+    """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend."""
+    heads = tokens.query.shape[0]
+    generator = torch.Generator().manual_seed(0)
+    product = torch.gather(tokens.query, 1, sampled.unsqueeze(-1).expand(-1, -1, tokens.query.shape[2]))
+    product = frame.coordinates(product, 0).mT.unsqueeze(2)
+    for m, key in enumerate(tokens.keys):
+        where = torch.rand(heads, sampled.shape[1], _TUPLES, generator=generator).to(key.device)
+        seen = torch.full_like(sampled, key.shape[1])
+        if is_causal:
+            seen = torch.minimum(seen, (sampled + offset + 1).clamp(min=1))
+        index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
+        mask = torch.gather(tokens.masks[m], 1, index.flatten(1)) if tokens.masks else None
+        rows = torch.gather(key, 1, index.flatten(1).unsqueeze(-1).expand(-1, -1, key.shape[2]))
+        x = frame.coordinates(rows, m + 1, mask).mT
+        product = product * x.unflatten(1, index.shape[1:])
+    return product.sum(-1)
+
+
+def mean_power(analysis: Analysis, moment: int) -> Tensor:
+    """The mean of s^moment over that of exp(s), (H, queries), in the sample.
+
+    A causal query at the beginning has few tuples and no average to rely on: there the largest s^moment / exp(s).
+    """
+    if analysis.shape.is_causal:
+        return (analysis.scores**moment / torch.exp(analysis.scores)).amax(-1)
+    return (analysis.scores**moment).mean(-1) / torch.exp(analysis.scores).mean(-1)
+
+
+def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype) -> float:
+    """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample."""
+    radii = torch.gather(analysis.radii, 1, analysis.sampled)
+    truncation = polynomial.factors(radii) * mean_power(analysis, polynomial.moment)
+    return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+
+
+def greedy_forecast(analysis: Analysis, index_set: IndexSet, dtype: torch.dtype) -> float:
+    """The same for a set shaped by the amplitudes."""
+    rows = analysis.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
+    tokens = replace(analysis.tokens, query=torch.gather(analysis.tokens.query, 1, rows))
+    E = greedy_error(tokens, analysis.frame, index_set, amplitudes(analysis))
+    tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
+    magnitude = torch.exp(torch.gather(analysis.radii, 1, analysis.sampled))
+    truncation = E / tuples * mean_power(analysis, 0)
+    return _forecast(analysis, truncation, magnitude, index_set.degree, index_set.rank, dtype)
+
+
+def _forecast(
+    analysis: Analysis, truncation: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype
+) -> float:
+    if not truncation.numel():
+        return 0.0
+    steps = chunk_tokens(analysis.shape.heads, rank, dtype)
+    relative = gamma(analysis.shape.key_lengths, degree, rank, steps, dtype)
+    rounding = 2 * relative * magnitude * mean_power(analysis, 0)
+    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    return float((truncation * width + rounding * largest).max())
+
+
+def amplitudes(analysis: Analysis) -> Tensor:
+    """b_l (d',), the largest over the heads."""
+    product = analysis.frame.largest[0]
+    for largest in analysis.frame.largest[1:]:
+        product = product * largest
+    return product.amax(0) if product.shape[0] else product.sum(0)

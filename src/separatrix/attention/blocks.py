@@ -112,6 +112,17 @@ class _Tiling:
         return list(pairwise(edges))
 
 
+def _split(heads: int, rows: int) -> int:
+    """Into how many products of fewer rows a product of one head is split.
+
+    A batch of products, the exponential and the sum over it are shared out among threads in the same way, so that
+    each finds in its own cache what it left there; one product is shared out in another way than what follows.
+    """
+    if heads > 1:
+        return heads
+    return next((s for s in (4, 2) if rows % s == 0 and rows // s >= (128 if s == 4 else 32)), 1)
+
+
 def _tiling(problem: Problem) -> _Tiling:
     query_length, lengths = problem.query.shape[1], [key.shape[1] for key in problem.keys]
     found = boxes(query_length, lengths, problem.positions)
@@ -213,20 +224,22 @@ def _forward(problem: Problem, tiling: _Tiling, out: Tensor, lse: Tensor) -> Non
     for box in tiling.found:
         row_blocks, pairs = tiling.row_blocks(box), _Pairs(problem, box, tiling.sets)
         parts = [tuple(x[:, slice(*rows)] for x in (left, out, total, peak)) for rows in row_blocks]
+        splits = [_split(heads, rows[1] - rows[0]) for rows in row_blocks]
         for chunk in chunks(box, tiling.sets, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
             k, v = built[..., :d].mT, built[..., d:]
-            weights = _weights(problem, tiling.sets, chunk) if problem.masks else None
-            for rows, (here, out_here, total_here, peak_here) in zip(row_blocks, parts, strict=True):
-                S = memory[: heads * (rows[1] - rows[0]) * chunk.size].view(heads, -1, chunk.size)
-                torch.bmm(here, k, out=S)
+            weights = _weights(problem, tiling.sets, chunk).unsqueeze(-1) if problem.masks else None
+            for rows, split, (here, out_here, total_here, peak_here) in zip(row_blocks, splits, parts, strict=True):
+                block = memory[: heads * (rows[1] - rows[0]) * chunk.size]
+                S, batch = block.view(heads, -1, chunk.size), block.view(split, -1, chunk.size)
+                torch.bmm(here.view(split, -1, d), k.expand(split, -1, -1), out=batch)
                 allowed = pairs.allowed(chunk, rows)
                 if shifted:
                     _shift(S, chunk, allowed, weights, out_here, total_here, peak_here)
-                S.exp_()
+                batch.exp_()
                 _zero(S, chunk, allowed)
-                total_here += S.sum(-1) if weights is None else (S @ weights.unsqueeze(-1)).squeeze(-1)
-                out_here.baddbmm_(S, v)
+                total_here += batch.sum(-1).view(heads, -1) if weights is None else (S @ weights).squeeze(-1)
+                out_here.view(split, -1, out.shape[2]).baddbmm_(batch, v.expand(split, -1, -1))
     empty = total == 0
     out /= total.masked_fill(empty, 1.0).unsqueeze(-1)
     lse.copy_(torch.log(total) + peak.masked_fill(empty, 0.0))
@@ -252,7 +265,7 @@ def _shift(
         for may in allowed[1]:
             part.masked_fill_(may == 0, -math.inf)
     if weights is not None:
-        counted = counted.masked_fill(weights.unsqueeze(1) == 0, -math.inf)
+        counted = counted.masked_fill(weights.mT == 0, -math.inf)
     highest = torch.maximum(peak, counted.amax(-1))
     base = highest.masked_fill(highest == -math.inf, 0.0)
     fade = torch.exp(peak - base)

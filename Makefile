@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint reproduce bench docs soak wheel
+.PHONY: help venv test lint reproduce bench browser docs soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -32,6 +32,11 @@ reproduce: venv ## check every claim that is recorded
 
 bench: venv ## speed against peers and against this machine's roofline
 	$(BIN)/python -m benchmarks
+
+browser: ## Chromium for the tests of the pages, where it can be installed
+	@command -v chromium >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y chromium >/dev/null; } \
+	|| echo "make browser: install Chromium yourself; without it the tests of the pages are skipped."
 
 docs: ## the documents
 	@echo "make docs: there are no documents to build yet, so nothing was built."

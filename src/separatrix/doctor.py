@@ -21,6 +21,8 @@ Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
 CORE = ("torch", "numpy", "safetensors")
 EXTRAS = {
     "scipy": "lab",
+    "mpmath": "lab",
+    "threadpoolctl": "lab",
     "typer": "lab",
     "rich": "lab",
     "plotly": "lab",

@@ -118,3 +118,23 @@ def test_memory_does_not_grow_with_the_length():
 
     small, large = work(20_000), work(80_000)
     assert (large - small) / 60_000 < 400  # bytes a token: inputs and gradients alone are 160, outputs 48
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor:UserWarning"
+)  # Dynamo's own, where it leaves a graph
+def test_compiled():
+    """What runs depends on the numbers, so a compiled model leaves its graph here, and gives the same."""
+    query, keys, values = inputs(3, 5, [4, 6])
+
+    def model(q, k1, k2):
+        return torch.tanh(
+            sx.tensor_attention(torch.sin(q), [k1, k2], values, tolerance=1e-6, method="polynomial")
+        ).sum()
+
+    compiled = torch.compile(model, backend="aot_eager")
+    query.requires_grad_()
+    plain, other = model(query, *keys), compiled(query, *keys)
+    assert torch.allclose(plain, other, atol=1e-13)
+    assert torch.allclose(*(torch.autograd.grad(loss, query)[0] for loss in (plain, other)), atol=1e-13)

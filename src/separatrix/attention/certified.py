@@ -51,7 +51,7 @@ class _Run:
     offset: int | None
 
 
-def certify_call(call: Call, tolerance: float, method: str) -> Certified:
+def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     """`certified_attention` of a checked call."""
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
@@ -74,6 +74,10 @@ def certify_call(call: Call, tolerance: float, method: str) -> Certified:
     lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     certificate = replace(certificate, per_query=certificate.per_query.reshape(*batch, -1))
     return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
+
+
+certify_call: Callable[[Call, float, str], Certified] = torch.compiler.disable(_certify_call)
+"""What runs depends on the numbers, so that a compiled graph is left here."""
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:

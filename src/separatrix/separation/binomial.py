@@ -1,0 +1,82 @@
+r"""Tails of a fair binomial: exact integers while they are small, summed in extended precision beyond.
+
+For N <= 2048 the number of sign vectors with at least k signs +1 is an integer from a table. For larger N a tail is its
+first term times a sum of ratios,
+
+    P[X >= k] = C(N, k) 2^-N (1 + (N-k)/(k+1) + (N-k)(N-k-1)/((k+1)(k+2)) + ...),     k > N/2,
+
+cut off when the geometric bound on what is left is below 2^-220. The number of terms is O(sqrt N) at worst, next to the
+mean, and O(1) far out. A tail with the mean inside is one minus the opposite tail.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import accumulate
+from math import comb, isqrt
+from typing import Any
+
+from separatrix.errors import SeparatrixError
+from separatrix.separation.extended import EXTENDED, binomial_point
+
+__all__ = ["Tails", "exactly", "tails", "total"]
+
+_TABLE = 2048
+_MOST_TERMS = 20_000_000
+
+
+def total(N: int) -> int:
+    """What `tails` and `exactly` are shares of: all 2^N sign vectors while they are counted, else 1."""
+    return 1 << N if N <= _TABLE else 1
+
+
+class Tails:
+    """tails[k] for a large N, each computed when it is asked for."""
+
+    def __init__(self, N: int) -> None:
+        self.N = N
+
+    def __getitem__(self, k: int) -> Any:
+        return _tail(self.N, k) if 2 * k > self.N else 1 - _tail(self.N, self.N - k + 1)
+
+
+@lru_cache(maxsize=512)
+def tails(N: int) -> tuple[int, ...] | Tails:
+    """The sign vectors of length N with at least k signs +1, as a share of `total(N)`: tails(N)[k], 0 <= k <= N + 2.
+
+    Ints for N <= 2048, real numbers of `extended.EXTENDED` beyond.
+
+    >>> tails(4), total(4)
+    ((16, 15, 11, 5, 1, 0, 0), 16)
+    >>> print(EXTENDED.nstr(tails(10**6)[510_000], 12))
+    2.77218164385e-89
+    """
+    if N > _TABLE:
+        return Tails(N)
+    return (*reversed(tuple(accumulate(comb(N, k) for k in range(N + 1)))), 0, 0)
+
+
+def exactly(N: int, k: int) -> Any:
+    """The same for exactly k signs +1.
+
+    >>> exactly(4, 2)
+    6
+    """
+    return comb(N, k) if N <= _TABLE else binomial_point(N, k)
+
+
+@lru_cache(maxsize=4096)
+def _tail(N: int, k: int) -> Any:
+    """P[X >= k] for k > N/2."""
+    if k > N:
+        return EXTENDED.zero
+    if min(isqrt(100 * N), 100 * N // (2 * k - N)) > _MOST_TERMS:
+        raise SeparatrixError(f"The binomial tail P[X >= {k}] of N = {N} needs more than {_MOST_TERMS} terms.")
+    one = term = series = 1 << 320
+    j = k
+    # The ratios fall, so what is left is at most term * ratio / (1 - ratio).
+    while j < N and term * (N - j) > (one >> 220) * (2 * j + 1 - N):
+        term = term * (N - j) // (j + 1)
+        series += term
+        j += 1
+    return binomial_point(N, k) * series / one

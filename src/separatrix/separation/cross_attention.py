@@ -1,0 +1,141 @@
+"""Cross-attention (Definition F.1): one query j2 meets one key j3, and only softmax attention lets that stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError
+from separatrix.separation.datasets import AttentionInput, cross_attention_input
+from separatrix.separation.decimals import Number, exact, whole
+from separatrix.separation.exact import log10_failures, probabilities
+from separatrix.separation.hypotheses import Hypothesis, broken, enforce
+from separatrix.separation.mixture import Fires, Mixture, attention_mixture, firing_tables
+from separatrix.separation.results import Probabilities, Simulation
+from separatrix.separation.rows import cross_attention_networks
+from separatrix.separation.simulation import Rows, cross_attention_rows, simulate_attention
+
+__all__ = ["CrossAttention"]
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """n tokens of width d, m sign vectors, and the data sets' a0 and a1; Q K^T is the identity.
+
+    tau: the theorems' 0.9 unless given.
+    strict: refuse parameters outside Definition F.1; `strict=False` leaves it knowingly, and then n need not be a
+        multiple of d - 1 (the stack of identities is cut off after n rows).
+
+    >>> round(CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3).success_probability().success, 4)
+    0.9166
+    >>> CrossAttention(n=200, d=12, m=9, a0=0.01, a1=3)
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: n, d: expected n = (d - 1) t, got n = 200, d = 12. \
+This breaks Definition F.1 (n = (d - 1) t).
+    """
+
+    n: int
+    d: int
+    m: int
+    a0: Number
+    a1: Number
+    tau: Number = "0.9"
+    strict: bool = True
+
+    def __post_init__(self) -> None:
+        whole(self.n, "n", 2)
+        whole(self.d, "d", 2)
+        whole(self.m, "m", 1)
+        values = self.values()
+        for name in ("a0", "a1"):
+            if values[name] < 0:
+                raise ArgumentError(name, expected="at least 0", got=getattr(self, name))
+        if self.strict:
+            enforce(self.kind, values)
+
+    @property
+    def kind(self) -> str:
+        """The key of this setting in `hypotheses.HYPOTHESES`."""
+        return "cross-attention"
+
+    @property
+    def threshold(self) -> float:
+        """tau, as a float."""
+        return float(exact(self.tau, "tau"))
+
+    def values(self) -> Mapping[str, Fraction]:
+        """The parameters, exactly."""
+        return self._values
+
+    @cached_property
+    def _values(self) -> Mapping[str, Fraction]:
+        return {name: exact(getattr(self, name), name) for name in ("n", "d", "m", "a0", "a1", "tau")}
+
+    def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
+        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+        return broken(self.kind, self.values())
+
+    def weight_matrix(self) -> Tensor:
+        """Q K^T as a (d, d) tensor of float64."""
+        return torch.eye(self.d, dtype=torch.float64)
+
+    def element(self, which: Literal[0, 1], special: int, special_query: int) -> AttentionInput:
+        """The element of D0 or D1 with j3 = `special` and j2 = `special_query`, counted from 0."""
+        return cross_attention_input(self.n, self.d, self._a(which), special_query, special)
+
+    def sample(self, seed: int | torch.Generator) -> tuple[AttentionInput, AttentionInput]:
+        """One element of D0 and one of D1, their special indices drawn independently.
+
+        >>> d0, d1 = CrossAttention(8, 3, 1, a0=0.05, a1=2).sample(seed=1)
+        >>> d0.A2.shape, d0.special, d1.special
+        (torch.Size([8, 3]), 5, 3)
+        """
+        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+        j0, j1, q0, q1 = torch.randint(0, self.n, (4,), generator=generator).tolist()
+        return self.element(0, j0, q0), self.element(1, j1, q1)
+
+    def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
+        """The paper's Monte Carlo, each estimate with its 95 % Wilson interval.
+
+        shared_signs: draw y once a trial for all four networks; False draws it anew for each.
+        """
+        return simulate_attention(
+            self.n, self.d, self.m, self.d - 1, self.threshold, self._rows, self.weight_matrix(),
+            trials=trials, seed=seed, shared_signs=shared_signs,
+        )  # fmt: skip
+
+    def success_probability(self, *, shared_signs: bool = True) -> Probabilities:
+        """The exact probabilities; nothing is sampled, and n may be 10^100."""
+        return probabilities(self._mixture(), self.m, shared_signs)
+
+    def log10_failure(self, *, shared_signs: bool = True) -> Probabilities:
+        """log10(1 - probability), for probabilities too near one for a float; -inf where it is exactly one."""
+        return log10_failures(self._mixture(), self.m, shared_signs)
+
+    def _mixture(self) -> Mixture:
+        v = self.values()
+        return _mixture(self.n, self.d, v["a0"], v["a1"], v["tau"])
+
+    def _rows(self, which: int, special: Tensor) -> Rows:
+        return cross_attention_rows(self.n, self.d, self._a(which), special)
+
+    def _a(self, which: int) -> float:
+        return float(exact(self.a1 if which else self.a0, f"a{which}"))
+
+
+@lru_cache(maxsize=256)
+def _mixture(n: int, d: int, a0: Fraction, a1: Fraction, tau: Fraction) -> Mixture:
+    d1, d0 = (_tables(n, d, a, tau) for a in (a1, a0))
+    return attention_mixture(n, d - 1, d1, d0)
+
+
+@lru_cache(maxsize=64)
+def _tables(n: int, d: int, a: Fraction, tau: Fraction) -> dict[int, Fires]:
+    return firing_tables(n, d - 1, False, cross_attention_networks(n, a, tau))

@@ -1,0 +1,89 @@
+r"""The paper's data sets, literally: Definition 3.8 (softmax regression), D.1 (self-attention), F.1 (cross-attention).
+
+D0 and D1 differ in one number (a0 or a1, or whether one row is special); `a` stands for either. Where a definition
+leaves the choice free, it is drawn here, uniformly: the values of Ax in [log n, 1.4 log n], the special index j (j3),
+and j2. Rows are counted from 0.
+
+Definition F.1 gives I_{d-1} to the "second column to d - 1 columns", which are d - 2: we read "the second to the d-th",
+the only reading with which its Lemma F.2 holds. When d - 2 (d - 1 in F.1) does not divide n, the stack of identities
+is cut off after n rows; only a setting with `strict=False` allows that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["AttentionInput", "RegressionInput", "cross_attention_input", "regression_input", "self_attention_input"]
+
+
+@dataclass(frozen=True)
+class AttentionInput:
+    """One element {A_1, A_2, A_3} of D0 or D1; `special` is its index j3, and `special_query` its j2 (j3 for D.1)."""
+
+    A1: Tensor
+    A2: Tensor
+    A3: Tensor
+    special: int
+    special_query: int
+
+
+@dataclass(frozen=True)
+class RegressionInput:
+    """One pair (A, x) of Definition 3.8; `special` is the index j of D1, None for D0."""
+
+    A: Tensor
+    x: Tensor
+    special: int | None
+
+
+def regression_input(n: int, generator: torch.Generator, *, special: int | None = None) -> RegressionInput:
+    """(A, x) with (Ax)_i uniform in [log n, 1.4 log n] and, given a special index j, (Ax)_j = 4 log n.
+
+    The networks see A and x only through Ax, so d = 1 and x = 1 lose nothing.
+
+    >>> data = regression_input(50, torch.Generator().manual_seed(0), special=7)
+    >>> round(((data.A @ data.x)[7] / math.log(50)).item(), 12), data.A.shape
+    (4.0, torch.Size([50, 1]))
+    """
+    Ax = math.log(n) * (1 + 0.4 * torch.rand(n, generator=generator, dtype=torch.float64))
+    if special is not None:
+        Ax[special] = 4 * math.log(n)
+    return RegressionInput(Ax[:, None], torch.ones(1, dtype=torch.float64), special)
+
+
+def self_attention_input(n: int, d: int, a: float, b: float, c: float, special: int) -> AttentionInput:
+    """A_1 = A_2 = A_3 of Definition D.1, times sqrt(log n): a e_{j3}; b times stacked I_{d-2}; c times ones.
+
+    >>> (self_attention_input(4, 4, 3.0, 1.0, 2.0, special=2).A1 / math.log(4) ** 0.5).round().tolist()
+    [[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0], [3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0]]
+    """
+    A = torch.zeros(n, d, dtype=torch.float64)
+    rows = torch.arange(n)
+    A[special, 0] = a
+    A[rows, 1 + rows % (d - 2)] = b
+    A[:, d - 1] = c
+    A *= math.sqrt(math.log(n))
+    return AttentionInput(A, A, A, special, special)
+
+
+def cross_attention_input(n: int, d: int, a: float, special_query: int, special: int) -> AttentionInput:
+    """{A_1, A_2 = A_3} of Definition F.1: A_1 = log n (a e_{j2}, ones), A_2 = (e_{j3}, stacked I_{d-1}).
+
+    >>> data = cross_attention_input(4, 3, 2.0, special_query=1, special=3)
+    >>> (data.A1 / math.log(4)).tolist()
+    [[0.0, 1.0, 1.0], [2.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+    >>> data.A2.tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+    A1 = torch.full((n, d), math.log(n), dtype=torch.float64)
+    A1[:, 0] = 0
+    A1[special_query, 0] = a * math.log(n)
+    A2 = torch.zeros(n, d, dtype=torch.float64)
+    rows = torch.arange(n)
+    A2[special, 0] = 1
+    A2[rows, 1 + rows % (d - 1)] = 1
+    return AttentionInput(A1, A2, A2, special, special_query)

@@ -1,0 +1,65 @@
+"""Numbers as the paper prints them: 0.2 means one fifth.
+
+The exact probabilities decide whether sums tie with tau, so a parameter must be the decimal that was written and not
+the binary fraction nearest to it. A float is therefore read as the shortest decimal that prints it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from separatrix.errors import ArgumentError
+from separatrix.separation.extended import floor_log
+
+__all__ = ["Number", "exact", "log_width", "whole"]
+
+Number = int | float | str | Decimal | Fraction
+
+_KINDS = "a finite int, float, str, Decimal or Fraction"
+
+
+def exact(value: Number, argument: str) -> Fraction:
+    """The exact value of a number as it is written; `argument` names it in the error.
+
+    >>> exact(0.2, "b"), exact("1.2", "a1"), exact(Decimal("0.036"), "a1"), exact(3, "a1")
+    (Fraction(1, 5), Fraction(6, 5), Fraction(9, 250), Fraction(3, 1))
+    >>> exact(float("nan"), "b")
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: b: expected a finite int, float, str, Decimal or Fraction, got nan.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
+        raise ArgumentError(argument, expected=_KINDS, got=value)
+    try:
+        return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise ArgumentError(argument, expected=_KINDS, got=value) from error
+
+
+def whole(value: int, argument: str, least: int) -> int:
+    """An integer at least `least`; `argument` names it in the error.
+
+    >>> whole(0, "m", 1)
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: m: expected an integer >= 1, got 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ArgumentError(argument, expected=f"an integer >= {least}", got=value)
+    return value
+
+
+def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
+    """The width m where the paper writes m = log n, or m = max(log(n / delta), least): **rounded down**.
+
+    The paper does not say how it rounds; every width in this package that comes from a logarithm comes from here.
+
+    >>> log_width(1000), log_width(200, delta=0.01), log_width(200, delta=0.01, least=15), log_width(10**100)
+    (6, 9, 15, 230)
+    """
+    n = whole(n, "n", 1)
+    share = Fraction(1) if delta is None else exact(delta, "delta")
+    if not 0 < share <= n:
+        raise ArgumentError("delta", expected="0 < delta <= n", got=delta)
+    return max(floor_log(n / share), least)

@@ -1,0 +1,84 @@
+"""The only door to mpmath: a real number type of 256 bits, and the few functions needed at other precisions.
+
+mpmath's usual context keeps its precision in a global that functions move about; the functions of `libmp` take it as an
+argument, and the context here never changes its own. So nothing here depends on, or disturbs, other users or threads.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from mpmath import MPContext, libmp  # type: ignore[import-untyped]
+
+__all__ = ["EXTENDED", "binomial_point", "fixed_power", "floor_log", "log10", "real"]
+
+EXTENDED: Any = MPContext()
+EXTENDED.prec = 256
+"""Real numbers of 256 bits and unbounded exponent. Use only their arithmetic: + - * / and integer powers."""
+
+
+def real(value: Fraction) -> Any:
+    """A fraction as a number of `EXTENDED`."""
+    return EXTENDED.mpf(value.numerator) / value.denominator
+
+
+def log10(value: Any) -> float:
+    """log10 of a number of `EXTENDED`; -inf at 0.
+
+    >>> log10(EXTENDED.mpf(10) ** -50_000)
+    -50000.0
+    """
+    if value == 0:
+        return float("-inf")
+    quotient = libmp.mpf_div(libmp.mpf_log(value._mpf_, 128), libmp.mpf_log(libmp.from_int(10), 128), 64)
+    return float(libmp.to_float(quotient))
+
+
+def floor_log(ratio: Fraction) -> int:
+    """floor(log(ratio)). No rational but 1 has an integer logarithm; 300 bits tell how close it comes.
+
+    >>> floor_log(Fraction(20000)), floor_log(Fraction(1))
+    (9, 0)
+    """
+    value = libmp.mpf_log(libmp.from_rational(ratio.numerator, ratio.denominator, 300), 300)
+    return int(libmp.to_int(libmp.mpf_floor(value)))
+
+
+def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
+    """n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units.
+
+    >>> fixed_power(2, Fraction(1, 2), 0, 10) / 2**10
+    1.4140625
+    """
+    size = max(0, int(e * n.bit_length())) + 1
+    # The exponent e log n has up to size bits before the point: what is lost there is lost again after exp. In whole
+    # words, so that one logarithm serves several powers.
+    precision = (bits + size + size.bit_length() + 30 | 63) + 1
+    log_n = _log(n, precision)
+    exponent = libmp.mpf_mul(libmp.from_rational(e.numerator, e.denominator, precision), log_n, precision)
+    value = libmp.mpf_exp(exponent, precision)
+    if logs:
+        value = libmp.mpf_div(value, libmp.mpf_sqrt(log_n, precision), precision)
+    return int(libmp.to_fixed(value, bits))
+
+
+@lru_cache(maxsize=1024)
+def _log(n: int, precision: int) -> Any:
+    return libmp.mpf_log(libmp.from_int(n), precision)
+
+
+def binomial_point(N: int, k: int) -> Any:
+    """C(N, k) 2^-N. The logarithms are about N log N, hence the bits of N on top of the result's.
+
+    >>> print(EXTENDED.nstr(binomial_point(4, 2), 5))
+    0.375
+    """
+    precision = EXTENDED.prec + 2 * N.bit_length() + 20
+    total, first, second = (libmp.mpf_loggamma(libmp.from_int(j + 1), precision) for j in (N, k, N - k))
+    powers = libmp.mpf_mul_int(libmp.mpf_log(libmp.from_int(2), precision), N, precision)
+    log = total
+    for part in (first, second, powers):
+        log = libmp.mpf_sub(log, part, precision)
+    return EXTENDED.make_mpf(libmp.mpf_exp(log, EXTENDED.prec))

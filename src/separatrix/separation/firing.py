@@ -1,0 +1,182 @@
+r"""For which sign vectors y does a network fire? From which number of +1 on.
+
+Fix a data set with special key j3. A sign vector enters <c_{j0}, y> through the sign of the first coordinate, the sign
+of j3's class (*own*), the sign of the last coordinate, and the numbers P_1, P_2 of +1 among the other classes of each
+size:
+
+    Z <c_{j0}, y> = s_first a w_special + s_own b (w_special + (size_own - 1) w_own) + s_last c Z
+                    + sum over the sizes z of b size_z w_rest (2 P_z - N_z) + s_query b size_query (w_query - w_rest)
+
+The last term is there for a query of another class; as w_query >= w_rest, the largest over those queries is reached at
+a class with sign +1 if there is one of that size, and else at one with sign -1. All weights and b are nonnegative, so
+turning a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly from some P_1 on.
+That threshold is the least over the kinds of rows, each found by one division in fixed point; where the error bound
+leaves a doubt, `radicals` decides exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from separatrix.separation.radicals import Term, power, sign
+from separatrix.separation.rows import Network, Row
+
+__all__ = ["Classes", "Signs", "Thresholds", "firing_thresholds"]
+
+Signs = tuple[int, int, int]
+"""(first, own, last), each +1 or -1."""
+
+Thresholds = dict[Signs, tuple[int, ...]]
+"""For each signs, and each P_2, the least P_1 at which a network fires; N_1 + 1 if at none."""
+
+_BITS = 64
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes by size: `number` of each `size`, the more numerous size first.
+
+    >>> Classes.split(200, 11), Classes.split(200, 20)
+    (Classes(size=(18, 19), number=(9, 2)), Classes(size=(10, 11), number=(20, 0)))
+    """
+
+    size: tuple[int, int]
+    number: tuple[int, int]
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def split(cls, n: int, g: int) -> Classes:
+        """n rows in g classes, the first n mod g of them one larger."""
+        t, larger = divmod(n, g)
+        if larger <= g - larger:
+            return cls((t, t + 1), (g - larger, larger))
+        return cls((t + 1, t), (larger, g - larger))
+
+
+def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: tuple[int, ...]) -> Thresholds:
+    """The thresholds of a network; j3 is in a class of size[own].
+
+    P_1 and P_2 count the +1 among the classes other than j3's, of the first and of the second size.
+
+    >>> from fractions import Fraction
+    >>> from separatrix.separation.rows import cross_attention_networks
+    >>> softmax, linear = cross_attention_networks(200, Fraction(3), Fraction("0.9"))
+    >>> classes = Classes.split(200, 10)
+    >>> firing_thresholds(softmax, classes, 0, (1,))[1, 1, 1], firing_thresholds(linear, classes, 0, (1,))[1, 1, 1]
+    ((0,), (9,))
+    """
+    N = (classes.number[0] - (own == 0), classes.number[1] - (own == 1))
+    powers = [power(network.n, e, 0, _BITS) if e else 1 << _BITS for e in network.exponents]
+    lines = [line for row in network.rows for line in _lines(network, powers, row, classes, own, N)]
+    never = N[0] + 1
+    table = {}
+    for last in last_signs:
+        able = [line for line in lines if line.largest + last * line.last > -line.error]
+        for first in (1, -1):
+            for own_sign in (1, -1):
+                table[first, own_sign, last] = tuple(
+                    [
+                        min([line.threshold(first, own_sign, last, P2) for line in able], default=never)
+                        for P2 in range(N[1] + 1)
+                    ]
+                )
+    return table
+
+
+def _lines(
+    network: Network, powers: list[int], row: Row, classes: Classes, own: int, N: tuple[int, int]
+) -> Iterator[_Line]:
+    """The cases of a kind of row: one, or one for each size and sign of the query's class; none if no query is such."""
+    if row.queries == "other class":
+        for z in (0, 1):
+            if N[z] > 0 and classes.size[z] > 0:
+                yield _Line(network, powers, row, classes, own, N, z, 1)
+                yield _Line(network, powers, row, classes, own, N, z, -1)
+    elif row.queries != "own class" or classes.size[own] > 1:
+        yield _Line(network, powers, row, classes, own, N, None, 0)
+
+
+class _Line:
+    """<c_{j0}, y> - tau for one case of one kind of row, times Z: linear in P_1 and P_2, in fixed point."""
+
+    __slots__ = (
+        "N", "Z", "centre", "error", "first", "fixed", "largest", "last", "network", "own", "query", "query_sign",
+        "range", "slopes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        network: Network,
+        powers: list[int],
+        row: Row,
+        classes: Classes,
+        own: int,
+        N: tuple[int, int],
+        query: int | None,
+        query_sign: int,
+    ) -> None:
+        self.network, self.N, self.query, self.query_sign = network, N, query, query_sign
+        # A query of sign +1 needs a class of its size with that sign; one of sign -1 matters only if there is none.
+        self.range = (0, N[0]) if query != 0 else (1, N[0]) if query_sign > 0 else (0, 0)
+        a, b, c, tau = network.a, network.b, network.c, network.tau
+        at_query = 0 if query is None else classes.size[query]
+        others = classes.size[own] - 1
+        # Z as multiples of the four weights; the last, of the remaining keys, is an integer.
+        (q_special, i_special), (q_own, i_own), (q_query, i_query) = row.special, row.own, row.query
+        q_own, q_query, q_rest = others * q_own, at_query * q_query, (network.n - 1 - others - at_query) * row.rest
+        self.Z = ((q_special, i_special), (q_own, i_own), (q_query, i_query), (q_rest, 0))
+        of_size = b * row.rest * classes.size[0], b * row.rest * classes.size[1]
+        self.centre = of_size[0] * N[0] + of_size[1] * N[1] + query_sign * b * row.rest * at_query
+        self.slopes = (2 * of_size[0], 2 * of_size[1])
+
+        special, query_keys = q_special * powers[i_special], q_query * powers[i_query]
+        with_own = special + q_own * powers[i_own]
+        total = with_own + query_keys + (q_rest << _BITS)
+        self.first, self.own, self.last = a * special, b * with_own, c * total
+        self.fixed = query_sign * b * query_keys - (self.centre << _BITS)
+        if network.logs:
+            self.fixed -= tau * sum(q * power(network.n, network.exponents[i], 1, _BITS) for q, i in self.Z)
+            inexact = q_special + q_own + q_query + q_rest
+        else:
+            self.fixed -= tau * total
+            inexact = (q_special if i_special else 0) + (q_own if i_own else 0) + (q_query if i_query else 0)
+        self.error = 2 * inexact * (a + 2 * b + c + abs(tau))
+        most = self.slopes[0] * self.range[1] + self.slopes[1] * N[1] * (query != 1 or query_sign > 0)
+        self.largest = self.first + self.own + self.fixed + (most << _BITS)
+
+    def threshold(self, first: int, own: int, last: int, P2: int) -> int:
+        """The least P_1 at which it is positive, for these signs; N_1 + 1 if there is none."""
+        if self.query == 1 and (P2 > 0) != (self.query_sign > 0):
+            return self.N[0] + 1
+        base = first * self.first + own * self.own + last * self.last + self.fixed
+        if P2:
+            base += (self.slopes[1] * P2) << _BITS
+        low, high = self.range
+        slope, error = self.slopes[0] << _BITS, self.error
+        if slope:
+            least = (error - base) // slope + 1
+            if error and (maybe := (-error - base) // slope + 1) < least:
+                doubtful = range(max(maybe, low), min(least, high + 1))
+                least = next((P1 for P1 in doubtful if self._sign((first, own, last), P1, P2) > 0), least)
+            least = max(least, low)
+        else:
+            least = low if base > error or self._sign((first, own, last), low, P2) > 0 else high + 1
+        return least if least <= high else self.N[0] + 1
+
+    def _sign(self, signs: Signs, P1: int, P2: int) -> int:
+        """The sign of the same, exactly."""
+        first, own, last = signs
+        a, b, c, tau = self.network.a, self.network.b, self.network.c, self.network.tau
+        e = self.network.exponents
+        special, own_keys, query_keys, _ = self.Z
+        values: list[Term] = [
+            ((first * a + own * b) * special[0], e[special[1]], 0),
+            (own * b * own_keys[0], e[own_keys[1]], 0),
+            (self.query_sign * b * query_keys[0], e[query_keys[1]], 0),
+            (self.slopes[0] * P1 + self.slopes[1] * P2 - self.centre, e[0], 0),
+        ]
+        for q, i in self.Z:
+            values += [(last * c * q, e[i], 0), (-tau * q, e[i], self.network.logs)]
+        return sign(self.network.n, values)

@@ -1,0 +1,225 @@
+r"""Certified bounds for softmax regression, where the data are random as well as the signs.
+
+Definition 3.8 with (Ax)_i uniform: in units of log n the linear weights are u_i = 1 + 0.4 U_i, in units of n the
+softmax weights are n^{0.4 U_i}; call either w_i. On D0 a network fires on y when sum_i w_i (y_i - tau) > 0. Given that
+k of the n signs are +1 this is a sum of independent terms of two laws, (1 - tau) w and -(1 + tau) w. Rounding each term
+up to a lattice of spacing h moves the sum by less than n h, so two probabilities of the lattice sum bracket the true
+one; they come from its characteristic function, at the few frequencies where its n-th power is not negligible.
+
+From these tables to five brackets, with no approximation:
+* Given y, the data of D0 and D1 are independent. Given y, both events on D0 grow with the weights of the + signs and
+  fall with the others, so they are positively associated (Harris): the probability of their union is at least the
+  larger one's and at most that of independent events.
+* The m sign vectors share the data, and (1 - p)^m is convex in p: with p the data's own probability, E (1 - p)^m is at
+  least (1 - E p)^m (Jensen) and at most the chord from p = 0 to the largest p that any data allow, by Hoeffding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bounds", "SingleVector", "silent", "single_vector", "worst_data"]
+
+LARGEST_LATTICE = 4096
+"""Above this n the lattice is not used: the bound over all data is already tiny unless tau is."""
+
+_CELLS = 200
+"""The lattice has 200 sqrt(n) cells to the range of a term: n h is then about a fiftieth of the sum's deviation."""
+
+_SLACK = 1e-9
+"""Covers the rounding of float64 in the sums below, and what lies outside the window and beyond the frequencies."""
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float]
+"""(low, high)."""
+
+
+@dataclass(frozen=True)
+class SingleVector:
+    """Bounds on the expectation over the data of one sign vector's probabilities.
+
+    lin1, exp0, lin0: that network fires. bad: any of them. bad_if_minus: bad, given that the sign of D1's special index
+    is -1. The `worst` of each bounds the probability for every data set of Definition 3.8.
+    """
+
+    lin1: Bounds
+    exp0: Bounds
+    lin0: Bounds
+    bad: Bounds
+    bad_if_minus: Bounds
+    worst: dict[str, float]
+
+
+def silent(p: Bounds, worst: float, m: int) -> Bounds:
+    """Bounds on E (1 - p(data))^m, from bounds on E p(data) and from p(data) <= worst.
+
+    >>> silent((0.1, 0.1), 0.1, 3), silent((0.0, 0.0), 0.5, 9)
+    ((0.7290000000000001, 0.7290000000000001), (1.0, 1.0))
+    """
+    low, high = p
+    chord = 1 - min(low / worst, 1.0) * (1 - (1 - worst) ** m) if worst else 1.0
+    return (1 - high) ** m, chord
+
+
+def worst_data(n: float, tau: float, top: float, special: float | None) -> float:
+    """The largest probability that sum f_i y_i > tau, over all weights in [1, top] (and one equal to `special`).
+
+    Hoeffding: at most exp(-tau^2 / (2 sum f_i^2)), and at most 1/2 by symmetry. With S the sum of the weights in
+    [1, top], their squares sum to at most (1 + top) S - N top, because (w - 1)(top - w) >= 0; the share is then largest
+    at one S, found by calculus and held to its range.
+    """
+    if tau >= 1:
+        return 0.0
+    if tau <= 0:
+        return 1.0
+    N, s = (n, 0.0) if special is None else (n - 1, special)
+    A, B = s * s - N * top, 1 + top
+    S = min(max(s - 2 * A / B, N), top * N)
+    squares = (A + B * S) / (s + S) ** 2
+    return min(0.5, math.exp(-tau * tau / (2 * squares)))
+
+
+@lru_cache(maxsize=1024)
+def single_vector(n: int, tau: float) -> SingleVector:
+    """The bounds for one sign vector."""
+    size = float(min(n, 10**300))
+    top = size**0.4
+    worst = {
+        "lin1": worst_data(size, tau, 1.4, 4.0),
+        "exp0": worst_data(size, tau, top, None),
+        "lin0": worst_data(size, tau, 1.4, None),
+    }
+    worst["bad"] = min(1.0, sum(worst.values()))
+    worst["bad_if_minus"] = min(1.0, 2 * worst["bad"])
+    if n > LARGEST_LATTICE or worst["bad"] < _SLACK or not -1 < tau < 1:
+        fires = 1.0 if tau <= -1 else 0.0
+        return _single({name: (fires, max(fires, worst[name])) for name in worst}, worst)
+    linear, softmax = _Laws(n, tau, None), _Laws(n, tau, math.log(top))
+    far = {"lin1": linear.chernoff(n - 1, 4.0), "exp0": softmax.chernoff(n), "lin0": linear.chernoff(n)}
+    if 2 * sum(far.values()) < _SLACK:
+        far["bad"], far["bad_if_minus"] = sum(far.values()), 2 * sum(far.values())
+        return _single({name: (0.0, min(far[name], worst[name])) for name in worst}, worst)
+    linear_sums, softmax_sums = _Lattice(linear), _Lattice(softmax)
+    lin0, exp0 = linear_sums.fires(n, 0.0), softmax_sums.fires(n, 0.0)
+    on_d0 = np.maximum(lin0[0], exp0[0]), 1 - (1 - lin0[1]) * (1 - exp0[1])
+    of_n, of_others = _binomial(n), _binomial(n - 1)
+    lin1, bad = [], []
+    for s in (1, -1):
+        given = linear_sums.fires(n - 1, -4.0 * (s - tau))
+        shift = slice(1, None) if s > 0 else slice(None, -1)
+        lin1.append([float(of_others @ p) for p in given])
+        bad.append([float(of_others @ (1 - (1 - p0[shift]) * (1 - p1))) for p0, p1 in zip(on_d0, given, strict=True)])
+    found = (np.mean(lin1, axis=0), [of_n @ p for p in exp0], [of_n @ p for p in lin0], np.mean(bad, axis=0), bad[1])
+    bounds = zip(worst, found, strict=True)
+    return _single({name: _slack(float(low), float(high), worst[name]) for name, (low, high) in bounds}, worst)
+
+
+def _single(bounds: dict[str, Bounds], worst: dict[str, float]) -> SingleVector:
+    return SingleVector(
+        bounds["lin1"], bounds["exp0"], bounds["lin0"], bounds["bad"], bounds["bad_if_minus"], worst=worst
+    )
+
+
+def _slack(low: float, high: float, worst: float) -> Bounds:
+    return max(0.0, low - _SLACK), min(high + _SLACK, worst)
+
+
+def _binomial(n: int) -> Array:
+    return np.array([math.comb(n, k) / (1 << n) for k in range(n + 1)])
+
+
+class _Laws:
+    """The laws of (1 - tau) w and -(1 + tau) w, rounded up to a lattice fit for sums of n of them.
+
+    w is 1 + 0.4 U, or exp(log_top U) if log_top is given.
+    """
+
+    def __init__(self, n: int, tau: float, log_top: float | None) -> None:
+        self.n, self.tau = n, tau
+        top = 1.4 if log_top is None else math.exp(log_top)
+        self.cells = math.ceil(_CELLS * math.sqrt(n))
+        self.h = (1 + abs(tau)) * (top - 1) / self.cells
+        self.plus = _Law.rounded_up(1 - tau, top, log_top, self.h)
+        self.minus = _Law.rounded_up(-1 - tau, top, log_top, self.h)
+
+    def chernoff(self, n: int, special: float = 0.0) -> float:
+        """At least P[sum of n terms, and of special (y - tau), > 0]: E exp(s sum) for the best of a few s."""
+        plus, minus = (self.h * (law.first + np.arange(len(law.probabilities))) for law in (self.plus, self.minus))
+        w, p = plus / (1 - self.tau), self.plus.probabilities
+        logs = [0.0]
+        for s in self.tau * (p @ w) / (p @ w**2) * np.geomspace(0.5, 2, 33):
+            term = (p @ np.exp(s * plus) + self.minus.probabilities @ np.exp(s * minus)) / 2
+            alone = (math.exp(s * special * (1 - self.tau)) + math.exp(-s * special * (1 + self.tau))) / 2
+            logs.append(n * math.log(term) + math.log(alone))
+        return math.exp(min(logs))
+
+
+class _Lattice:
+    """The transforms of two laws, and through them the laws of sums of up to n."""
+
+    def __init__(self, laws: _Laws) -> None:
+        self.h, self.plus, self.minus, n = laws.h, laws.plus, laws.minus, laws.n
+        # A window of 8 sqrt(n) ranges about the mean: Hoeffding leaves 2 exp(-32) outside. FFTs like powers of two.
+        self.M = M = 1 << math.ceil(8 * math.sqrt(n) * (laws.cells + 2)).bit_length()
+        # Beyond j the transforms are at most steepest M / (2 j), so their n-th power is below exp(-40) beyond J.
+        steepest = max(self.plus.probabilities.max(), self.minus.probabilities.max())
+        J = min(M // 2, math.ceil(M / 2 * steepest * math.exp(40 / (n - 1))))
+        self.frequencies = np.arange(J + 1)
+        # Each frequency stands for its mirror image too, except 0 and M / 2.
+        self.times = np.where(self.frequencies % (M // 2) == 0, 1.0, 2.0)
+        self.logs = [_log(np.fft.rfft(law.probabilities, M)[: J + 1]) for law in (self.plus, self.minus)]
+        self.means = [float(law.probabilities @ np.arange(len(law.probabilities))) for law in (self.plus, self.minus)]
+
+    def fires(self, n: int, level: float) -> tuple[Array, Array]:
+        """Bounds on P[sum of n terms > level | k signs are +1], for k = 0, ..., n."""
+        M = self.M
+        upper, lower = math.floor(level / self.h) + 1, math.ceil(level / self.h) + n
+        bounds = np.empty((2, n + 1))
+        for k in range(n + 1):
+            # Counted from the least value the lattice sum can have.
+            least = k * self.plus.first + (n - k) * self.minus.first
+            end = round(k * self.means[0] + (n - k) * self.means[1]) + M // 2
+            law = np.exp(k * self.logs[0] + (n - k) * self.logs[1])
+            for row, start in ((0, lower - least), (1, upper - least)):
+                total = _geometric(self.frequencies, min(max(start, end - M), end), end, M)
+                bounds[row, k] = self.times @ (law * total).real / M
+        return np.clip(bounds[0], 0, 1), np.clip(bounds[1], 0, 1)
+
+
+def _log(transform: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    with np.errstate(divide="ignore"):
+        logs = np.log(transform)
+    return np.where(np.isfinite(logs), logs, -1e6)
+
+
+def _geometric(j: NDArray[np.int64], start: int, end: int, M: int) -> NDArray[np.complex128]:
+    """sum over v = start, ..., end - 1 of exp(2 pi i j v / M)."""
+    total = np.empty(len(j), dtype=complex)
+    total[0] = end - start
+    turn = 2j * math.pi / M
+    total[1:] = (np.exp(turn * (j[1:] * (start % M) % M)) - np.exp(turn * (j[1:] * (end % M) % M))) / -np.expm1(
+        turn * j[1:]
+    )
+    return total
+
+
+@dataclass(frozen=True)
+class _Law:
+    """A law on the integers first, first + 1, ..., falling or rising: its total variation is at most twice its top."""
+
+    first: int
+    probabilities: Array
+
+    @classmethod
+    def rounded_up(cls, factor: float, top: float, log_top: float | None, h: float) -> _Law:
+        """factor * w in units of h, rounded up."""
+        low, high = sorted((factor / h, factor * top / h))
+        first = math.ceil(low)
+        edges = np.arange(first - 1, math.ceil(high) + 1) * h / factor
+        share = np.clip((edges - 1) / (top - 1) if log_top is None else np.log(np.maximum(edges, 1)) / log_top, 0, 1)
+        return cls(first, np.abs(np.diff(share)))

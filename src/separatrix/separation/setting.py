@@ -1,0 +1,47 @@
+"""What every setting can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Protocol
+
+import torch
+
+from separatrix.separation.hypotheses import Hypothesis
+from separatrix.separation.results import Bracket, Probabilities, Simulation
+
+__all__ = ["Setting"]
+
+
+class Setting(Protocol):
+    """One choice of all parameters of a separation: `SoftmaxRegression`, `SelfAttention` or `CrossAttention`."""
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def kind(self) -> str:
+        """The key of this setting in `hypotheses.HYPOTHESES`."""
+
+    @property
+    def threshold(self) -> float:
+        """tau, as a float."""
+
+    def values(self) -> Mapping[str, Fraction]:
+        """The parameters, exactly."""
+
+    def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
+        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+
+    def sample(self, seed: int | torch.Generator) -> tuple[Any, Any]:
+        """One element of D0 and one of D1."""
+
+    def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
+        """The paper's Monte Carlo."""
+
+    def success_probability(self, *, shared_signs: bool = True) -> Probabilities | Bracket:
+        """The exact probabilities, or certified bounds on them."""

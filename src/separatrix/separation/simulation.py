@@ -1,0 +1,180 @@
+r"""The paper's Monte Carlo (Section 7), batched: draw both data sets and y, evaluate four networks, count.
+
+Everything random is drawn as the paper draws it, a trial at a time in meaning. Only the evaluation is short-cut: the n
+rows of A_3 have at most g + 1 different values, so attention is computed once for each different query over the
+different keys, counted with their multiplicities, and the row of a trial is looked up by the class of its special key.
+A test runs the same draws through the networks of `networks`, n x n matrices and all, and compares every single trial.
+
+Evaluation is in float64, which cannot see the terms of size 1/n that break ties when n is large: hence `LARGEST_N`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError
+from separatrix.separation.decimals import whole
+from separatrix.separation.results import PARTS, Simulation, wilson
+
+__all__ = [
+    "LARGEST_N",
+    "AttentionDraws",
+    "Rows",
+    "attention_draws",
+    "cross_attention_rows",
+    "random_signs",
+    "self_attention_rows",
+    "simulate_attention",
+    "tally",
+]
+
+LARGEST_N = 10**9
+_CHUNK_BYTES = 2**25
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The different rows of K attention inputs.
+
+    queries: (K, q, d). keys, which are the values too: (K, k, d). multiplicity: how many keys are such, (K, k).
+    """
+
+    queries: Tensor
+    keys: Tensor
+    multiplicity: Tensor
+
+
+def self_attention_rows(n: int, d: int, a: float, b: float, c: float, special: Tensor) -> Rows:
+    """The different rows of elements of Definition D.1, one for each class of `special`: j3, and one of each class.
+
+    >>> rows = self_attention_rows(7, 5, a=3.0, b=1.0, c=2.0, special=torch.tensor([1]))
+    >>> rows.multiplicity.tolist()  # the classes have 3, 2, 2 rows, and one of the second is j3
+    [[1.0, 3.0, 1.0, 2.0]]
+    """
+    g, each = d - 2, torch.arange(len(special))
+    A = torch.zeros(len(special), g + 1, d, dtype=torch.float64)
+    A[:, 0, 0] = a
+    A[each, 0, 1 + special] = b
+    A[:, 1:, 1:-1] = b * torch.eye(g, dtype=torch.float64)
+    A[:, :, -1] = c
+    A *= math.sqrt(math.log(n))
+    multiplicity = _multiplicity(n, g, special)
+    # A class whose only row is j3 has no other query: j3 stands in, which changes nothing.
+    return Rows(torch.where(multiplicity[:, :, None] > 0, A, A[:, :1]), A, multiplicity)
+
+
+def cross_attention_rows(n: int, d: int, a: float, special: Tensor) -> Rows:
+    """The different rows of elements of Definition F.1: the queries j2 and another, the keys as above."""
+    g, each = d - 1, torch.arange(len(special))
+    A1 = torch.ones(len(special), 2, d, dtype=torch.float64)
+    A1[:, :, 0] = torch.tensor([a, 0.0], dtype=torch.float64)
+    A2 = torch.zeros(len(special), g + 1, d, dtype=torch.float64)
+    A2[:, 0, 0] = 1
+    A2[each, 0, 1 + special] = 1
+    A2[:, 1:, 1:] = torch.eye(g, dtype=torch.float64)
+    return Rows(A1 * math.log(n), A2, _multiplicity(n, g, special))
+
+
+def _multiplicity(n: int, g: int, special: Tensor) -> Tensor:
+    t, larger = divmod(n, g)
+    sizes = torch.full((len(special), g + 1), t, dtype=torch.float64)
+    sizes[:, 1 : larger + 1] += 1
+    sizes[:, 0] = 1
+    sizes[torch.arange(len(special)), 1 + special] -= 1
+    return sizes
+
+
+@dataclass(frozen=True)
+class AttentionDraws:
+    """A batch of trials: j3 and j2 of D0 and D1, (T, 2) each, and y, (T, 1 or 4, d, m), of +1 and -1.
+
+    The four networks are F_exp on D1, F_lin on D1, F_exp on D0, F_lin on D0, in this order.
+    """
+
+    special: Tensor
+    special_query: Tensor
+    y: Tensor
+
+
+def random_signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Independent fair signs, int8, eight to a random byte.
+
+    >>> signs = random_signs((1000,), torch.Generator().manual_seed(0))
+    >>> sorted(set(signs.tolist())), signs.shape
+    ([-1, 1], torch.Size([1000]))
+    """
+    count = int(np.prod(shape))
+    packed = torch.randint(0, 256, (-(-count // 8),), dtype=torch.uint8, generator=generator).numpy()
+    bits = np.unpackbits(packed)[:count].astype(np.int8)
+    return torch.from_numpy(2 * bits - 1).reshape(shape)
+
+
+def attention_draws(
+    n: int, d: int, m: int, trials: int, generator: torch.Generator, *, shared_signs: bool, rows: int
+) -> Iterator[AttentionDraws]:
+    """The trials in batches of bounded memory; `rows` is how many different rows an evaluation has."""
+    networks = 1 if shared_signs else 4
+    chunk = max(1, _CHUNK_BYTES // (8 * (rows * (d + m) + networks * d * m)))
+    for start in range(0, trials, chunk):
+        T = min(chunk, trials - start)
+        special = torch.randint(0, n, (T, 2), generator=generator)
+        special_query = torch.randint(0, n, (T, 2), generator=generator)
+        yield AttentionDraws(special, special_query, random_signs((T, networks, d, m), generator))
+
+
+def simulate_attention(
+    n: int,
+    d: int,
+    m: int,
+    classes: int,
+    tau: float,
+    rows: Callable[[int, Tensor], Rows],
+    weights: Tensor,
+    *,
+    trials: int,
+    seed: int,
+    shared_signs: bool,
+) -> Simulation:
+    """Simulate; `rows(which, special)` gives the different rows of elements of D0 or D1 by the class of their j3."""
+    trials = whole(trials, "trials", 1)
+    if n > LARGEST_N:
+        raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=n)
+    generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
+    fired = []
+    draws = attention_draws(n, d, m, trials, generator, shared_signs=shared_signs, rows=classes + 1)
+    for batch in draws:
+        signs = batch.y.double()
+        answers: list[Tensor] = []
+        for which in (1, 0):
+            special, of_trial = (batch.special[:, which] % classes).unique(return_inverse=True)
+            for c in _attend(rows(which, special), weights):
+                y = signs[:, 0 if shared_signs else len(answers)]
+                answers.append(((c[of_trial] @ y) > tau).flatten(1).any(1))
+        fired.append(torch.stack(answers, 1))
+    return tally(torch.cat(fired))
+
+
+def _attend(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of c_exp and of c_lin (Definitions C.4 and C.1), one for each different query."""
+    scores = rows.queries @ weights @ rows.keys.mT
+    multiplicity = rows.multiplicity[:, None, :]
+    softmax = torch.softmax(scores + multiplicity.log(), -1)
+    linear = scores * multiplicity
+    return softmax @ rows.keys, (linear / linear.sum(-1, keepdim=True)) @ rows.keys
+
+
+def tally(fired: Tensor) -> Simulation:
+    """Estimates from which networks fired in which trial: (T, 4), in the order of `AttentionDraws`.
+
+    >>> tally(torch.tensor([[True, False, False, False], [True, False, True, False]])).success.value
+    0.5
+    """
+    events = fired ^ torch.tensor([False, True, True, True])
+    hits = [*events.sum(0).tolist(), int(events.all(1).sum())]
+    return Simulation(**{part: wilson(hit, len(fired)) for part, hit in zip(PARTS, hits, strict=True)})

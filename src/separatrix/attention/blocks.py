@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.kronecker_rows import Chunk, KroneckerRows, by_length, chunks
+from separatrix.attention.overflow import needs_no_shift
 from separatrix.attention.schedule import Box, Positions, Range, boxes
 
 _BLOCK = {"cpu": 1 << 21}
@@ -58,31 +59,6 @@ class Problem:
             self.positions,
             self.scale,
         )
-
-
-def score_bound(problem: Problem) -> float:
-    """A bound R on every |score|, the smaller of the amplitudes' and Hoelder's; NaN or inf if the input has any.
-
-    scale * sum_l |q_l| prod_m max_j |k_m,jl|, and scale * ||q||_k prod_m max_j ||k_m,j||_k.
-    """
-    order = len(problem.keys) + 1
-    amplitudes = problem.query.abs()
-    hoelder = torch.linalg.vector_norm(problem.query, order, dim=-1).amax(-1)
-    for key in problem.keys:
-        amplitudes = amplitudes * key.abs().amax(-2, keepdim=True)
-        hoelder = hoelder * torch.linalg.vector_norm(key, order, dim=-1).amax(-1)
-    return abs(problem.scale) * float(torch.minimum(amplitudes.sum(-1).amax(-1), hoelder).max())
-
-
-def _needs_no_shift(problem: Problem) -> bool:
-    """Whether exp(scores), its sums and its sums against the values stay well inside the dtype's range."""
-    reach = score_bound(problem)
-    for value in problem.values:
-        largest = float(value.abs().max())
-        reach += math.log(value.shape[-2]) + (abs(math.log(largest)) if 0 < largest < math.inf else 0.0)
-        if math.isnan(largest) or math.isinf(largest):
-            return False
-    return reach < 0.9 * math.log(torch.finfo(problem.query.dtype).max)
 
 
 @dataclass(frozen=True)
@@ -214,7 +190,7 @@ def forward(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def _forward(problem: Problem, tiling: _Tiling, out: Tensor, lse: Tensor) -> None:
-    shifted = not _needs_no_shift(problem)
+    shifted = not needs_no_shift(problem.query, problem.keys, problem.values, problem.scale)
     peak = torch.full_like(lse, -math.inf if shifted else 0.0)
     total = torch.zeros_like(lse)
     left = problem.query * problem.scale
@@ -316,34 +292,36 @@ def _backward(
     grad_sets: list[Tensor],
 ) -> None:
     """A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key."""
-    near = _needs_no_shift(problem)
-    d = problem.query.shape[2]
+    near = needs_no_shift(problem.query, problem.keys, problem.values, problem.scale)
+    d, d_v = problem.query.shape[2], dO.shape[2]
     left = torch.cat([problem.query * problem.scale, -shift.unsqueeze(-1)], -1)
     dO_delta = torch.cat([dO, -delta.unsqueeze(-1)], -1)
     heads = left.shape[0]
     rows_of = KroneckerRows(_sets(problem, 1), tiling.sets, tiling.capacity)
     sets = KroneckerRows(_sets(problem, 0), tiling.sets, tiling.capacity)
     memory = left.new_empty(2, heads * tiling.block // tiling.heads)
-    grad_rows = left.new_empty(heads, tiling.capacity, d + dO.shape[2])
+    grad_rows = left.new_empty(heads, tiling.capacity, d + d_v)
     for box in tiling.found:
         row_blocks, pairs = tiling.row_blocks(box), _Pairs(problem, box, tiling.sets)
         parts = [tuple(x[:, slice(*rows)] for x in (left, dO, dO_delta, grad_query)) for rows in row_blocks]
+        splits = [_split(heads, rows[1] - rows[0]) for rows in row_blocks]
         for chunk in chunks(box, tiling.sets, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
             k, v = built[..., : d + 1], built[..., d + 1 :].mT
             grad_chunk = grad_rows[:, : chunk.size].zero_()
             H, G = grad_chunk[..., :d], grad_chunk[..., d:]
-            for rows, (here, dO_here, dO_delta_here, grad_here) in zip(row_blocks, parts, strict=True):
+            for rows, split, (here, dO_here, dO_delta_here, grad_here) in zip(row_blocks, splits, parts, strict=True):
                 P, dP = (x[: heads * (rows[1] - rows[0]) * chunk.size].view(heads, -1, chunk.size) for x in memory)
-                torch.bmm(here, k.mT, out=P)
+                batch, d_batch = P.view(split, -1, chunk.size), dP.view(split, -1, chunk.size)
+                torch.bmm(here.view(split, -1, d + 1), k.mT.expand(split, -1, -1), out=batch)
                 if not near:
-                    P.clamp_(_lowest(P.dtype), 1.0)
-                P.exp_()
+                    batch.clamp_(_lowest(P.dtype), 1.0)
+                batch.exp_()
                 _zero(P, chunk, pairs.allowed(chunk, rows))
                 G.baddbmm_(P.mT, dO_here)
-                torch.bmm(dO_delta_here, v, out=dP)
-                dS = P.mul_(dP)
-                H.baddbmm_(dS.mT, here[..., :d])
-                grad_here.baddbmm_(dS, k[..., :d])
+                torch.bmm(dO_delta_here.view(split, -1, d_v + 1), v.expand(split, -1, -1), out=d_batch)
+                batch.mul_(d_batch)
+                H.baddbmm_(P.mT, here[..., :d])
+                grad_here.view(split, -1, d).baddbmm_(batch, k[..., :d].expand(split, -1, -1))
             sets.fold(chunk, grad_chunk, grad_sets)
     grad_query *= problem.scale

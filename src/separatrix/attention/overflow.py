@@ -1,0 +1,37 @@
+"""When exp(scores) can be summed as it is, with no maximum subtracted: a bound on the scores tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def score_bound(query: Tensor, keys: Sequence[Tensor], scale: float) -> float:
+    """A bound R on every |score|, the smaller of the amplitudes' and Hoelder's; NaN or inf if the input has any.
+
+    scale * sum_l |q_l| prod_m max_j |k_m,jl|, and scale * ||q||_k prod_m max_j ||k_m,j||_k.
+
+    >>> score_bound(torch.tensor([[[1.0, -2.0]]]), [torch.tensor([[[3.0, 0.5], [-1.0, 1.0]]])], scale=0.5)
+    2.5
+    """
+    order = len(keys) + 1
+    amplitudes = query.abs()
+    hoelder = torch.linalg.vector_norm(query, order, dim=-1).amax(-1)
+    for key in keys:
+        amplitudes = amplitudes * key.abs().amax(-2, keepdim=True)
+        hoelder = hoelder * torch.linalg.vector_norm(key, order, dim=-1).amax(-1)
+    return abs(scale) * float(torch.minimum(amplitudes.sum(-1).amax(-1), hoelder).max())
+
+
+def needs_no_shift(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float) -> bool:
+    """Whether exp(scores), its sums and its sums against the values stay well inside the dtype's range."""
+    reach = score_bound(query, keys, scale)
+    for value in values:
+        largest = float(value.abs().max())
+        if not math.isfinite(largest):
+            return False
+        reach += math.log(value.shape[-2]) + (abs(math.log(largest)) if largest else 0.0)
+    return reach < 0.9 * math.log(torch.finfo(query.dtype).max)

@@ -1,0 +1,58 @@
+"""The ledger: every claim of the papers that a program can check. A package a paper, a module a section.
+
+Importing this imports no claim. `load` imports the modules that hold them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, and the short name by which claims and commands call it."""
+
+    name: str
+    title: str
+    authors: str
+
+
+PAPERS = {
+    paper.name: paper
+    for paper in (
+        Paper(
+            "separation",
+            "Why Softmax Attention Outperforms Linear Attention",
+            "Yichuan Deng, Zhao Song, Kaijun Yuan, Tianyi Zhou",
+        ),
+        Paper(
+            "kronecker",
+            "How to Capture Higher-order Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation",
+            "Josh Alman, Zhao Song",
+        ),
+        Paper(
+            "selection",
+            "Transformers Provably Learn Sparse Token Selection While Fully-Connected Nets Cannot",
+            "Zixuan Wang, Stanley Wei, Daniel Hsu, Jason D. Lee",
+        ),
+    )
+}
+
+
+def modules(paper: str | None = None) -> list[str]:
+    """The modules that hold claims, or those of one paper, by name; nothing is imported."""
+    found: list[str] = []
+    for package in sorted(iter_modules(__path__, f"{__name__}.")):
+        name = package.name.rpartition(".")[2]
+        if package.ispkg and paper in (None, name):
+            folders = [f"{folder}/{name}" for folder in __path__]
+            found += sorted(module.name for module in iter_modules(folders, f"{package.name}."))
+    return found
+
+
+def load(paper: str | None = None) -> None:
+    """Import them, so that their claims and experiments are registered."""
+    for module in modules(paper):
+        import_module(module)

@@ -1,0 +1,182 @@
+"""A claim: what a paper says, the cells that bear on it, and the check that turns their results into a verdict.
+
+A module of claims reads::
+
+    @experiment(version=1)
+    def lemma_9(n: int, seed: int) -> dict[str, float]: ...
+
+    @claim(
+        paper="kronecker",
+        where="Lemma 9",
+        says="The product of ... equals ...",
+        cells=lambda: (lemma_9.cell(seed=0, n=n) for n in (8, 16)),
+        figures=("lemma_9_errors",),
+    )
+    def lemma_9_holds(found: Sequence[Found]) -> Finding:
+        worst = max(one.result["error"] for one in found)
+        return Finding(Verdict.HOLDS if worst < 1e-12 else Verdict.FAILS_AS_PRINTED, {"largest error": worst})
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, Literal
+
+from separatrix.claims import PAPERS
+from separatrix.errors import ArgumentError
+from separatrix.lab.cell import Cell
+
+Profile = Literal["quick", "full"]
+
+
+class Verdict(StrEnum):
+    """What we find of a claim."""
+
+    HOLDS = "holds"
+    HOLDS_CORRECTED = "holds corrected"
+    HOLDS_ASYMPTOTICALLY = "holds asymptotically"
+    FAILS_AS_PRINTED = "fails as printed"
+    ILLUSTRATED = "illustrated"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence interval.
+
+    >>> str(Interval(0.5, 0.4, 0.6, confidence=0.99))
+    '0.5 (0.4 to 0.6 at 99%)'
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+
+    def __post_init__(self) -> None:
+        if not (self.low <= self.value <= self.high and 0 < self.confidence < 1):
+            raise ValueError(f"{self!r} is not an interval around its value at a confidence between 0 and 1")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.value:.6g} ({self.low:.6g} to {self.high:.6g} at {self.confidence:.6%}".rstrip("0%").rstrip(".")
+            + "%)"
+        )
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """A misprint: what is printed, what is right, and why."""
+
+    printed: str
+    right: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out of one cell of a claim: its parameters, its seed, its result with the arrays loaded."""
+
+    parameters: Mapping[str, Any]
+    seed: int
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves."""
+
+    verdict: Verdict
+    numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One checkable statement of a paper.
+
+    `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
+    knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
+    """
+
+    id: str
+    paper: str
+    where: str
+    says: str
+    profile: Profile
+    cells: Callable[[], Iterable[Cell]]
+    check: Callable[[Sequence[Found]], Finding]
+    figures: tuple[str, ...]
+    errata: tuple[Erratum, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that does it again."""
+        return f"separatrix reproduce --profile {self.profile} --only {self.id}"
+
+
+_REGISTRY: dict[str, Claim] = {}
+
+
+def claim(
+    *,
+    paper: str,
+    where: str,
+    says: str,
+    cells: Callable[[], Iterable[Cell]],
+    profile: Profile = "quick",
+    part: str = "",
+    figures: Sequence[str] = (),
+    errata: Sequence[Erratum] = (),
+) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
+    """Register the check below as a claim. `part` tells apart several claims about one place.
+
+    The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
+    """
+
+    def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
+        id = identity(paper, where, part)
+        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata))
+        if paper not in PAPERS:
+            raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
+        if profile not in ("quick", "full"):
+            raise TypeError(f"claim {id}: the profile must be 'quick' or 'full', not {profile!r}")
+        if not where.strip() or not says.strip():
+            raise TypeError(f"claim {id}: it must say where it is in the paper, and what it says")
+        if id in _REGISTRY:
+            raise TypeError(f"two claims have the id {id}: give one of them a `part`")
+        _REGISTRY[id] = made
+        return made
+
+    return register
+
+
+def identity(paper: str, where: str, part: str = "") -> str:
+    """The id of a claim, which a shell takes without quotes.
+
+    >>> identity("kronecker", "Lemma C.3"), identity("separation", "Figure 4(a-f)", "exact curve")
+    ('kronecker/lemma-c.3', 'separation/figure-4-a-f/exact-curve')
+    """
+    return "/".join(re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") for text in (paper, where, part) if text)
+
+
+def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
+    """The registered claims, or those of one paper, or those named; in the order of the papers, then of the modules."""
+    if paper is not None and paper not in PAPERS:
+        raise ArgumentError("--paper", expected=" or ".join(PAPERS), got=paper)
+    for id in only:
+        if id not in _REGISTRY:
+            near = get_close_matches(id, _REGISTRY, n=3)
+            hint = f", such as {', '.join(near)}" if near else "; `separatrix claims` lists them"
+            raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
+    chosen = [one for one in _REGISTRY.values() if paper in (None, one.paper) and (not only or one.id in only)]
+    return sorted(chosen, key=lambda one: list(PAPERS).index(one.paper))
+
+
+def errata(paper: str | None = None) -> list[tuple[Claim, Erratum]]:
+    """The misprints that the claims show, each with its claim."""
+    return [(one, erratum) for one in claims(paper) for erratum in one.errata]

@@ -1,0 +1,110 @@
+"""Judging claims from the store, and comparing the verdicts with the recorded ones."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from separatrix.claims.ledger import Claim, Finding, Found, Profile, Verdict
+from separatrix.errors import ArgumentError
+from separatrix.lab import tomlfile
+from separatrix.lab.store import Store
+
+EXPECTED = Path(__file__).with_name("expected.toml")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim and what was found. `seconds` is what its cells took, whenever they ran; `keys` are theirs.
+
+    `missing` cells were never run, `failed` ones were in vain: with either the verdict is `undecided`. `problem` is
+    the traceback of a check that broke.
+    """
+
+    claim: Claim
+    finding: Finding
+    keys: tuple[str, ...]
+    seconds: float
+    missing: int = 0
+    failed: int = 0
+    problem: str | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.finding.verdict
+
+
+def judge(claim: Claim, store: Store | None) -> Judgement:
+    """The verdict on a claim from what the store has; no store is an empty one. Nothing is run."""
+    try:
+        cells = list(claim.cells())
+        if not cells:
+            raise TypeError(f"claim {claim.id} declares no cells: it could not be wrong")
+    except Exception:
+        note = "Its cells cannot be made."
+        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), (), 0.0, problem=traceback.format_exc())
+    records = [(cell, None) for cell in cells] if store is None else list(store.find(cells))
+    keys = tuple(cell.key for cell in cells)
+    seconds = sum(record.seconds or 0.0 for _, record in records if record)
+    failed = sum(record is not None and record.status == "failed" for _, record in records)
+    missing = sum(record is None or record.status == "running" for _, record in records)
+    if store is None or failed or missing:
+        counted = [f"{missing:,} have not been run"] * bool(missing) + [f"{failed:,} failed"] * bool(failed)
+        note = f"Of {len(cells):,} cells, {' and '.join(counted)}."
+        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, failed)
+    found = [Found(cell.arguments, cell.seed, store.result(record)) for cell, record in records if record]
+    try:
+        finding = claim.check(found)
+        if finding.verdict is Verdict.HOLDS_CORRECTED and not claim.errata:
+            raise TypeError(f"claim {claim.id} holds corrected, and names no erratum")
+    except Exception:
+        note = "Its check broke."
+        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, problem=traceback.format_exc())
+    return Judgement(claim, finding, keys, seconds)
+
+
+def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
+    """The recorded verdicts by id: one table a paper, in it the rest of the id and the verdict.
+
+    ``[kronecker]`` with ``"lemma-c.3" = "holds"`` records the claim ``kronecker/lemma-c.3``.
+    """
+    recorded: dict[str, Verdict] = {}
+    for paper, table in tomlfile.load(path).items():
+        if not isinstance(table, dict):
+            raise ArgumentError(f"{path}: {paper}", expected="a table of verdicts", got=table)
+        for rest, verdict in table.items():
+            if verdict not in list(Verdict):
+                raise ArgumentError(f'{path}: {paper}."{rest}"', expected=" or ".join(Verdict), got=verdict)
+            recorded[f"{paper}/{rest}"] = Verdict(verdict)
+    return recorded
+
+
+def differences(
+    judgements: Sequence[Judgement], recorded: Mapping[str, Verdict], profile: Profile, *, everything: bool
+) -> list[str]:
+    """A sentence for each verdict that is not the recorded one.
+
+    A claim that needs the full profile is no difference in the quick one while its cells have not been run. With
+    `everything`, all claims were judged, and a record without a claim is a difference too.
+    """
+    told: list[str] = []
+    for one in judgements:
+        id, record = one.claim.id, recorded.get(one.claim.id)
+        if one.problem:
+            told.append(f"{id}: {one.finding.note} {one.problem.splitlines()[-1]}")
+        elif record is None:
+            told.append(f"{id}: {one.verdict}, and no verdict is recorded.")
+        elif one.verdict != record and not (
+            one.missing and not one.failed and (profile, one.claim.profile) == ("quick", "full")
+        ):
+            told.append(f"{id}: {one.verdict}, and {record} is recorded. {one.finding.note}".rstrip())
+    if everything:
+        judged = {one.claim.id for one in judgements}
+        told += [
+            f"{id}: {record} is recorded, and there is no such claim."
+            for id, record in recorded.items()
+            if id not in judged
+        ]
+    return told

@@ -1,0 +1,76 @@
+"""A store as a table or as JSON, written row by row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from separatrix.lab.store import Record, Store
+
+_FIRST = ("key", "experiment", "version", "seed", "status", "seconds", "finished")
+
+
+def as_json(store: Store, stream: TextIO, experiment: str | None = None) -> None:
+    """A list of objects; an array is named by its SHA-256, which is the name of its file."""
+    stream.write("[")
+    for i, record in enumerate(store.records(experiment)):
+        head = json.dumps(_head(record) | {"traceback": record.traceback})[:-1]
+        texts = (record.cell.parameters, record.result or "null", record.origin or "null")
+        tail = '"parameters": {}, "result": {}, "origin": {}}}'.format(*texts)
+        stream.write(f"{',' if i else ''}\n{head}, {tail}")
+    stream.write("\n]\n")
+
+
+def _head(record: Record) -> dict[str, Any]:
+    return {
+        "key": record.key,
+        "experiment": record.cell.experiment,
+        "version": record.cell.version,
+        "seed": record.cell.seed,
+        "status": record.status,
+        "seconds": record.seconds,
+        "finished": moment(record.finished),
+    }
+
+
+def moment(seconds: float | None) -> str | None:
+    """A time since 1970 as people write it, in UTC.
+
+    >>> moment(0.0)
+    '1970-01-01T00:00:00Z'
+    """
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_csv(store: Store, stream: TextIO, experiment: str | None = None) -> None:
+    """A row a cell; a column for each parameter and each number of a result, nested names joined by dots."""
+    columns: dict[str, None] = {}
+    for record in store.records(experiment):
+        columns.update(dict.fromkeys(_fields(record)))
+    writer = csv.DictWriter(stream, [*_FIRST, *sorted(columns)], lineterminator="\n")
+    writer.writeheader()
+    for record in store.records(experiment):
+        writer.writerow(_head(record) | _fields(record))
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    parameters, result = json.loads(record.cell.parameters), json.loads(record.result or "{}")
+    return dict(_flat("parameters", parameters)) | dict(_flat("result", result))
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    match value:
+        case {"$float": str(text)}:
+            yield name, text
+        case {"$array": {"sha256": digest}}:
+            yield name, digest
+        case Mapping():
+            for key, item in value.items():
+                yield from _flat(f"{name}.{key}", item)
+        case list() | bool():
+            yield name, json.dumps(value)
+        case _:
+            yield name, value

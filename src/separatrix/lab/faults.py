@@ -1,0 +1,71 @@
+"""What can go wrong with a store, said in a sentence that tells what to do."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from separatrix.errors import SeparatrixError
+
+
+class StoreError(SeparatrixError):
+    """A store that cannot be read or written as asked."""
+
+
+_FULL = (
+    "{path} could not grow: the disk is full or a size limit was hit ({error}). Every cell that was done is kept; "
+    "make room and run the same command again."
+)
+_UNWRITABLE = (
+    "{path} cannot be opened for writing ({error}). Make the folder writable, or choose another one with --store."
+)
+_DAMAGED = (
+    "{path} is damaged, or is not a store ({error}). It was left as it is: bring it back from a copy, or move it away "
+    "and run again; `sqlite3 {path} .recover` saves what can be read."
+)
+_BUSY = "{path} is held by another program ({error}). Close what has it open, and run the same command again."
+_OTHER = "{path} could not be used ({error}). Every cell that was done is kept; run the same command again."
+
+_SENTENCES = {
+    errno.ENOSPC: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _UNWRITABLE,
+    errno.EPERM: _UNWRITABLE,
+    errno.EROFS: _UNWRITABLE,
+    errno.ENOTDIR: _UNWRITABLE,
+    errno.EEXIST: _UNWRITABLE,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR_WRITE": _FULL,
+    "SQLITE_IOERR_FSYNC": _FULL,
+    "SQLITE_IOERR_TRUNCATE": _FULL,
+    "SQLITE_IOERR_SHMSIZE": _FULL,
+    "SQLITE_IOERR": _OTHER,
+    "SQLITE_READONLY": _UNWRITABLE,
+    "SQLITE_CANTOPEN": _UNWRITABLE,
+    "SQLITE_PERM": _UNWRITABLE,
+    "SQLITE_NOTADB": _DAMAGED,
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_BUSY": _BUSY,
+    "SQLITE_LOCKED": _BUSY,
+}
+
+
+@contextmanager
+def plainly(path: Path) -> Iterator[None]:
+    """Turn what the disk and SQLite say of `path` into a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        said = _SENTENCES.get(error.errno or 0, _OTHER)
+        raise StoreError(said.format(path=error.filename or path, error=error.strerror or error)) from error
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        # An extended name adds to the plain one: SQLITE_IOERR_WRITE, SQLITE_BUSY_RECOVERY.
+        sentence = _SENTENCES.get(name) or _SENTENCES.get("_".join(name.split("_")[:2]))
+        if sentence is None:
+            raise  # a mistake in the program, not in the store
+        raise StoreError(sentence.format(path=path, error=f"SQLite: {error}")) from error

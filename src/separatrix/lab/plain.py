@@ -1,0 +1,126 @@
+"""Plain values: what a parameter may be, and the one way each is written down.
+
+The canonical form is JSON with sorted keys, no spaces, ASCII only. A float is written as Python's `repr`, the shortest
+text that reads back as the same float64, so `1` and `1.0` stay different. JSON has no infinities: they are written
+``{"$float":"inf"}``, and keys that begin with ``$`` are kept for such marks.
+
+>>> canonical({"tau": 0.25, "n": 8, "cap": float("inf")})
+'{"cap":{"$float":"inf"},"n":8,"tau":0.25}'
+>>> read(canonical([1, 1.0, -0.0, float("-inf"), None, "é"]))
+[1, 1.0, -0.0, -inf, None, 'é']
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from separatrix.errors import ArgumentError
+
+Plain = Any
+"""None, bool, int, float, str, a list of plain values, or a dict from strings to them."""
+
+_LARGEST_EXACT = 2**53
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def refuse(value: Any, name: str) -> Plain:
+    """Say that a value is not plain."""
+    raise ArgumentError(name, expected="None, a bool, a number, a string, or a list or dict of these", got=repr(value))
+
+
+def canonical(value: Any, name: str = "value", other: Callable[[Any, str], Plain] = refuse) -> str:
+    """The one text of a value; `name` is what an error calls it, and `other` marks what is not plain."""
+    return _ENCODER.encode(_marked(value, name, other))
+
+
+def _marked(value: Any, name: str, other: Callable[[Any, str], Plain]) -> Plain:
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+        case list() | tuple():
+            return [_marked(item, f"{name}[{i}]", other) for i, item in enumerate(value)]
+        case Mapping():
+            for key in value:
+                if not isinstance(key, str) or key.startswith("$"):
+                    raise ArgumentError(name, expected="keys that are strings and do not begin with $", got=repr(key))
+            return {str(key): _marked(item, f"{name}.{key}", other) for key, item in value.items()}
+    return other(value, name)
+
+
+def read(text: str) -> Plain:
+    """The value of a canonical text."""
+    return json.loads(text, object_hook=unmarked)
+
+
+def unmarked(found: dict[str, Plain]) -> Plain:
+    """The float that a mark stands for, or the dict as it is."""
+    return float(found["$float"]) if found.keys() == {"$float"} else found
+
+
+def fitted(value: Plain, hint: Any, name: str) -> Plain:
+    """The value if it fits the type hint, or an error that names it.
+
+    An integer fits `float` and becomes one, so that `1` and `1.0` are the same cell where a float is meant. A NaN fits
+    nothing: it does not equal itself, so no cell could be found again.
+
+    >>> fitted(1, float, "tau"), fitted([1, 2], list[int], "widths"), fitted(None, int | None, "cap")
+    (1.0, [1, 2], None)
+    >>> fitted("big", int, "n")
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: n: expected an integer, got 'big'.
+    """
+    parts = get_args(hint)
+    match get_origin(hint):
+        case None if hint is float and type(value) is int:
+            if abs(value) > _LARGEST_EXACT:
+                raise ArgumentError(name, expected="a number that a float64 holds exactly", got=repr(value))
+            return float(value)
+        case None if type(value) is hint and not (hint is float and math.isnan(value)):
+            return value
+        case x if x is Literal and any(type(value) is type(part) and value == part for part in parts):
+            return value
+        case x if x in (Union, UnionType):
+            for part in sorted(parts, key=lambda part: type(value) is not part):
+                try:
+                    return fitted(value, part, name)
+                except ArgumentError:
+                    continue
+        case x if x is list and isinstance(value, list | tuple):
+            return [fitted(item, parts[0], f"{name}[{i}]") for i, item in enumerate(value)]
+        case x if x is dict and isinstance(value, Mapping):
+            return {fitted(key, str, name): fitted(item, parts[1], f"{name}.{key}") for key, item in value.items()}
+    raise ArgumentError(name, expected=spelled(hint), got=repr(value))
+
+
+def spelled(hint: Any) -> str:
+    """A type hint in words; a hint that plain values cannot have is the programmer's mistake, a `TypeError`.
+
+    >>> spelled(list[float] | None), spelled(Literal["ones", "identity"])
+    ('a list of numbers or None', "'ones' or 'identity'")
+    """
+    words = {int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "None"}
+    parts = get_args(hint)
+    match get_origin(hint):
+        case None if hint in words:
+            return words[hint]
+        case x if x is Literal:
+            return " or ".join(map(repr, parts))
+        case x if x in (Union, UnionType):
+            return " or ".join(map(spelled, parts))
+        case x if x is list and parts:
+            plural = {int: "integers", float: "numbers", bool: "true or false", str: "strings"}
+            return f"a list of {plural.get(parts[0]) or f'values, each {spelled(parts[0])}'}"
+        case x if x is dict and parts and parts[0] is str:
+            return f"a table of values, each {spelled(parts[1])}"
+    raise TypeError(
+        f"{hint!r} is not a type of plain values (int, float, bool, str, None, Literal, list[T], dict[str, T])"
+    )

@@ -1,0 +1,143 @@
+"""How far a run is: bars on a terminal, plain lines elsewhere.
+
+>>> import sys
+>>> with Lines(200, sys.stdout) as lines:
+...     lines.show(Tally(skipped=100))
+...     lines.note("a worker died")
+100 of 200 cells
+a worker died
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Protocol, Self, TextIO
+
+LINE_SECONDS = 10.0
+
+
+@dataclass
+class Tally:
+    """What a run found and did. `skipped` were done before, `failed_before` failed before and were left so."""
+
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failed_before: int = 0
+    deaths: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+
+    @property
+    def passed(self) -> int:
+        """The cells that the run is through with."""
+        return self.done + self.failed + self.skipped + self.failed_before
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell asked for has its result."""
+        return not (self.failed or self.failed_before or self.stopped)
+
+
+class Progress(Protocol):
+    """What a run tells as it goes."""
+
+    def show(self, tally: Tally) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Silent:
+    """Says nothing: the library's own choice, where nobody asked."""
+
+    def show(self, tally: Tally) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+
+class Lines:
+    """A line now and then, for files and pipes."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self.total = total
+        self.stream = stream
+        self.started = time.monotonic()
+        self.last = float("-inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, tally: Tally) -> None:
+        now = time.monotonic()
+        if now - self.last >= LINE_SECONDS or (tally.passed == self.total and tally.done + tally.failed):
+            self.last = now
+            self.note(f"{tally.passed:,} of {self.total:,} cells{_pace(tally, self.total, now - self.started)}")
+
+    def note(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+
+def _pace(tally: Tally, total: int, seconds: float) -> str:
+    """The rate and the time left, once something has been run; and what failed."""
+    failed = tally.failed + tally.failed_before
+    told = f", {failed:,} failed" if failed else ""
+    if (ran := tally.done + tally.failed) and seconds > 0:
+        rate = ran / seconds
+        told = f", {rate:.3g} a second, {spell((total - tally.passed) / rate)} left{told}"
+    return told
+
+
+def spell(seconds: float) -> str:
+    """A time a person can read.
+
+    >>> spell(0.25), spell(75), spell(3 * 3600 + 60)
+    ('0.2 s', '1 min 15 s', '3 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+class Bars:
+    """A bar with the rate and the time left, for a terminal."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells{task.fields[pace]}"))
+        self.total = total
+        self.started = time.monotonic()
+        self.bars = Progress(*columns, console=Console(file=stream))
+        self.task = self.bars.add_task("cells", total=total, pace="")
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def show(self, tally: Tally) -> None:
+        pace = _pace(tally, self.total, time.monotonic() - self.started)
+        self.bars.update(self.task, completed=tally.passed, pace=pace)
+
+    def note(self, text: str) -> None:
+        self.bars.console.print(text, markup=False, highlight=False)
+
+
+def on(total: int, stream: TextIO | None = None) -> Bars | Lines:
+    """Bars if the stream, the standard error unless said, is a terminal; lines otherwise."""
+    stream = stream or sys.stderr
+    return Bars(total, stream) if stream.isatty() else Lines(total, stream)

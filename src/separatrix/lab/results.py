@@ -1,0 +1,108 @@
+"""Results: numbers written as canonical JSON, arrays as safetensors files named by their own SHA-256.
+
+The same result has the same text and the same files wherever it was made, so two runs can be compared bit for bit.
+Times are not results.
+
+>>> import numpy as np
+>>> text, files = encode({"loss": np.float64(0.5), "curve": np.zeros(2), "limit": float("nan")})
+>>> text[:24], text[-38:]
+('{"curve":{"$array":{"dty', '},"limit":{"$float":"nan"},"loss":0.5}')
+>>> decode(text, lambda digest: files[digest])
+{'curve': array([0., 0.]), 'limit': nan, 'loss': 0.5}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from separatrix.errors import ArgumentError
+from separatrix.lab import plain
+
+Array = NDArray[Any]
+
+_NAME = "array"
+# Those that safetensors and numpy both have, which is what any reader can count on.
+_WIDTHS = {"uint": (8, 16, 32, 64), "int": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64,)}
+_DTYPES = ("bool", *(f"{kind}{width}" for kind, widths in _WIDTHS.items() for width in widths))
+
+
+def encode(result: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
+    """The canonical text of a result, and the files of its arrays by their digests."""
+    files: dict[str, bytes] = {}
+    if not isinstance(result, Mapping):
+        raise ArgumentError("result", expected="a dict", got=type(result).__name__)
+
+    def other(value: Any, name: str) -> plain.Plain:
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.name in _DTYPES:
+            number = value.item()  # exact: a float64 holds every narrower float
+            return number if np.isfinite(value) else {"$float": repr(number)}
+        array = _of_tensor(value, name) if _is_tensor(value) else value
+        if not isinstance(array, np.ndarray):
+            return plain.refuse(value, name)
+        data = pack(array, name)
+        digest = sha256(data).hexdigest()
+        files[digest] = data
+        return {"$array": {"sha256": digest, "dtype": array.dtype.name, "shape": list(array.shape)}}
+
+    return plain.canonical(result, "result", other), files
+
+
+def _is_tensor(value: Any) -> bool:
+    # A value can be a tensor only where torch is imported already.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _of_tensor(tensor: Any, name: str) -> Array:
+    try:
+        found: Array = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+    except TypeError:
+        raise ArgumentError(name, expected=f"a tensor of one of {', '.join(_DTYPES)}", got=tensor.dtype) from None
+    return found
+
+
+def pack(array: Array, name: str = "array") -> bytes:
+    """One array as the bytes of a safetensors file, the same on every machine."""
+    if array.dtype.name not in _DTYPES:
+        raise ArgumentError(name, expected=f"an array of one of {', '.join(_DTYPES)}", got=array.dtype.name)
+    little = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return safetensors.numpy.save({_NAME: little})
+
+
+def unpack(data: bytes) -> Array:
+    """The array of such a file."""
+    return safetensors.numpy.load(data)[_NAME]
+
+
+def decode(text: str, fetch: Callable[[str], bytes]) -> dict[str, Any]:
+    """A result from its text; `fetch` gives the bytes of an array's file."""
+
+    def unmarked(found: dict[str, Any]) -> Any:
+        if found.keys() == {"$array"}:
+            return unpack(fetch(found["$array"]["sha256"]))
+        return plain.unmarked(found)
+
+    decoded: dict[str, Any] = json.loads(text, object_hook=unmarked)
+    return decoded
+
+
+def arrays_in(text: str) -> Iterator[str]:
+    """The digests of the arrays that a result names."""
+    found: list[str] = []
+
+    def note(inner: dict[str, Any]) -> dict[str, Any]:
+        if inner.keys() == {"$array"}:
+            found.append(inner["$array"]["sha256"])
+        return inner
+
+    if '"$array"' in text:
+        json.loads(text, object_hook=note)
+    return iter(found)

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from separatrix import claims as room
+from separatrix.claims import PAPERS, commands, ledger, modules, verdicts
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
+from separatrix.claims.reproduce import needed, reproduce
+from separatrix.claims.verdicts import Judgement, differences, expected, judge
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.lab import Store, in_process
+from tests.lab.app import app
+from tests.lab.experiments import counts_runs, fails, number
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
+    """A ledger with no claims in it, and no record of verdicts."""
+    registry: dict[str, Claim] = {}
+    monkeypatch.setattr(ledger, "_REGISTRY", registry)
+    monkeypatch.setattr(room, "load", lambda paper=None: None)
+    return registry
+
+
+def declare(where: str = "Lemma 1", **options: Any) -> Claim:
+    """A claim that five numbers are positive."""
+    options = {
+        "paper": "kronecker",
+        "says": "They are positive.",
+        "cells": lambda: [number.cell(seed=seed, x=1.0) for seed in range(5)],
+    } | options
+
+    @claim(where=where, **options)
+    def positive(found: Sequence[Found]) -> Finding:
+        least = min(one.result["y"] for one in found)
+        return Finding(Verdict.HOLDS if least > 0 else Verdict.FAILS_AS_PRINTED, {"least": least})
+
+    return positive
+
+
+def test_the_six_verdicts() -> None:
+    assert [str(verdict) for verdict in Verdict] == [
+        "holds",
+        "holds corrected",
+        "holds asymptotically",
+        "fails as printed",
+        "illustrated",
+        "undecided",
+    ]
+
+
+def test_a_claim_registers_what_it_says(empty) -> None:
+    made = declare(
+        "Theorem 3.5",
+        part="the bound",
+        profile="full",
+        figures=["bound"],
+        errata=[Erratum("n", "n + 1", "one too few")],
+    )
+    assert claims() == [made]
+    assert (made.id, made.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
+    assert made.errata == (Erratum("n", "n + 1", "one too few"),)
+    assert errata() == errata("kronecker") == [(made, made.errata[0])]
+    assert errata("selection") == []
+    assert made.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"paper": "cookbook"}, {"profile": "slow"}, {"says": " "}, {"where": ""}, {"where": "Lemma 1"}]
+)
+def test_a_bad_declaration_is_refused(empty, wrong: dict[str, str]) -> None:
+    declare("Lemma 1")
+    with pytest.raises(TypeError):
+        declare(**{"where": "Lemma 2", **wrong})
+    assert len(empty) == 1
+
+
+def test_claims_are_chosen_by_paper_and_id(empty) -> None:
+    for paper in reversed(PAPERS):
+        declare("Lemma 1", paper=paper)
+        declare("Lemma 2", paper=paper)
+    assert [one.paper for one in claims()] == [paper for paper in PAPERS for _ in range(2)]
+    assert [one.id for one in claims("selection")] == ["selection/lemma-1", "selection/lemma-2"]
+    assert [one.id for one in claims(only=["kronecker/lemma-2"])] == ["kronecker/lemma-2"]
+    with pytest.raises(ArgumentError, match="--paper: expected separation or kronecker or selection, got cookbook"):
+        claims("cookbook")
+    with pytest.raises(ArgumentError, match=r"--only: expected the id of a claim, such as .*kronecker/lemma-2.*, got"):
+        claims(only=["kronecker/lema-2"])
+
+
+@pytest.mark.parametrize(
+    "bad", [(0.5, 0.6, 0.7, 0.9), (0.5, 0.4, 0.45, 0.9), (0.5, 0.4, 0.6, 1.0), (float("nan"), 0, 1, 0.9)]
+)
+def test_an_interval_holds_its_value(bad: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="is not an interval around its value"):
+        Interval(*bad)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "told"), [(0.95, "95%"), (0.9, "90%"), (0.999, "99.9%"), (0.999999, "99.9999%")]
+)
+def test_an_interval_in_words(confidence: float, told: str) -> None:
+    assert str(Interval(0.5, 0.25, 1.0, confidence)) == f"0.5 (0.25 to 1 at {told})"
+
+
+def test_the_papers_have_packages_of_their_names() -> None:
+    for module in modules():
+        assert module.split(".")[2] in PAPERS
+    assert identity("selection", "Corollary 3.6/E.9") == "selection/corollary-3.6-e.9"
+
+
+def test_modules_are_listed_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kronecker", "selection"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "lemmas.py").write_text("raise ImportError('imported')")
+    (tmp_path / "helper.py").touch()
+    monkeypatch.setattr(room, "__path__", [str(tmp_path)])
+    assert modules() == ["separatrix.claims.kronecker.lemmas", "separatrix.claims.selection.lemmas"]
+    assert modules("selection") == ["separatrix.claims.selection.lemmas"]
+    with pytest.raises(ImportError):
+        room.load("selection")
+    sys.modules.pop("separatrix.claims.selection", None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "results") as made:
+        yield made
+
+
+def test_a_claim_is_undecided_until_its_cells_are_done(empty, store: Store) -> None:
+    made = declare()
+    for kept in (None, store):
+        one = judge(made, kept)
+        assert (one.verdict, one.missing, len(one.keys)) == (Verdict.UNDECIDED, 5, 5)
+    one = reproduce([made], store, in_process(), profile="quick").judgements[0]
+    assert (one.verdict, one.missing, dict(one.finding.numbers)) == (Verdict.HOLDS, 0, {"least": 1.0})
+    assert one.seconds > 0
+    assert one.keys == tuple(number.cell(seed=seed, x=1.0).key for seed in range(5))
+
+
+def test_what_the_check_is_given(empty, store: Store) -> None:
+    seen: list[Found] = []
+
+    @claim(
+        paper="selection",
+        where="Lemma 9",
+        says="x",
+        cells=lambda: [number.cell(seed=3, x=1.0), number.cell(seed=2, x=5)],
+    )
+    def look(found: Sequence[Found]) -> Finding:
+        seen.extend(found)
+        return Finding(Verdict.ILLUSTRATED)
+
+    reproduce([look], store, in_process(), profile="quick")
+    assert seen == [Found({"x": 1.0}, 3, {"y": 4.0}), Found({"x": 5.0}, 2, {"y": 7.0})]
+
+
+def test_a_failed_cell_leaves_it_undecided_and_is_a_difference(empty, store: Store) -> None:
+    made = declare(cells=lambda: [fails.cell(seed=seed, when=1) for seed in range(3)])
+    done = reproduce([made], store, in_process(), profile="quick")
+    (one,) = done.judgements
+    assert (one.verdict, one.failed, one.missing) == (Verdict.UNDECIDED, 1, 0)
+    assert differences([one], {made.id: Verdict.HOLDS}, "quick", everything=True) == [
+        f"{made.id}: undecided, and holds is recorded. Of 3 cells, 1 failed."
+    ]
+
+
+def test_profiles(empty, store: Store, tmp_path: Path) -> None:
+    quick, full = declare("Lemma 1"), declare(
+        "Lemma 2",
+        profile="full",
+        cells=lambda: [number.cell(seed=0, x=1.0), counts_runs.cell(seed=1, folder=str(tmp_path))],
+    )  # fmt: skip
+    assert needed([quick, full], "quick") == list(quick.cells())
+    assert len(needed([quick, full], "full")) == 6  # one cell is of both
+    first = reproduce([quick, full], store, in_process(), profile="quick")
+    assert [one.verdict for one in first.judgements] == [Verdict.HOLDS, Verdict.UNDECIDED]
+    recorded = {quick.id: Verdict.HOLDS, full.id: Verdict.FAILS_AS_PRINTED}
+    assert differences(first.judgements, recorded, "quick", everything=True) == []
+    assert len(differences(first.judgements, recorded, "full", everything=True)) == 1
+
+
+def test_full_results_in_the_store_are_used_by_the_quick_profile(empty, store: Store) -> None:
+    made = declare(profile="full")
+    assert reproduce([made], store, in_process(), profile="full").tally.done == 5
+    again = reproduce([made], store, in_process(), profile="quick")
+    assert (again.tally.done, again.judgements[0].verdict) == (0, Verdict.HOLDS)
+    assert differences(again.judgements, {made.id: Verdict.ILLUSTRATED}, "quick", everything=False) == [
+        f"{made.id}: holds, and illustrated is recorded."
+    ]
+
+
+def breaks(found: Sequence[Found]) -> Finding:
+    raise KeyError("no such number")
+
+
+def corrects_nothing(found: Sequence[Found]) -> Finding:
+    return Finding(Verdict.HOLDS_CORRECTED)
+
+
+@pytest.mark.parametrize(
+    ("check", "told"), [(breaks, "KeyError: 'no such number'"), (corrects_nothing, "names no erratum")]
+)
+def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str) -> None:
+    options = {"paper": "kronecker", "says": "x", "cells": lambda: [number.cell(seed=0, x=1.0)]}
+    made = claim(where="Lemma 1", **options)(check)
+    (one,) = reproduce([made], store, in_process(), profile="quick").judgements
+    assert one.verdict is Verdict.UNDECIDED
+    assert one.problem is not None
+    (sentence,) = differences([one], {made.id: Verdict.UNDECIDED}, "quick", everything=True)
+    assert told in sentence
+
+
+def test_a_claim_without_cells_could_not_be_wrong(empty, store: Store) -> None:
+    one = judge(declare(cells=list), store)
+    assert one.problem is not None
+    assert "declares no cells" in one.problem
+
+
+def test_records_and_claims_must_match(empty) -> None:
+    made = declare()
+    one = Judgement(made, Finding(Verdict.HOLDS), ("k",), 0.0)
+    assert differences([one], {}, "quick", everything=True) == [f"{made.id}: holds, and no verdict is recorded."]
+    stale = {made.id: Verdict.HOLDS, "kronecker/lemma-0": Verdict.HOLDS}
+    assert differences([one], stale, "quick", everything=False) == []
+    assert differences([one], stale, "quick", everything=True) == [
+        "kronecker/lemma-0: holds is recorded, and there is no such claim."
+    ]
+
+
+def test_expected_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text('[kronecker]\n"lemma-c.3" = "holds"\n"lemma-c.5/sharp" = "fails as printed"\n[selection]\n')
+    assert expected(file) == {
+        "kronecker/lemma-c.3": Verdict.HOLDS,
+        "kronecker/lemma-c.5/sharp": Verdict.FAILS_AS_PRINTED,
+    }
+    assert set(expected()) <= {f"{paper}/{rest}" for paper in PAPERS for rest in _rests()}
+
+
+def _rests() -> set[str]:
+    return {id.partition("/")[2] for id in expected()}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[kronecker]\n"lemma-1" = "true"', r'kronecker\."lemma-1": expected holds or holds corrected or .*, got true'),
+        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected holds'),
+        ('kronecker = "holds"', "kronecker: expected a table of verdicts, got holds"),
+        ("[kronecker", r"expected\.toml is not TOML: .*line 1"),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text(text)
+    with pytest.raises(SeparatrixError, match=told):
+        expected(file)
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "160", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, empty) -> dict[str, Verdict]:
+    """The verdicts on record, to be filled in; and no report."""
+    table: dict[str, Verdict] = {}
+    monkeypatch.setattr(verdicts, "expected", lambda: table)
+    monkeypatch.setattr(commands, "report_writer", lambda: None)
+    return table
+
+
+def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> None:
+    assert "No claims are recorded yet" in invoke("claims", "--store", tmp_path / "r").stdout
+    made = declare()
+    before = invoke("claims", "--store", tmp_path / "r")
+    assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
+    assert "undecided" in before.stdout
+    recorded[made.id] = Verdict.HOLDS
+    invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
+    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5/5"))
+
+
+def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) -> None:
+    made = declare()
+    recorded[made.id] = Verdict.HOLDS
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert done.exit_code == 0
+    assert all(word in done.stdout for word in (made.id, "holds", " s"))
+    recorded[made.id] = Verdict.FAILS_AS_PRINTED
+    differs = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert differs.exit_code == 1
+    assert f"DIFFERS  {made.id}: holds, and fails as printed is recorded." in differs.stderr
+    assert invoke("reproduce", "--store", tmp_path / "r", "--only", "kronecker/lemma-7").exit_code == 2
+    assert invoke("reproduce", "--store", tmp_path / "r", "--paper", "cookbook").exit_code == 2
+
+
+def test_reproduce_only_runs_what_is_asked(recorded, tmp_path: Path) -> None:
+    one, other = declare("Lemma 1"), declare("Lemma 2", cells=lambda: [number.cell(seed=9, x=9.0)])
+    recorded |= {one.id: Verdict.HOLDS, other.id: Verdict.HOLDS}
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process", "--only", other.id)
+    assert done.exit_code == 0
+    assert one.id not in done.stdout
+    with Store.open(tmp_path / "r") as store:
+        assert [record.cell.seed for record in store.records()] == [9]
+
+
+def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = declare()
+    recorded[made.id] = Verdict.HOLDS
+    given: list[Any] = []
+
+    def write(judgements: Sequence[Judgement], store: Store) -> Path:
+        given.append([one.verdict for one in judgements])
+        return store.folder / "report.html"
+
+    monkeypatch.setattr(commands, "report_writer", lambda: write)
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert given == [[Verdict.HOLDS]]
+    assert f"The report: {(tmp_path / 'r' / 'report.html').as_uri()}" in done.stdout
+
+
+def test_reproduce_with_a_failing_cell_exits_with_1(recorded, tmp_path: Path) -> None:
+    made = declare(cells=lambda: [fails.cell(seed=1, when=1)])
+    recorded[made.id] = Verdict.UNDECIDED
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert done.exit_code == 1
+    assert "1 cell failed" in done.stderr

@@ -1,0 +1,16 @@
+"""The lab's commands as one program, for tests that need a process of their own: `python -m tests.lab.app ...`."""
+
+from __future__ import annotations
+
+import typer
+
+from separatrix.claims.commands import claims, reproduce, sweep
+from separatrix.lab.commands import store_app
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.add_typer(store_app, name="store")
+for command in (sweep, claims, reproduce):
+    app.command()(command)
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,82 @@
+"""What the tests of the lab share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from separatrix.lab import Cell, Crew, Store, in_process, run
+from separatrix.lab.lease import Lease
+from separatrix.lab.progress import Tally
+from separatrix.lab.results import arrays_in
+from separatrix.lab.worker import Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def contents(folder: Path) -> dict[str, tuple[str, str | None, tuple[bytes, ...]]]:
+    """All that a store holds but provenance, arrays as the bytes of their files."""
+    with Store.open(folder) as store:
+        return {
+            record.key: (
+                record.status,
+                record.result,
+                tuple(
+                    (folder / "arrays" / digest[:2] / f"{digest}.safetensors").read_bytes()
+                    for digest in arrays_in(record.result or "")
+                ),
+            )
+            for record in store.records()
+        }
+
+
+def do(folder: Path, cells: Iterable[Cell], crew: Crew | None = None, **options: bool) -> Tally:
+    """Run cells on the store in a folder."""
+    with Store.create(folder) as store:
+        return run(store, cells, crew or in_process(), **options)
+
+
+def fill(folder: Path, cells: Iterable[Cell], result: str) -> None:
+    """Put cells with a result into a store without running them."""
+    keyed = [(cell.key, cell) for cell in cells]
+    with Store.create(folder) as store, Lease(store) as lease:
+        lease.take(keyed, failed_too=False)
+        lease.record([(key, cell, Outcome(result=result)) for key, cell in keyed])
+
+
+def environment(warnings: str = "error") -> dict[str, str]:
+    """Where another Python finds this package and these tests; Dask's own processes warn, and need `default`."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "PYTHONWARNINGS": warnings}
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """A command of the lab, to be run in a process of its own."""
+    return [sys.executable, "-m", "tests.lab.app", *map(str, arguments)]
+
+
+def start(*arguments: str | Path, warnings: str = "error") -> subprocess.Popen[str]:
+    """Start such a command, leading a process group, with its output caught."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(*arguments), env=environment(warnings), start_new_session=True, **pipes)
+
+
+def finish(*arguments: str | Path, warnings: str = "error") -> subprocess.CompletedProcess[str]:
+    """Run such a command to its end."""
+    return subprocess.run(
+        command(*arguments), env=environment(warnings), capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def group_is_gone(group: int) -> bool:
+    """Whether no process of a process group is left, zombies aside."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(pgrp) == group and state != "Z":
+            return False
+    return True

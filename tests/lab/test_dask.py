@@ -1,0 +1,198 @@
+"""Runs on a real Dask scheduler, with workers that are processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from separatrix.errors import ArgumentError
+from separatrix.lab import Crew, CrewError, Store, dask_workers, executors, run
+from tests.lab.experiments import counts_runs, kills_worker, matmul, walk
+from tests.lab.helpers import contents, do, environment
+
+distributed = pytest.importorskip("distributed")
+
+# Closing a cluster leaves sockets to the collector, which pytest would report as errors of ours.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Cluster:
+    """A scheduler and its workers, each started by Dask's own command."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[str]] = []
+        file = folder / "scheduler.json"
+        self._start("scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file))
+        deadline = time.monotonic() + 60
+        while not file.exists() or not file.read_text().strip().endswith("}"):
+            assert time.monotonic() < deadline, "the scheduler does not start"
+            time.sleep(0.05)
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            self.address = client.scheduler.address
+
+    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[str]:
+        script = f"from distributed.cli.dask_{kind} import main; main()"
+        started = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            env=environment("default"),
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(started)
+        return started
+
+    def add_worker(self) -> subprocess.Popen[str]:
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
+        return self._start("worker", self.address, *options, "--local-directory", str(self.folder))
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "dask").mkdir()
+    made = Cluster(tmp_path / "dask")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def wait_for(workers: int, address: str) -> None:
+    with distributed.Client(address, set_as_default=False) as client:
+        client.wait_for_workers(workers, timeout=60)
+
+
+def test_a_worker_is_killed_and_one_joins_late(cluster: Cluster, tmp_path: Path) -> None:
+    victim, _ = cluster.add_worker(), cluster.add_worker()
+    wait_for(2, cluster.address)
+    cells = [counts_runs.cell(seed=seed, folder=str(tmp_path), pause=0.2) for seed in range(40)]
+
+    class Killer:
+        """Kills a worker when the first results are in, and starts another."""
+
+        def __init__(self) -> None:
+            self.killed_at = 0
+
+        def show(self, tally) -> None:
+            if tally.done >= 6 and not self.killed_at:
+                self.killed_at = tally.done
+                victim.send_signal(signal.SIGKILL)
+                victim.wait()
+                cluster.add_worker()
+
+        def note(self, text: str) -> None:
+            raise AssertionError(text)
+
+    killer = Killer()
+    with Store.create(tmp_path / "results") as store:
+        tally = run(store, cells, dask_workers(cluster.address), progress=killer)
+    assert 6 <= killer.killed_at < 40
+    assert (tally.done, tally.failed) == (40, 0)
+    runs = [(tmp_path / f"{seed}.runs").read_text().count("run") for seed in range(40)]
+    assert min(runs) == 1
+    assert sum(runs) > 40  # the victim's cell was begun twice, and kept once
+    do(tmp_path / "plain", cells)
+    assert contents(tmp_path / "results") == contents(tmp_path / "plain")
+
+
+def test_dask_gives_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker()
+    cells = [matmul.cell(seed=0, n=300), *(walk.cell(seed=seed, steps=30) for seed in range(5))]
+    assert do(tmp_path / "dask-run", cells, dask_workers(cluster.address)).done == 6
+    do(tmp_path / "plain", cells)
+    assert contents(tmp_path / "dask-run") == contents(tmp_path / "plain")
+
+
+def test_a_scheduler_that_dies_ends_the_run_with_a_sentence_and_nothing_is_lost(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 2)
+    cluster.add_worker()
+    wait_for(1, cluster.address)
+    cells = [counts_runs.cell(seed=seed, folder=str(tmp_path), pause=0.1) for seed in range(30)]
+
+    class Killer:
+        def show(self, tally) -> None:
+            if tally.done >= 3:
+                os.kill(cluster.processes[0].pid, signal.SIGKILL)
+
+        def note(self, text: str) -> None:
+            pass
+
+    with Store.create(tmp_path / "results") as store, pytest.raises(CrewError, match="No Dask scheduler answers at"):
+        run(store, cells, dask_workers(cluster.address), progress=Killer())
+    rest = do(tmp_path / "results", cells)
+    assert rest.skipped >= 3
+    assert rest.done + rest.skipped == 30
+
+
+def test_dask_local_and_a_cell_that_kills_its_workers(tmp_path: Path) -> None:
+    cells = [kills_worker.cell(seed=seed, folder=str(tmp_path), times=99) for seed in range(4)]
+    tally = do(tmp_path / "results", cells, dask_workers("local", 2))
+    assert (tally.done, tally.failed) == (3, 1)
+    assert (tmp_path / "0.runs").read_text().count("run") == 4
+    with Store.open(tmp_path / "results") as store:
+        (record,) = store.records(status="failed")
+    assert "KilledWorker" in record.traceback
+
+
+def test_a_scheduler_that_blames_bystanders(tmp_path: Path) -> None:
+    """Dask counts the death of a worker against all cells that it had; only the one to blame is marked failed."""
+    from distributed.scheduler import KilledWorker
+
+    tried: list[int] = []
+
+    class Blaming(ThreadPoolExecutor):
+        def submit(self, fn, /, *args, **kwargs):
+            if len(args) == 2:
+                tried.append(args[1].seed)
+                if args[1].seed == 1 or (args[1].seed in (0, 2) and tried.count(args[1].seed) == 1):
+                    blamed: Future[object] = Future()
+                    blamed.set_exception(KilledWorker("execute", None, 3))
+                    return blamed
+            return super().submit(fn, *args, **kwargs)
+
+    tally = do(tmp_path, [walk.cell(seed=seed, steps=3) for seed in range(6)], Crew("far away", Blaming, depth=4))
+    assert (tally.done, tally.failed) == (5, 1)
+    assert sorted(tried) == [0, 0, 1, 1, 2, 2, 3, 4, 5]
+    assert sorted(tried[-3:]) == [0, 1, 2]  # suspects come last
+    with Store.open(tmp_path) as store:
+        (record,) = store.records(status="failed")
+    assert record.cell.seed == 1
+    assert "A worker died each of the 8 times it was tried." in record.traceback
+
+
+def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with pytest.raises(CrewError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9 .* or use --dask local"):
+        dask_workers("tcp://127.0.0.1:9")
+    with pytest.raises(CrewError, match="No Dask scheduler answers at nonsense://x"):
+        dask_workers("nonsense://x")
+
+
+def test_the_number_of_workers_of_a_scheduler_is_its_own() -> None:
+    with pytest.raises(ArgumentError, match="--workers: expected to be left out"):
+        dask_workers("tcp://127.0.0.1:9", 3)
+
+
+def test_dask_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(CrewError, match=r"pip install 'separatrix\[dask\]'"):
+        dask_workers("local")

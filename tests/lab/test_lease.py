@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from separatrix.lab import Store, StoreError, alive, in_process, lease, run
+from separatrix.lab.lease import Lease
+from separatrix.lab.worker import Outcome
+from tests.lab.experiments import counts_runs, number
+from tests.lab.helpers import do, environment
+
+CELLS = [number.cell(seed=seed, x=1.0) for seed in range(4)]
+KEYED = [(cell.key, cell) for cell in CELLS]
+
+
+@pytest.fixture
+def two(tmp_path: Path):
+    """One store, opened twice."""
+    with Store.create(tmp_path) as one, Store.create(tmp_path) as other:
+        yield one, other
+
+
+def test_a_cell_is_taken_once(two) -> None:
+    one, other = two
+    with Lease(one) as first, Lease(other) as second:
+        assert first.take(KEYED[:2], failed_too=False) == {}
+        assert second.take(KEYED, failed_too=False) == {CELLS[0].key: "running", CELLS[1].key: "running"}
+        assert first.take(KEYED, failed_too=False) == dict.fromkeys((cell.key for cell in CELLS), "running")
+
+
+def test_what_a_run_had_taken_is_free_when_it_ends(two) -> None:
+    one, other = two
+    with Lease(other) as second:
+        with Lease(one) as first:
+            first.take(KEYED, failed_too=False)
+            first.record([(CELLS[0].key, CELLS[0], Outcome(result="{}"))])
+        assert second.take(KEYED, failed_too=False) == {CELLS[0].key: "done"}
+
+
+def test_a_fault_of_the_store_frees_what_was_taken_too(two) -> None:
+    one, other = two
+    first = Lease(one).__enter__()
+    first.take(KEYED, failed_too=False)
+    first.__exit__(StoreError, StoreError("the disk is full"), None)
+    assert len(list(one.records())) == 4
+    with Lease(other) as second:
+        assert second.take(KEYED, failed_too=False) == {}
+
+
+def test_failed_cells_are_taken_only_on_request(two) -> None:
+    one, _ = two
+    with Lease(one) as first:
+        first.take(KEYED, failed_too=False)
+        first.record([(key, cell, Outcome(traceback="no")) for key, cell in KEYED[:2]])
+        first.record([(key, cell, Outcome(result="{}")) for key, cell in KEYED[2:]])
+        before = {**dict.fromkeys((key for key, _ in KEYED[:2]), "failed"), KEYED[2][0]: "done", KEYED[3][0]: "done"}
+        assert first.take(KEYED, failed_too=False) == before
+        assert first.take(KEYED, failed_too=True) == {KEYED[2][0]: "done", KEYED[3][0]: "done"}
+
+
+def test_what_is_done_is_never_overwritten(two) -> None:
+    one, _ = two
+    with Lease(one) as first:
+        first.take(KEYED[:1], failed_too=False)
+        for outcome in (Outcome(result='{"y":1}'), Outcome(result='{"y":2}'), Outcome(traceback="late")):
+            first.record([(*KEYED[0], outcome)])
+    (record,) = one.records()
+    assert (record.status, record.result, record.traceback) == ("done", '{"y":1}', None)
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    """A process that has taken the four cells and waits."""
+    code = (
+        "import sys; from separatrix.lab import Store; from separatrix.lab.lease import Lease\n"
+        "from tests.lab.test_lease import KEYED\n"
+        "with Store.create(sys.argv[1]) as store, Lease(store) as lease:\n"
+        "    lease.take(KEYED, failed_too=False); print('taken', flush=True); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    started = subprocess.Popen([sys.executable, "-c", code, str(folder)], env=environment(), **pipes)
+    assert started.stdout.readline() == "taken\n"
+    return started
+
+
+def test_a_killed_run_lets_go_at_once(tmp_path: Path) -> None:
+    with holder(tmp_path) as other, Store.create(tmp_path) as store:
+        assert [living for _, living in alive.lives(store)] == [True]
+        with Lease(store) as mine:
+            mine.bury_the_dead()
+            assert set(mine.take(KEYED, failed_too=False).values()) == {"running"}
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+        assert [living for _, living in alive.lives(store)] == [False]
+        with Lease(store) as mine:
+            assert mine.take(KEYED, failed_too=False) == {}
+
+
+def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.create(tmp_path) as store, Store.create(tmp_path) as again, Lease(store) as frozen:
+        frozen.take(KEYED[:2], failed_too=False)
+        with again.transaction() as connection:
+            connection.execute("UPDATE runs SET heartbeat = heartbeat - ?", [alive.STALE_SECONDS])
+        with Lease(again) as other:
+            assert other.take(KEYED[:1], failed_too=False) == {}
+            with pytest.raises(StoreError, match=r"another run on .* took over its cells"):
+                frozen.take(KEYED[2:], failed_too=False)
+            # What the frozen run had finished is as good as the other's, and is kept whoever is first.
+            frozen.record([(key, cell, Outcome(result='{"by":"frozen"}')) for key, cell in KEYED[:2]])
+            other.record([(*KEYED[0], Outcome(result='{"by":"other"}'))])
+            other.take(KEYED[:2], failed_too=False)
+    with Store.open(tmp_path) as store:
+        assert [record.result for record in store.records(status="done")] == ['{"by":"frozen"}'] * 2
+
+
+def test_the_heart_beats(two, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = two
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.01)
+    with Lease(one) as first:
+        with other.transaction() as connection:
+            connection.execute("UPDATE runs SET heartbeat = 0")
+        while not next(other.ask("SELECT heartbeat FROM runs"))[0]:
+            first.check()
+
+
+def test_trouble_of_the_heartbeat_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with Store.create(tmp_path) as store:
+        monkeypatch.setattr(lease.Store, "create", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            run(store, (number.cell(seed=seed, x=0.0) for seed in count()), in_process())
+
+
+def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    code = (
+        "import sys; from tests.lab.helpers import do; from tests.lab.experiments import counts_runs\n"
+        "from pathlib import Path\n"
+        "cells = [counts_runs.cell(seed=s, folder=sys.argv[2], pause=0.01) for s in range(60)]\n"
+        "tally = do(Path(sys.argv[1]), cells); print(tally.done, tally.skipped)"
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "results"), str(marks)]
+    runs = [subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [tuple(map(int, one.communicate(timeout=100)[0].split())) for one in runs]
+    assert [path.read_text() for path in marks.iterdir()] == ["run\n"] * 60
+    assert [done + skipped for done, skipped in told] == [60, 60]
+    assert sum(done for done, _ in told) == 60
+    assert min(done for done, _ in told) > 0
+
+
+def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:
+    with holder(tmp_path) as other:
+        killer = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(2); os.kill({other.pid}, 9)"])
+        started = time.monotonic()
+        tally = do(tmp_path, CELLS)
+        assert time.monotonic() - started > 1
+        killer.wait()
+    assert (tally.done, tally.skipped) == (4, 0)
+
+
+def test_a_cell_named_twice_is_run_once(tmp_path: Path) -> None:
+    tally = do(tmp_path / "results", [counts_runs.cell(seed=0, folder=str(tmp_path))] * 3)
+    assert (tally.done, tally.skipped) == (1, 2)
+    assert (tmp_path / "0.runs").read_text() == "run\n"

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from separatrix.errors import ArgumentError
+from separatrix.lab import Store, StoreError
+from separatrix.lab.store import LAYOUT
+from tests.lab.experiments import fails, number, walk
+from tests.lab.helpers import contents, do, environment
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A store with 30 walks, done."""
+    do(tmp_path / "results", [walk.cell(seed=seed, steps=5) for seed in range(30)])
+    return tmp_path / "results"
+
+
+def test_a_result_comes_back_as_it_was_returned(filled: Path) -> None:
+    cells = [walk.cell(seed=seed, steps=5) for seed in range(30)]
+    with Store.open(filled) as store:
+        for cell, record in store.find(cells):
+            assert record is not None
+            assert record.cell == cell
+            found, made = store.result(record), walk(5, seed=cell.seed)
+            assert found.pop("path").tobytes() == made["path"].tobytes()
+            assert found == {name: made[name] for name in ("end", "largest")}
+
+
+def test_find_says_what_is_not_there(filled: Path) -> None:
+    with Store.open(filled) as store:
+        (one, other) = store.find([walk.cell(seed=29, steps=5), walk.cell(seed=30, steps=5)])
+    assert one[1] is not None
+    assert other[1] is None
+
+
+def test_a_record_by_the_beginning_of_its_key(filled: Path) -> None:
+    key = walk.cell(seed=7, steps=5).key
+    with Store.open(filled) as store:
+        assert store.record(key[:12]).key == store.record(key).key == key
+        with pytest.raises(StoreError, match="no cell has a key that begins with"):
+            store.record(("0" if key[0] != "0" else "1") * 20)
+        crowded = next(first for first in "0123456789abcdef" if sum(k.startswith(first) for k in contents(filled)) > 1)
+        with pytest.raises(StoreError, match="more than one cell"):
+            store.record(crowded)
+        for bad in ("", "xyz", "%"):
+            with pytest.raises(ArgumentError, match="hex digits"):
+                store.record(bad)
+
+
+def test_provenance_is_told_and_is_no_result(filled: Path) -> None:
+    with Store.open(filled) as store:
+        record = next(store.records())
+    assert record.seconds is not None
+    assert record.finished is not None
+    assert record.origin is not None
+    assert all(word in record.origin for word in ("separatrix", "git", "torch", "cpu", "host"))
+    assert record.result is not None
+    assert "seconds" not in record.result
+
+
+def test_a_failure_has_its_traceback_and_no_result(tmp_path: Path) -> None:
+    do(tmp_path, [fails.cell(seed=seed, when=1) for seed in range(3)])
+    with Store.open(tmp_path) as store:
+        (record,) = store.records(status="failed")
+        assert record.traceback is not None
+        assert "ZeroDivisionError: seed 1 was told to fail" in record.traceback
+        assert record.result is None
+        with pytest.raises(StoreError, match="is failed: it has no result"):
+            store.result(record)
+
+
+def test_there_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="There is no store in"):
+        Store.open(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("method", [Store.create, Store.open])
+def test_a_newer_store_is_refused_and_left_alone(filled: Path, method) -> None:
+    connection = sqlite3.connect(filled / "store.sqlite")
+    connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    connection.close()
+    before = (filled / "store.sqlite").read_bytes()
+    with pytest.raises(
+        StoreError, match=rf"newer separatrix \(layout {LAYOUT + 1}; this one knows {LAYOUT}\). Upgrade"
+    ):
+        method(filled)
+    assert (filled / "store.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize("method", [Store.create, Store.open])
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path, method) -> None:
+    connection = sqlite3.connect(tmp_path / "store.sqlite")
+    connection.execute("CREATE TABLE bookmarks (url)")
+    connection.commit()
+    connection.close()
+    before = (tmp_path / "store.sqlite").read_bytes()
+    with pytest.raises(StoreError, match="database of another program"):
+        method(tmp_path)
+    assert (tmp_path / "store.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize("method", [Store.create, Store.open])
+@pytest.mark.parametrize("junk", [b"not a database " * 100, b"SQLite format 3\0" + b"\7" * 5000])
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, method, junk: bytes) -> None:
+    (tmp_path / "store.sqlite").write_bytes(junk)
+    with pytest.raises(StoreError, match="is damaged, or is not a store"):
+        method(tmp_path)
+    assert (tmp_path / "store.sqlite").read_bytes() == junk
+
+
+def test_a_damaged_page_is_told_and_nothing_is_changed(filled: Path) -> None:
+    data = bytearray((filled / "store.sqlite").read_bytes())
+    for page in range(1, len(data) // 4096):
+        data[page * 4096 : page * 4096 + 100] = b"\xff" * 100
+    (filled / "store.sqlite").write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"), Store.open(filled) as store:
+        list(store.records())
+    with pytest.raises(StoreError, match="is damaged"):
+        do(filled, [walk.cell(seed=0, steps=5)])
+    assert (filled / "store.sqlite").read_bytes() == bytes(data)
+
+
+def test_a_creation_that_was_cut_short_is_taken_up(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").touch()
+    with pytest.raises(StoreError, match="empty or damaged"):
+        Store.open(tmp_path)
+    with Store.create(tmp_path) as store:
+        assert store.counts() == {}
+
+
+def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
+    code = f"from separatrix.lab import Store; input(); Store.create({str(tmp_path / 'new')!r}).close()"
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    makers = [subprocess.Popen([sys.executable, "-c", code], env=environment(), **pipes) for _ in range(6)]
+    for maker in makers:
+        maker.stdin.write("go\n")
+        maker.stdin.flush()
+    assert [maker.communicate(timeout=60)[1] for maker in makers] == [""] * 6
+    with Store.open(tmp_path / "new") as store:
+        assert store.counts() == {}
+
+
+def test_a_store_is_one_file_when_nobody_has_it_open(filled: Path) -> None:
+    contents(filled)
+    assert sorted(path.name for path in filled.iterdir()) == ["arrays", "runs", "store.sqlite"]
+    assert not list((filled / "runs").iterdir())
+
+
+def test_a_reader_cannot_write(filled: Path) -> None:
+    with (
+        Store.open(filled) as store,
+        pytest.raises(StoreError, match="cannot be opened for writing"),
+        store.transaction(),
+    ):
+        store.connection.execute("DELETE FROM cells")
+    assert len(contents(filled)) == 30
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Path]:
+    """A folder that this user cannot write, also when the tests are run by root."""
+    folder = Path(tempfile.mkdtemp())
+    do(folder, [number.cell(seed=0, x=1)])
+    for path in (folder, folder / "runs"):
+        path.chmod(0o555)
+    (folder / "store.sqlite").chmod(0o444)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o755)
+        (folder / "runs").chmod(0o755)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_store_that_cannot_be_written_can_be_read(as_nobody: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot be opened for writing .* choose another one with --store"):
+        do(as_nobody, [number.cell(seed=1, x=1)])
+    with Store.open(as_nobody) as store:
+        assert store.counts() == {("tests.number", "done"): 1}
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    for folder in (tmp_path / "results", tmp_path / "results" / "deeper"):
+        with pytest.raises(StoreError, match="Make the folder writable, or choose another one with --store"):
+            Store.create(folder)

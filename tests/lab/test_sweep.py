@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.lab import experiment
+from separatrix.lab.sweep import load, parse
+
+
+@experiment(version=3, name="tests.plane")
+def plane(
+    x: float, n: int = 1, kind: Literal["a", "b"] = "a", widths: list[int] | None = None, *, seed: int
+) -> dict[str, float]:
+    return {"y": x * n + seed}
+
+
+HEAD = 'experiment = "tests.plane"\ntrials = 2\n'
+
+
+def test_product_by_hand() -> None:
+    sweep = parse(HEAD + '[baseline]\nkind = "b"\n[axes]\nx = [1, 2.5]\nn = [3, 4, 5]')
+    by_hand = [
+        plane.cell(seed=seed, x=x, n=n, kind="b", widths=None) for x, n, seed in product([1.0, 2.5], [3, 4, 5], [0, 1])
+    ]
+    assert list(sweep) == by_hand
+    assert len(sweep) == 12
+    assert by_hand[0].parameters == '{"kind":"b","n":3,"widths":null,"x":1.0}'
+
+
+def test_one_at_a_time_by_hand() -> None:
+    sweep = parse(
+        'experiment = "tests.plane"\ncombine = "one-at-a-time"\nseeds = [7]\n'
+        "[baseline]\nx = 1.0\nn = 3\n[axes]\nx = [1.0, 2.0]\nn = [3, 4]\nwidths = [[8], [8, 8]]"
+    )
+    points = [{"x": 1.0, "n": 3}, {"x": 2.0, "n": 3}, {"x": 1.0, "n": 4}]
+    points += [{"x": 1.0, "n": 3, "widths": widths} for widths in ([8], [8, 8])]
+    assert list(sweep) == [plane.cell(seed=7, **point) for point in points]
+    assert len(sweep) == 5
+
+
+@pytest.mark.parametrize("combine", ["product", "one-at-a-time"])
+def test_no_axes_is_the_baseline(combine: str) -> None:
+    sweep = parse(f'combine = "{combine}"\n' + HEAD + "[baseline]\nx = 2")
+    assert list(sweep) == [plane.cell(seed=0, x=2.0), plane.cell(seed=1, x=2.0)]
+    assert len(sweep) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ("{from = 0.1, to = 0.7, step = 0.1}", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
+        ("{from = 3, to = 1, step = -1}", [3.0, 2.0, 1.0]),
+        ("{from = 1e-6, to = 1, factor = 10}", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0]),
+        ("{from = 8, to = 1, factor = 0.5}", [8.0, 4.0, 2.0, 1.0]),
+        ("{from = 2, to = 2, step = 5}", [2.0]),
+        ("[inf, -inf]", [float("inf"), float("-inf")]),
+    ],
+)
+def test_ranges_are_exact(written: str, values: list[float]) -> None:
+    assert parse(f"{HEAD}[axes]\nx = {written}").axes["x"] == values
+
+
+def test_a_range_of_integers_is_of_integers() -> None:
+    assert parse(f"{HEAD}[baseline]\nx=0\n[axes]\nn = {{from = 64, to = 1024, factor = 2}}").axes["n"] == [
+        64,
+        128,
+        256,
+        512,
+        1024,
+    ]
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 50), st.integers(0, 40), st.integers(0, 6))
+def test_a_range_equals_its_values_written_out(first: int, step: int, count: int, places: int) -> None:
+    def decimal(value: int) -> str:
+        return f"{value}e-{places}"
+
+    table = f"{{from = {decimal(first)}, to = {decimal(first + count * step)}, step = {decimal(step)}}}"
+    listed = ", ".join(decimal(first + i * step) for i in range(count + 1))
+    assert parse(f"{HEAD}[axes]\nx = {table}").axes == parse(f"{HEAD}[axes]\nx = [{listed}]").axes
+
+
+def test_many_seeds_take_no_room() -> None:
+    sweep = parse('experiment = "tests.plane"\ntrials = 1_000_000_000_000\n[axes]\nx = [0, 1]')
+    assert len(sweep) == 2 * 10**12
+    assert next(iter(sweep)) == plane.cell(seed=0, x=0.0)
+    assert parse('experiment = "tests.plane"\nseeds = {from = 3, to = 9, step = 3}\n[axes]\nx = [0]').seeds == [3, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("trials = 1", "experiment: expected a string, got nothing."),
+        ("experiment = 3\ntrials = 1", "experiment: expected a string, got 3."),
+        ('experiment = "os.system"\ntrials = 1', "experiment: expected the name of a registered experiment"),
+        (HEAD + "axis = 1", "axis: expected experiment, combine, trials or seeds, baseline, axes, got axis."),
+        (HEAD + 'combine = "zip"', "combine: expected 'product' or 'one-at-a-time', got 'zip'."),
+        (HEAD + "combine = 1.5", "combine: expected a string, got 1.5."),
+        (HEAD + "seeds = [1]", "trials: expected one of trials and seeds, got both."),
+        ('experiment = "tests.plane"', "trials: expected one of trials and seeds, got neither."),
+        ('experiment = "tests.plane"\ntrials = 0', "trials: expected an integer from 1 to 2^63 - 1, got 0."),
+        ('experiment = "tests.plane"\ntrials = 9223372036854775808', "trials: expected an integer from 1 to 2^63 - 1"),
+        ('experiment = "tests.plane"\ntrials = 2.0', "trials: expected an integer >= 1, got 2.0."),
+        (
+            'experiment = "tests.plane"\nseeds = []',
+            "seeds: expected a list of integers >= 0, or a range of them, got [].",
+        ),
+        ('experiment = "tests.plane"\nseeds = [1, -2]', "seeds[1]: expected an integer from 0 to 2^63 - 1, got -2."),
+        ('experiment = "tests.plane"\nseeds = [1, 1]', "seeds[1]: expected a value that did not come before, got 1."),
+        (HEAD + "baseline = 3", "baseline: expected a table, got 3."),
+        (HEAD + "[baseline]\nz = 3", "baseline.z: expected a parameter of tests.plane (x, n, kind, widths), got z."),
+        (
+            HEAD + "[baseline]\nseed = 3",
+            "baseline.seed: expected a parameter of tests.plane (x, n, kind, widths), got seed.",
+        ),
+        (HEAD + "[baseline]\nx = 'one'", "baseline.x: expected a number, got 'one'."),
+        (HEAD + "[baseline]\nx = nan", "baseline.x: expected a number, got nan."),
+        (HEAD + "[baseline]\nx = 1979-05-27", "baseline.x: expected a number, got datetime.date(1979, 5, 27)."),
+        (HEAD + "[baseline]\nx = 0\nn = 1.0", "baseline.n: expected an integer, got 1.0."),
+        (HEAD + "[baseline]\nx = 0\nn = true", "baseline.n: expected an integer, got True."),
+        (HEAD + '[baseline]\nx = 0\nkind = "c"', "baseline.kind: expected 'a' or 'b', got 'c'."),
+        (
+            HEAD + "[baseline]\nx = 0\nwidths = [1, 2.5]",
+            "baseline.widths: expected a list of integers or None, got [1, 2.5].",
+        ),
+        (HEAD + "[axes]\nz = [3]", "axes.z[0]: expected a parameter of tests.plane (x, n, kind, widths), got z."),
+        (HEAD + "[axes]\nx = 3", "axes.x: expected a list of values, or a range { from, to, step or factor }, got 3."),
+        (
+            HEAD + "[axes]\nx = []",
+            "axes.x: expected a list of values, or a range { from, to, step or factor }, got [].",
+        ),
+        (HEAD + "[axes]\nx = [0, 'b']", "axes.x[1]: expected a number, got 'b'."),
+        (HEAD + "[axes]\nx = [1, 2, 1.0]", "axes.x[2]: expected a value that did not come before, got 1.0."),
+        (HEAD + "[axes]\nx = {from = 1, to = 2}", "axes.x: expected one of step and factor, got neither."),
+        (
+            HEAD + "[axes]\nx = {from = 1, to = 2, step = 1, factor = 2}",
+            "axes.x: expected one of step and factor, got both.",
+        ),
+        (HEAD + "[axes]\nx = {to = 2, step = 1}", "axes.x.from: expected a number, got nothing."),
+        (HEAD + "[axes]\nx = {from = 1, to = 'b', step = 1}", "axes.x.to: expected a number, got 'b'."),
+        (HEAD + "[axes]\nx = {from = 1, to = inf, step = 1}", "axes.x.to: expected a number, got inf."),
+        (HEAD + "[axes]\nx = {from = 1, to = 2, step = true}", "axes.x.step: expected a number, got True."),
+        (HEAD + "[axes]\nx = {from = 1, to = 2, step = 0.3}", "axes.x.to: expected a value that the steps reach"),
+        (HEAD + "[axes]\nx = {from = 1, to = 2, step = 0}", "axes.x.to: expected a value that the steps reach"),
+        (HEAD + "[axes]\nx = {from = 1, to = 2, factor = 1}", "axes.x.to: expected a value that the steps reach"),
+        (HEAD + "[axes]\nx = {from = 1, to = 2, factor = 0.5}", "axes.x.to: expected a value that the steps reach"),
+        (
+            HEAD + "[axes]\nx = {from = 0, to = 2e9, step = 1}",
+            "axes.x.to: expected a value that the steps reach, within 1,000,000",
+        ),
+        (
+            HEAD + "[axes]\nx = {from = 1, to = 2, step = -1}",
+            "axes.x.to: expected a value that the steps reach",
+        ),
+        (
+            HEAD + "[axes]\nx = {from = -1, to = 2, factor = 2}",
+            "axes.x.to: expected a value that the steps reach",
+        ),
+        (
+            HEAD + "[axes]\nx = {from = 1, to = 2, factor = 1.0000001}",
+            "axes.x.to: expected a value that the steps reach",
+        ),
+        (HEAD + "[axes]\nx = {from = 1, to = -2, factor = -2}", "axes.x.to: expected a value that the steps reach"),
+        (HEAD + "[axes]\nn = [1]", "baseline.x: expected a value, as tests.plane has no other, got nothing."),
+        ('combine = "one-at-a-time"\n' + HEAD + "[axes]\nx = [1]\nn = [2]", "baseline.x: expected a value, as"),
+    ],
+)
+def test_a_bad_field_is_named(text: str, told: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse(text)
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a = 1\nb = = 2", 2), ("a = 1\n\n\n[axes\nx = 1", 4), ("a = 1\na = 2", 2), ("a = [1,\n2", 2)]
+)
+def test_bad_syntax_names_the_line(tmp_path: Path, text: str, line: int) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(SeparatrixError, match=rf"sweep\.toml is not TOML: .*at line {line}, "):
+        load(file)
+
+
+def test_a_file_is_named_in_each_error(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(HEAD + "[axes]\nx = 3")
+    with pytest.raises(ArgumentError, match=r"sweep\.toml: axes\.x: expected"):
+        load(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(SeparatrixError, match=r"sweep\.toml is not text in UTF-8"):
+        load(file)
+    with pytest.raises(SeparatrixError, match=r"nowhere\.toml cannot be read: No such file"):
+        load(tmp_path / "nowhere.toml")
+    with pytest.raises(SeparatrixError, match="cannot be read: Is a directory"):
+        load(tmp_path)

@@ -1,0 +1,98 @@
+"""Sparse token selection: the task, its encodings, the transformer that learns it, the nets that cannot.
+
+After Zixuan Wang, Stanley Wei, Daniel Hsu and Jason D. Lee, "Transformers Provably Learn Sparse Token Selection While
+Fully-Connected Nets Cannot".
+
+>>> from separatrix.selection import SparseTokenSelection, fcn_lower_bound, population_dynamics
+>>> X, y, target = SparseTokenSelection(T=200, q=3, d=5).batch(8, generator=0)
+>>> run = population_dynamics(T=200, q=3, d=5, lr=0.002, steps=1000)
+>>> bool(run.loss[-1] < run.loss[0]), fcn_lower_bound(T=200, q=3) < 0.002
+(True, True)
+"""
+
+from separatrix.selection.construction import Construction, construct, overlaps
+from separatrix.selection.counterexample import Counterexample, fcn_counterexample
+from separatrix.selection.dynamics import Dynamics, population_dynamics, population_loss, time_to_loss
+from separatrix.selection.encodings import (
+    NearOrthogonal,
+    near_orthogonal_encoding,
+    near_orthogonal_stack,
+    one_hot_encoding,
+    subset_code,
+    subset_weights,
+)
+from separatrix.selection.fcn import FCN, parameter_count
+from separatrix.selection.fcn_bound import NearOptimalNet, fcn_infimum, fcn_lower_bound
+from separatrix.selection.fcn_training import FCNRecord, FCNSettings, train_fcn
+from separatrix.selection.flow import population_flow
+from separatrix.selection.isometry import IsometryConstant, coherence, restricted_isometry
+from separatrix.selection.laws import fitted_exponents, plateau_time, tail_constant, time_law
+from separatrix.selection.moments import exact_descent, exact_gradient
+from separatrix.selection.overlap_table import OverlapTable, overlap_table
+from separatrix.selection.settings import TrainingSettings, heat_map_settings, paper_settings
+from separatrix.selection.stochastic_dynamics import settled_loss, stochastic_dynamics, stochastic_loss
+from separatrix.selection.task import Batch, SparseTokenSelection, all_subsets, flatten_input, subset_average
+from separatrix.selection.training import Record, train
+from separatrix.selection.transformer import (
+    SelectionTransformer,
+    StochasticSelectionTransformer,
+    cosine,
+    ground_truth,
+    selection_loss,
+)
+
+__all__ = [
+    "FCN",
+    "Batch",
+    "Construction",
+    "Counterexample",
+    "Dynamics",
+    "FCNRecord",
+    "FCNSettings",
+    "IsometryConstant",
+    "NearOptimalNet",
+    "NearOrthogonal",
+    "OverlapTable",
+    "Record",
+    "SelectionTransformer",
+    "SparseTokenSelection",
+    "StochasticSelectionTransformer",
+    "TrainingSettings",
+    "all_subsets",
+    "coherence",
+    "construct",
+    "cosine",
+    "exact_descent",
+    "exact_gradient",
+    "fcn_counterexample",
+    "fcn_infimum",
+    "fcn_lower_bound",
+    "fitted_exponents",
+    "flatten_input",
+    "ground_truth",
+    "heat_map_settings",
+    "near_orthogonal_encoding",
+    "near_orthogonal_stack",
+    "one_hot_encoding",
+    "overlap_table",
+    "overlaps",
+    "paper_settings",
+    "parameter_count",
+    "plateau_time",
+    "population_dynamics",
+    "population_flow",
+    "population_loss",
+    "restricted_isometry",
+    "selection_loss",
+    "settled_loss",
+    "stochastic_dynamics",
+    "stochastic_loss",
+    "subset_average",
+    "subset_code",
+    "subset_weights",
+    "tail_constant",
+    "time_law",
+    "time_to_loss",
+    "train",
+    "train_fcn",
+]

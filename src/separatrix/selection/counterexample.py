@@ -1,0 +1,126 @@
+r"""Theorem C.2 as a tool: two inputs that a given net cannot tell apart, and the error it must make on one of them.
+
+The theorem of Wang, Wei, Hsu and Lee: write the first layer's weight on the tokens q, ..., T as [V_q; ...; V_T]. With
+at most (T - q + 1) d - 1 neurons it has a kernel vector u != 0. The inputs with tokens 0, ..., 0, +-u_q, ..., +-u_T and
+the query y = {1, ..., q - 1, j}, j the heaviest token of u, are one and the same to the net, and their targets +-u_j /
+q are 2 |u_j| / q apart: on one of the two the error is at least |u_j| / q.
+
+**The constant.** The proof scales u to |u_j| = 1/2, where the *norm* of the error is at least 1/(2q) and its square at
+least 1/(4 q^2): the theorem's squared error >= 1/(2q) does not follow there, and the zero net, whose error is exactly
+1/(2q) on both inputs, breaks it. Nothing bounds the tokens, though, so u may be scaled at will and *every* constant can
+be had: as a statement about all inputs the theorem is true and says nothing about size; for tokens of norm at most r it
+is norm >= r/q. Here u is scaled to |u_j| = q unless told otherwise, where the error's norm and its square are both >=
+1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.selection.checks import positive, sizes
+from separatrix.selection.task import flatten_input, subset_average
+
+__all__ = ["Counterexample", "fcn_counterexample"]
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """first, second: flattened inputs (x_1, ..., x_T, y_1, ..., y_q) of R^{Td + q}, positions counted from 0.
+
+    loss: the norm of the error that the net must make on one of them: half the distance of the two targets, less half
+    the distance of the two outputs, which rounding alone makes different from zero. errors: the norms of the errors it
+    did make when run on the two; the larger is at least `loss`.
+    """
+
+    first: Tensor
+    second: Tensor
+    loss: float
+    errors: tuple[float, float]
+
+
+def fcn_counterexample(module: nn.Module, T: int, q: int, d: int, *, token_norm: float | None = None) -> Counterexample:
+    """The pair of Theorem C.2 for a net whose first layer is `nn.Linear(T d + q, k)` with k <= (T - q + 1) d - 1.
+
+    module: takes (2, T d + q) and returns (2, d); it is run in evaluation mode. token_norm: the norm of the longest
+    token of the pair, q when not given, 1/2 in the theorem's proof.
+
+    >>> from separatrix.selection.fcn import FCN
+    >>> found = fcn_counterexample(FCN(T=4, q=2, d=1, widths=[2, 9]), T=4, q=2, d=1)
+    >>> round(found.loss, 5), max(found.errors) >= found.loss
+    (1.0, True)
+    """
+    T, q, d = sizes(T, q, d)
+    layer = _first_linear(module, T, q, d)
+    scale = positive("token_norm", token_norm) if token_norm is not None else float(q)
+    block = layer.weight.detach()[:, (q - 1) * d : T * d].double()
+    u = torch.linalg.svd(block, full_matrices=True).Vh[-1].reshape(T - q + 1, d)
+    norms = torch.linalg.vector_norm(u, dim=1)
+    j = int(norms.argmax())
+    xi = torch.cat([u.new_zeros(q - 1, d), u * (scale / norms[j])])
+    X = torch.stack([xi, -xi])
+    y = torch.tensor([[*range(q - 1), q - 1 + j]] * 2)
+    inputs = flatten_input(X, y).to(layer.weight)
+    outputs = _run(module, layer, inputs, d)
+    errors = torch.linalg.vector_norm(outputs - subset_average(X, y).to(outputs.device), dim=1)
+    blur = float(torch.linalg.vector_norm(outputs[0] - outputs[1]))
+    loss = scale / q - blur / 2
+    if blur > 1e-2 * scale / q:
+        raise SeparatrixError(
+            f"fcn_counterexample: the outputs on two inputs with the same first layer are {blur:.3g} apart; either the "
+            "module reads its input past that layer too, or it magnifies rounding beyond use."
+        )
+    return Counterexample(inputs[0], inputs[1], loss, (float(errors[0]), float(errors[1])))
+
+
+def _first_linear(module: nn.Module, T: int, q: int, d: int) -> nn.Linear:
+    layer = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
+    if layer is None:
+        raise ArgumentError("module", expected="a module whose first layer is nn.Linear", got=type(module).__name__)
+    if layer.in_features != T * d + q:
+        expected = f"a first layer of T d + q = {T * d + q} inputs"
+        raise ArgumentError("module", expected=expected, got=f"one of {layer.in_features}")
+    widest = (T - q + 1) * d - 1
+    if layer.out_features > widest:
+        raise ArgumentError(
+            "module",
+            expected=f"a first layer of at most (T - q + 1) d - 1 = {widest} neurons",
+            got=f"one of {layer.out_features}",
+            hypothesis="the width of Theorem C.2",
+        )
+    return layer
+
+
+def _run(module: nn.Module, layer: nn.Linear, inputs: Tensor, d: int) -> Tensor:
+    """The outputs in float64, after checking that `layer` is what met the inputs."""
+    met: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, arguments: met.append(arguments[0].detach()))
+    try:
+        with _evaluation(module), torch.no_grad():
+            outputs = module(inputs)
+    finally:
+        handle.remove()
+    if not met or met[0].shape != inputs.shape or not torch.equal(met[0], inputs):
+        raise ArgumentError(
+            "module", expected="its first nn.Linear to be given the input itself", got="something computed before it"
+        )
+    if outputs.shape != (2, d):
+        raise ArgumentError("module", expected=f"outputs of shape (2, {d}) for two inputs", got=tuple(outputs.shape))
+    return outputs.double()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _evaluation(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, each part's own mode again after."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

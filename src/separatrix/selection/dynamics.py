@@ -1,0 +1,128 @@
+r"""Gradient descent on the population loss, in closed form: two numbers a step instead of two matrices.
+
+With one-hot (or any orthonormal) encodings and a zero start, V(t) = alpha(t) V* and W(t) = C(t) times the projection
+orthogonal to the constant vector (Lemma D.5 of Wang, Wei, Hsu and Lee), and gradient descent on equation (3) is
+
+    alpha <- alpha + eta (s - alpha p)
+    C     <- C + eta d/(T - 1) alpha s (1 - q s) (1 - alpha + alpha T (1 - q s)/(T - q))
+
+with s = s_+ = 1/(q + (T - q) e^{-C}) the attention on each position of y and p = q s^2 + (1 - q s)^2/(T - q) the
+squared norm of the attention. The loss (Lemma D.2) is d/2 (1/q - 2 alpha s + alpha^2 p). Both updates are gradients of
+it, divided by the squared norms d of V* and T - 1 of the projection: docs/derivations/selection-dynamics.md has the
+derivation.
+
+In floating point alpha - 1 and 1 - q s both tend to zero and the loss is their square, so the code carries
+beta = 1 - alpha and w = 1 - q s, in which nothing cancels: with kappa = T/(T - q),
+
+    q (s - alpha p) = m + beta (1 - w - m),   m = w - kappa w^2
+    2 q loss / d    = kappa w^2 + 2 beta m + beta^2 (1 - w - m)
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.selection.checks import positive, sizes, whole
+
+__all__ = ["Dynamics", "population_dynamics", "population_loss", "time_to_loss"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """The state after 0, 1, ..., steps updates, and the population loss there: three arrays of steps + 1 numbers."""
+
+    alpha: Floats
+    C: Floats
+    loss: Floats
+
+
+def population_dynamics(
+    T: int, q: int, d: int, lr: float, steps: int, *, start: tuple[float, float] = (0.0, 0.0)
+) -> Dynamics:
+    """alpha(t), C(t) and the loss for t = 0, ..., steps, from `start` = (alpha, C).
+
+    >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=3)
+    >>> [round(float(x), 9) for x in (run.alpha[1], run.C[1], run.loss[0])]  # eta/T, 0 and d/(2q)
+    [0.00025, 0.0, 0.75]
+    """
+    T, q, d = _below(T, q, d)
+    steps = whole("steps", steps, low=0)
+    beta, C = 1.0 - start[0], start[1]
+    betas, Cs = array("d", [beta]), array("d", [C])
+    keep_beta, keep_C = betas.append, Cs.append
+    # A plain loop over local floats: two million steps a second, which no array library reaches on two numbers.
+    kappa, odds, exp = T / (T - q), (T - q) / q, math.exp
+    rate_beta, rate_C = positive("lr", lr) / q, lr * d / ((T - 1) * q)
+    for _ in range(steps):
+        o = odds * exp(-C)
+        w = o / (1.0 + o)
+        alpha = 1.0 - beta
+        u = kappa * w
+        m = w - u * w
+        C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
+        beta -= rate_beta * (m + beta * (1.0 - w - m))
+        keep_beta(beta)
+        keep_C(C)
+    if not math.isfinite(beta) or not math.isfinite(C):
+        raise SeparatrixError(f"population_dynamics: lr = {lr} diverges; Theorem 3.1 asks for lr <= 1/(20 d^2).")
+    b, c = np.frombuffer(betas), np.frombuffer(Cs)
+    return Dynamics(1.0 - b, c.copy(), _loss(b, c, T, q, d))
+
+
+def population_loss(alpha: ArrayLike, C: ArrayLike, T: int, q: int, d: int) -> Floats:
+    """Lemma D.2: the loss at V = alpha V*, W = C W* on orthonormal encodings, for any T and q, trained on or not.
+
+    >>> float(population_loss(0.0, 3.0, T=20, q=2, d=3)), float(population_loss(1.0, 60.0, T=20, q=2, d=3)) < 1e-49
+    (0.75, True)
+    """
+    T, q, d = _below(T, q, d)
+    return _loss(1.0 - np.asarray(alpha, np.float64), np.asarray(C, np.float64), T, q, d)
+
+
+def _loss(beta: Floats, C: Floats, T: int, q: int, d: int) -> Floats:
+    o = (T - q) / q * np.exp(-C)
+    w = o / (1.0 + o)
+    m = w - T / (T - q) * w**2
+    return np.asarray(d / (2 * q) * (T / (T - q) * w**2 + 2 * beta * m + beta**2 * (1.0 - w - m)))
+
+
+def time_to_loss(T: int, q: int, d: int, lr: float, epsilon: float, *, max_steps: int = 10**8) -> int:
+    """The first t with loss at most epsilon, of the same recursion, without keeping it.
+
+    >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=50_000)
+    >>> t = time_to_loss(T=20, q=2, d=3, lr=0.005, epsilon=0.05)
+    >>> bool(run.loss[t - 1] > 0.05 >= run.loss[t])
+    True
+    """
+    T, q, d = _below(T, q, d)
+    target = positive("epsilon", epsilon) * 2 * q / d
+    kappa, odds, exp = T / (T - q), (T - q) / q, math.exp
+    rate_beta, rate_C = positive("lr", lr) / q, lr * d / ((T - 1) * q)
+    beta, C = 1.0, 0.0
+    for t in range(whole("max_steps", max_steps, low=0) + 1):
+        o = odds * exp(-C)
+        w = o / (1.0 + o)
+        alpha = 1.0 - beta
+        u = kappa * w
+        m = w - u * w
+        p = 1.0 - w - m
+        if u * w + beta * (2.0 * m + beta * p) <= target:
+            return t
+        C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
+        beta -= rate_beta * (m + beta * p)
+    raise SeparatrixError(f"time_to_loss: the loss is still above {epsilon} after {max_steps} steps.")
+
+
+def _below(T: int, q: int, d: int) -> tuple[int, int, int]:
+    T, q, d = sizes(T, q, d)
+    if q == T:
+        raise ArgumentError("q", expected=f"less than T = {T}", got=q, hypothesis="2 <= q < T/4 of Theorem 3.1")
+    return T, q, d

@@ -1,0 +1,73 @@
+"""Fully-connected nets on the flattened input, depth, widths and activation free (Section 3.3).
+
+    f(x) = W_L sigma(W_{L-1} ... sigma(W_1 x + b_1) ...) + b_L,    x = (x_1, ..., x_T, y_1, ..., y_q) in R^{Td + q}
+
+Wang, Wei, Hsu and Lee print it without biases; their lower bounds hold for any function of W_1 x, so biases cost
+nothing and are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.errors import ArgumentError
+from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.selection.task import flatten_input
+
+__all__ = ["FCN", "parameter_count"]
+
+
+class FCN(nn.Module):
+    """A fully-connected net for the task. widths: the hidden widths, first layer first; their number is the depth - 1.
+
+    The weights start as `nn.Linear`'s do, from `generator`.
+
+    >>> net = FCN(T=4, q=2, d=3, widths=[8, 5], activation=nn.Tanh)
+    >>> net(torch.zeros(7, 4, 3), torch.zeros(7, 2, dtype=torch.int64)).shape, parameter_count(net)
+    (torch.Size([7, 3]), 183)
+    """
+
+    def __init__(
+        self,
+        T: int,
+        q: int,
+        d: int,
+        widths: Sequence[int],
+        *,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+        generator: torch.Generator | int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.T, self.q, self.d = sizes(T, q, d)
+        if not widths:
+            raise ArgumentError("widths", expected="at least one hidden width", got=list(widths))
+        hidden = [whole(f"widths[{i}]", width, low=1) for i, width in enumerate(widths)]
+        source = seeded(generator)
+        layers: list[nn.Module] = []
+        for before, after in zip([self.T * self.d + self.q, *hidden[:-1]], hidden, strict=True):
+            layers += [_linear(before, after, source, dtype), activation()]
+        self.layers = nn.Sequential(*layers, _linear(hidden[-1], self.d, source, dtype))
+
+    def forward(self, X: Tensor, y: Tensor | None = None) -> Tensor:
+        """X: (..., T, d) with y: (..., q), or the flattened input (..., T d + q) alone. Returns (..., d)."""
+        output: Tensor = self.layers(X if y is None else flatten_input(X, y))
+        return output
+
+
+def _linear(before: int, after: int, source: torch.Generator, dtype: torch.dtype) -> nn.Linear:
+    """`nn.Linear` with its own initial law, uniform within 1/sqrt(fan in), drawn from `source`."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, before, after, dtype=dtype)
+    bound = before**-0.5
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.uniform_(-bound, bound, generator=source)
+    return layer
+
+
+def parameter_count(module: nn.Module) -> int:
+    """How many numbers the module trains."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

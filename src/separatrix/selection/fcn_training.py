@@ -1,0 +1,101 @@
+"""Training fully-connected nets on the task, to set beside the infimum for their first width: a generator of records.
+
+>>> run = FCNSettings(T=4, q=2, d=1, widths=(3, 16), steps=200, evaluate_every=100, evaluation_points=500)
+>>> [record.step for record in train_fcn(run)]
+[0, 100, 200]
+
+The nets train with Adam on fresh batches of the flattened input, by autograd; the data's generator and the net's first
+weights come from the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+
+from separatrix.errors import ArgumentError
+from separatrix.selection.checks import positive, sizes, whole
+from separatrix.selection.fcn import FCN, parameter_count
+from separatrix.selection.fcn_bound import fcn_infimum
+from separatrix.selection.stream import derived_generator
+from separatrix.selection.task import SparseTokenSelection
+
+__all__ = ["ACTIVATIONS", "FCNRecord", "FCNSettings", "train_fcn"]
+
+ActivationKind = Literal["relu", "tanh", "gelu"]
+ACTIVATIONS: dict[ActivationKind, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+
+_DATA, _POINTS, _INITIAL = range(3)
+
+
+@dataclass(frozen=True)
+class FCNSettings:
+    """A run: the task, the net (widths: its hidden widths, first layer first), Adam, and how it is judged."""
+
+    T: int
+    q: int
+    d: int
+    widths: tuple[int, ...]
+    activation: ActivationKind = "relu"
+    lr: float = 1e-3
+    batch: int = 256
+    steps: int = 20_000
+    seed: int = 0
+    evaluate_every: int = 1000
+    evaluation_points: int = 20_000
+
+    def __post_init__(self) -> None:
+        sizes(self.T, self.q, self.d)
+        positive("lr", self.lr)
+        for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("evaluate_every", 1), ("evaluation_points", 2)):
+            whole(name, getattr(self, name), low=low)
+        if self.activation not in ACTIVATIONS:
+            raise ArgumentError("activation", expected=f"one of {get_args(ActivationKind)}", got=self.activation)
+
+
+@dataclass(frozen=True)
+class FCNRecord:
+    """A net after `step` updates.
+
+    squared_error: the mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3), with its
+    standard error. infimum: what no net of the same first width goes below, on the same scale.
+    """
+
+    step: int
+    squared_error: float
+    standard_error: float
+    infimum: float
+    parameters: int
+
+
+def train_fcn(settings: FCNSettings) -> Iterator[FCNRecord]:
+    """Records every settings.evaluate_every steps and at the end."""
+    T, q, d = settings.T, settings.q, settings.d
+    task = SparseTokenSelection(T, q, d)
+    net = FCN(
+        T,
+        q,
+        d,
+        settings.widths,
+        activation=ACTIVATIONS[settings.activation],
+        generator=derived_generator(settings.seed, _INITIAL),
+    )
+    optimiser = torch.optim.Adam(net.parameters(), lr=settings.lr)
+    data = derived_generator(settings.seed, _DATA)
+    points = task.batch(settings.evaluation_points, generator=derived_generator(settings.seed, _POINTS))
+    infimum, parameters = fcn_infimum(settings.widths[0], T, q, d), parameter_count(net)
+    for step in range(settings.steps + 1):
+        if step % settings.evaluate_every == 0 or step == settings.steps:
+            with torch.no_grad():
+                error = (net(points.X, points.y) - points.target).square().sum(1).double()
+            spread = float(error.std()) / len(error) ** 0.5
+            yield FCNRecord(step, float(error.mean()), spread, infimum, parameters)
+        if step < settings.steps:
+            X, y, target = task.batch(settings.batch, generator=data)
+            optimiser.zero_grad()
+            (0.5 * (net(X, y) - target).square().sum(1).mean()).backward()
+            optimiser.step()

@@ -1,0 +1,52 @@
+"""Equation (6): the population dynamics as an ordinary differential equation, in the time tau = eta t.
+
+    d alpha/d tau = s - alpha p,    d C/d tau = d/(T - 1) alpha s (1 - q s) (1 - alpha + alpha T (1 - q s)/(T - q))
+
+(Wang, Wei, Hsu and Lee write the same with eta on the right and t on the left.) The equation is stiff: alpha relaxes in
+a time of order q while C needs ever longer, so an implicit method integrates it, to times the recursion cannot reach.
+It carries beta = 1 - alpha and w = 1 - q s like `separatrix.selection.dynamics`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.selection.checks import sizes
+from separatrix.selection.dynamics import Dynamics, Floats, population_loss
+
+__all__ = ["population_flow"]
+
+
+def population_flow(T: int, q: int, d: int, times: Sequence[float] | Floats) -> Dynamics:
+    """alpha, C and the loss of equation (6) at the ascending times tau = eta t, from alpha = C = 0 at tau = 0.
+
+    >>> run = population_flow(20, 2, 3, [0.0, 10.0, 1e6])
+    >>> float(run.loss[0]), round(float(run.loss[2]) * 4 * 1e6 / 19, 2)  # d/(2q), and the tail (T - 1)/(4 tau)
+    (0.75, 1.0)
+    """
+    try:
+        from scipy.integrate import solve_ivp  # type: ignore[import-untyped]
+    except ImportError as missing:
+        raise SeparatrixError("population_flow needs scipy: install separatrix[lab].") from missing
+    T, q, d = sizes(T, q, d)
+    tau = np.asarray(times, np.float64)
+    if tau.ndim != 1 or tau.size == 0 or tau[0] < 0 or (np.diff(tau) <= 0).any():
+        raise ArgumentError("times", expected="ascending numbers >= 0", got=list(times))
+    kappa, odds, rate = T / (T - q), (T - q) / q, d / ((T - 1) * q)
+
+    def slope(_: float, state: Floats) -> tuple[float, float]:
+        beta, C = float(state[0]), float(state[1])
+        w = 1 / (1 + math.exp(C) / odds)
+        m = w - kappa * w * w
+        alpha = 1 - beta
+        return -(m + beta * (1 - w - m)) / q, rate * w * (1 - w) * alpha * (beta + alpha * kappa * w)
+
+    solved = solve_ivp(slope, (0.0, tau[-1]), (1.0, 0.0), method="Radau", t_eval=tau, rtol=1e-9, atol=1e-12)
+    if not solved.success:
+        raise SeparatrixError(f"population_flow: the integration stopped: {solved.message}")
+    beta, C = solved.y
+    return Dynamics(1 - beta, C, population_loss(1 - beta, C, T, q, d))

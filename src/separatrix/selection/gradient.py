@@ -1,0 +1,85 @@
+r"""The loss and its analytic gradient on a batch, in a handful of matrix products.
+
+With U = W z_query, S = softmax(Z^T U), f = V Z S and the residual R = f - target, one example's gradient of |R|^2/2 is
+
+    dV = R (Z S)^T,    dW = (Z dA) z_query^T,    dA = J Z^T V^T R,    J = diag(S) - S S^T
+
+(Lemma D.1 of Wang, Wei, Hsu and Lee, with the chain rule spelt out). Over a batch that shares one encoding, Z = [X; E]
+splits every product into a part with the tokens, one small product an example, and a part with E, one product for all:
+V_e E is formed once and E S never, since V_e (E S) = (V_e E) S and R (E S)^T summed over the batch is (sum R S^T) E^T.
+What J subtracts, S . Z^T V^T R, is f . R.
+
+The tokens come as (n, d, T), a token a column as in the paper: along the last dimension the T weights lie in memory.
+`SelectionTransformer` is the definition that the tests hold this to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+__all__ = ["Inputs", "batch_gradient", "batch_loss"]
+
+
+class Inputs(NamedTuple):
+    """A batch as the products want it. X: (n, d, T). E: (T, width). y: (n, q). g: (n, q), so that e_y = sum_j g_j e_j.
+    target: (n, d)."""
+
+    X: Tensor
+    E: Tensor
+    y: Tensor
+    g: Tensor
+    target: Tensor
+
+
+def batch_loss(W: Tensor, V: Tensor, inputs: Inputs) -> Tensor:
+    """Half the mean squared error of the batch: equation (3) on it.
+
+    >>> X = torch.ones(1, 2, 3)
+    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2), torch.ones(1, 2))
+    >>> batch_loss(torch.zeros(5, 5), torch.zeros(2, 5), inputs).item()
+    1.0
+    """
+    _, _, _, _, R = _forward(W, V, inputs)
+    return R.square().sum() / (2 * len(R))
+
+
+def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    """(loss, dL/dW, dL/dV). dL/dW has the trained columns only, (d + width, width): the others are zero.
+
+    >>> X = torch.ones(1, 2, 3)
+    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2), torch.ones(1, 2))
+    >>> loss, dW, dV = batch_gradient(torch.zeros(5, 5), torch.zeros(2, 5), inputs)
+    >>> dW.abs().max().item(), dV[:, :2].tolist()
+    (0.0, [[-1.0, -1.0], [-1.0, -1.0]])
+    """
+    X, E = inputs.X, inputs.E
+    n, d, _ = X.shape
+    codes, S, pooled, shown, R = _forward(W, V, inputs)
+    loss = R.square().sum() / (2 * n)
+    along = (R * (R + inputs.target)).sum(1, keepdim=True) / n
+    R = R / n
+    dV = torch.cat([R.mT @ pooled, (R.mT @ S) @ E], 1)
+    dA = (R @ shown).sub_(along)
+    dA.unsqueeze(1).baddbmm_((R @ V[:, :d]).unsqueeze(1), X)
+    dA.mul_(S)
+    dW = torch.cat([torch.bmm(dA.unsqueeze(1), X.mT).squeeze(1).mT @ codes, (dA @ E).mT @ codes])
+    return loss, dW, dV
+
+
+def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The subset codes (n, width), the attention S (n, T), X S (n, d), V_e E (d, T) and the residual (n, d)."""
+    X, E, y, g, target = inputs
+    d = X.shape[1]
+    codes = embedding_bag(y, E, per_sample_weights=g, mode="sum")
+    U = codes @ W[:, d:].mT
+    logits = U[:, d:] @ E.mT
+    logits.unsqueeze(1).baddbmm_(U[:, None, :d], X)
+    S = torch.softmax(logits, 1)
+    pooled = torch.bmm(S.unsqueeze(1), X.mT).squeeze(1)
+    shown = V[:, d:] @ E.mT
+    R = pooled @ V[:, :d].mT + S @ shown.mT - target
+    return codes, S, pooled, shown, R

@@ -1,0 +1,159 @@
+r"""How long training takes: the slow curve of the population dynamics, and the law that follows from it.
+
+While C moves, alpha settles: it relaxes at the rate p towards alpha* = s/p. On that curve, with n = T/q, N = n - 1,
+x = q s, w = 1 - x and D = n x^2 - 2 x + 1 (so p = D/(T - q)), the loss and the speed are
+
+    L = d w^2 / (2 q D),    dx/dtau = d N x^3 w^3 / ((T - 1) q D^2),    tau = eta t,
+
+and the time is an elementary integral:
+
+    tau(x) = (T - 1) q / (d N) [ N^2/(2 w^2) - N^2/w - 2 N log w + 2 N log x + 1/x - 1/(2 x^2) ]  from x = q/T.
+
+Two regimes follow. To leave the plateau (x of order 1/2) takes tau of about T^2/d, and then
+
+    L = (T - 1) / (4 eta t) (1 + o(1)),    so    t(epsilon) = (T - 1) / (4 eta epsilon) for epsilon well below d/(2T):
+
+the tail depends on neither d nor q. Theorem 3.1 of Wang, Wei, Hsu and Lee bounds the time by T^2 d / (eta epsilon), up
+to logarithms: true, and loose by a factor of order T d. The derivation is in docs/derivations/selection-dynamics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from separatrix.errors import ArgumentError
+from separatrix.selection.checks import positive, sizes
+from separatrix.selection.dynamics import time_to_loss
+
+__all__ = [
+    "BOUND_EXPONENTS",
+    "Exponent",
+    "fitted_exponents",
+    "plateau_time",
+    "slow_curve_loss",
+    "slow_curve_time",
+    "tail_constant",
+    "time_law",
+]
+
+BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr": -1.0}
+"""The powers in Theorem 3.1's bound T^2 d / (eta epsilon)."""
+
+
+def tail_constant(T: int, lr: float) -> float:
+    """The limit of t times the loss: (T - 1) / (4 eta).
+
+    >>> tail_constant(201, 0.5)
+    100.0
+    """
+    return (sizes(T, 1)[0] - 1) / (4 * positive("lr", lr))
+
+
+def slow_curve_loss(x: float, T: int, q: int, d: int) -> float:
+    """L = d w^2/(2 q D) where the subset holds the attention x = q s and alpha has settled."""
+    n = T / q
+    return d * (1 - x) ** 2 / (2 * q * (n * x**2 - 2 * x + 1))
+
+
+def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
+    """tau = eta t at which the subset holds the attention x, from the start x = q/T.
+
+    >>> slow_curve_time(2 / 50, T=50, q=2, d=3)
+    0.0
+    """
+    T, q, d = sizes(T, q, d)
+    if not q / T <= x < 1:
+        raise ArgumentError("x", expected=f"a number from q/T = {q / T:.6g} to below 1", got=x)
+    N = T / q - 1
+
+    def integral(x: float) -> float:
+        w = 1 - x
+        return N**2 / (2 * w**2) - N**2 / w + 2 * N * math.log(x / w) + 1 / x - 1 / (2 * x**2)
+
+    return (T - 1) * q / (d * N) * (integral(x) - integral(q / T))
+
+
+def plateau_time(T: int, q: int, d: int) -> float:
+    """tau = eta t at which the subset holds half the attention: close to T^2/d when T is large.
+
+    >>> round(plateau_time(10_000, 3, 5) / (10_000**2 / 5), 2)
+    1.0
+    """
+    return slow_curve_time(0.5, T, q, d)
+
+
+def time_law(T: int, q: int, d: int, lr: float, epsilon: float) -> float:
+    """t(epsilon) on the slow curve: the x with L = epsilon solves a quadratic, and the integral gives its time.
+
+    It leaves out how alpha first rises from zero, which takes tau of order T: a part d/T of the plateau.
+
+    >>> law = time_law(T=400, q=3, d=2, lr=0.01, epsilon=1e-5)
+    >>> round(law / ((400 - 1) / (4 * 0.01 * 1e-5)), 2)
+    1.0
+    """
+    T, q, d = sizes(T, q, d)
+    if positive("epsilon", epsilon) >= (plateau := slow_curve_loss(q / T, T, q, d)):
+        raise ArgumentError("epsilon", expected=f"less than {plateau:.4g}, the loss on the plateau", got=epsilon)
+    N, e = T / q - 1, 2 * q * epsilon
+    # d w^2 = e D with D = N (1 - 2w) + (N + 1) w^2, a quadratic in w.
+    a, b, c = d - e * (N + 1), 2 * e * N, -e * N
+    w = 2 * -c / (b + math.sqrt(b * b - 4 * a * c))
+    return slow_curve_time(1 - w, T, q, d) / positive("lr", lr)
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """The power of `variable` in the time to a loss: measured on the recursion, by the law, and in the bound."""
+
+    variable: str
+    values: tuple[float, ...]
+    times: tuple[int, ...]
+    measured: float
+    law: float
+    bound: float
+
+
+def fitted_exponents(
+    base: Mapping[str, float], sweeps: Mapping[str, Sequence[float]], *, max_steps: int = 10**8
+) -> list[Exponent]:
+    """Least-squares slopes of log t(epsilon) against the log of each variable, the others at their base values.
+
+    base: T, q, d, lr and epsilon. sweeps: for each of T, d, lr or epsilon, its values.
+
+    >>> base = {"T": 16, "q": 2, "d": 2, "lr": 0.0125, "epsilon": 0.001}
+    >>> [fit] = fitted_exponents(base, {"epsilon": [0.002, 0.001]})
+    >>> -1.1 < fit.measured < -0.9, fit.bound
+    (True, -1.0)
+    """
+    fits = []
+    for variable, values in sweeps.items():
+        if variable not in BOUND_EXPONENTS:
+            raise ArgumentError("sweeps", expected=f"variables among {sorted(BOUND_EXPONENTS)}", got=variable)
+        settings = [{**base, variable: value} for value in values]
+        times = [_call(time_to_loss, setting, max_steps=max_steps) for setting in settings]
+        laws = [_call(time_law, setting) for setting in settings]
+        fits.append(
+            Exponent(
+                variable,
+                tuple(values),
+                tuple(times),
+                _slope(values, times),
+                _slope(values, laws),
+                BOUND_EXPONENTS[variable],
+            )
+        )
+    return fits
+
+
+def _call(function: Callable[..., Any], setting: Mapping[str, float], **extra: int) -> Any:
+    T, q, d = int(setting["T"]), int(setting["q"]), int(setting["d"])
+    return function(T, q, d, setting["lr"], setting["epsilon"], **extra)
+
+
+def _slope(values: Sequence[float], times: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(values), np.log(times), 1)[0])

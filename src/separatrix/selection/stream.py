@@ -1,0 +1,152 @@
+"""The data of a run, made ahead of it in blocks of steps by threads that work while the step does.
+
+A block of tokens is one long draw of normals; a block of queries is subsets, encodings from random bits and the weights
+of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so what comes out
+does not depend on when. With a block comes the generator's state before it: a run that is resumed in the middle of a
+block sets the generator to that state and makes the block again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from separatrix.selection.encodings import random_signs, settle, solved_weights
+from separatrix.selection.gradient import Inputs
+from separatrix.selection.settings import TrainingSettings
+from separatrix.selection.task import uniform_subsets
+from separatrix.selection.thresholds import met
+
+__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries"]
+
+BLOCK = 16
+"""Steps in a block: enough to draw in bulk, few enough to stay in the cache's reach."""
+
+AHEAD = 2
+"""Blocks made before they are asked for."""
+
+Made = TypeVar("Made")
+
+
+class Queries(NamedTuple):
+    """A block of queries. E: (BLOCK, T, width), or (1, T, width) when fixed. y, g: (BLOCK, batch, q)."""
+
+    E: Tensor
+    y: Tensor
+    g: Tensor
+
+
+def derived_generator(seed: int, purpose: int) -> torch.Generator:
+    """A generator for one purpose of a run: runs share none, and purposes of a run share none.
+
+    >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
+    True
+    """
+    # A SplitMix64 step: seeds 0, 1, 2, ... are what people use, and neighbouring ones must not give related streams.
+    mask = 2**64 - 1
+    x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & mask
+    return torch.Generator().manual_seed((x ^ (x >> 31)) >> 32)
+
+
+def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator) -> Queries:
+    """Subsets, and encodings unless `fixed` (T, width) is given, and the weights that make the subset codes."""
+    T, q, n, width = settings.T, settings.q, settings.batch, settings.width
+    y = uniform_subsets(BLOCK * n, T, q, generator).reshape(BLOCK, n, q)
+    rows, columns = y.unsqueeze(3), y.unsqueeze(2)
+    if fixed is not None:
+        gram = (fixed @ fixed.mT)[rows, columns]
+        return Queries(fixed.unsqueeze(0), y, solved_weights(gram, y))
+    limit = met(T, width, settings.threshold)
+    signs = random_signs(BLOCK * T, width, generator).reshape(BLOCK, T, width)
+    # Step by step: the dot products of one step stay in the cache until the few that count are read off.
+    gram = torch.stack([settle(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
+    return Queries(signs.div_(math.sqrt(width)), y, solved_weights(gram / width, y))
+
+
+class Prefetch(Generic[Made]):
+    """Calls make(generator) in its own thread, AHEAD of need, and hands the results out in order."""
+
+    def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
+        self._make, self._generator = make, generator
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="separatrix-stream")
+        self._waiting: deque[Future[tuple[Tensor, Made]]] = deque()
+        for _ in range(AHEAD):
+            self._ask()
+
+    def take(self) -> tuple[Tensor, Made]:
+        """The generator's state before the next block, and the block. The one taken before may be made over now."""
+        self._ask()
+        return self._waiting.popleft().result()
+
+    def close(self) -> None:
+        """Stop after what is under way."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _ask(self) -> None:
+        self._waiting.append(self._thread.submit(self._produce))
+
+    def _produce(self) -> tuple[Tensor, Made]:
+        state = self._generator.get_state()
+        return state, self._make(self._generator)
+
+
+class Blocks:
+    """The batches of a run from step `step` on, where the two generators stand at the start of that step's block.
+
+    A batch is a view of its block and is good until the next call.
+    """
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        fixed: Tensor | None,
+        step: int,
+        tokens: torch.Generator,
+        queries: torch.Generator,
+    ) -> None:
+        # One buffer for each block made ahead and one for the block in use: fresh memory costs a fault a page.
+        shape = (BLOCK, settings.batch, settings.d, settings.T)
+        buffers = itertools.cycle([torch.empty(shape) for _ in range(AHEAD + 1)])
+        self._tokens = Prefetch(lambda generator: next(buffers).normal_(generator=generator), tokens)
+        self._queries = Prefetch(lambda generator: make_queries(settings, fixed, generator), queries)
+        self._at = step % BLOCK
+        self._load()
+
+    def batch(self) -> Inputs:
+        """The next step's batch."""
+        self._enter()
+        k = self._at
+        self._at += 1
+        E, y, g = self._block
+        return Inputs(self._X[k], E[k % len(E)], y[k], g[k], self._target[k])
+
+    @property
+    def states(self) -> tuple[Tensor, Tensor]:
+        """Where the generators stood at the start of the block that holds the next step."""
+        self._enter()
+        return self._token_state, self._query_state
+
+    def close(self) -> None:
+        """Stop both threads."""
+        self._tokens.close()
+        self._queries.close()
+
+    def _enter(self) -> None:
+        if self._at == BLOCK:
+            self._load()
+            self._at = 0
+
+    def _load(self) -> None:
+        self._token_state, self._X = self._tokens.take()
+        self._query_state, self._block = self._queries.take()
+        index = self._block.y.unsqueeze(2).expand(-1, -1, self._X.shape[2], -1)
+        self._target = self._X.gather(3, index).mean(3)

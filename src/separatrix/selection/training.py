@@ -1,0 +1,189 @@
+"""Training the selection transformer as the paper does: a generator of records, resumable, as fast as two cores allow.
+
+    >>> from separatrix.selection.settings import TrainingSettings
+    >>> run = TrainingSettings(T=12, q=2, d=2, width=16, threshold=0.8, batch=8, steps=200, validation_T=(16,),
+    ...                        validation_q=(3,))
+    >>> [record.step for record in train(run)]
+    [0, 100, 200]
+
+The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, two threads ahead of it.
+torch runs on one thread between records, so that the data's threads have the other core and sums always round alike,
+and has its own number again whenever the caller holds a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from separatrix.selection.checkpoint import Checkpoint, generator_from, load_checkpoint, save_checkpoint
+from separatrix.selection.checks import whole
+from separatrix.selection.encodings import near_orthogonal_encoding
+from separatrix.selection.gradient import batch_gradient
+from separatrix.selection.optimisers import adam_state, adam_update, sgd_update
+from separatrix.selection.settings import TrainingSettings
+from separatrix.selection.stream import Blocks, derived_generator
+from separatrix.selection.transformer import cosine, ground_truth
+from separatrix.selection.validation import validate, validation_points
+
+__all__ = ["EXPLOSION", "Record", "train"]
+
+EXPLOSION = 1000.0
+"""A batch loss this many times the loss of answering zero stops a run."""
+
+_TOKENS, _QUERIES, _VALIDATION, _POINTS, _FIXED, _INITIAL = range(6)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run after `step` updates.
+
+    loss: the mean batch loss of the updates since the last record; None at the start. cosine_W, cosine_V: to the ground
+    truth, None while the matrix is zero. validation: the loss of each task, by its name. weights: (W, V) at the steps
+    of settings.snapshots. stopped: why the run ended before its last step, if it did; no record follows.
+    """
+
+    step: int
+    loss: float | None
+    lr: float
+    cosine_W: float | None
+    cosine_V: float | None
+    validation: dict[str, float]
+    weights: tuple[Tensor, Tensor] | None = None
+    stopped: str | None = None
+
+
+def train(
+    settings: TrainingSettings, *, checkpoint: Path | None = None, checkpoint_every: int = 5000
+) -> Iterator[Record]:
+    """Records at every settings.validate_every steps, at the snapshots and at the end.
+
+    checkpoint: a file to keep the state in, every `checkpoint_every` steps and at the end; when it exists the run goes
+    on from it, and the records after it are the ones the uninterrupted run gives.
+    """
+    whole("checkpoint_every", checkpoint_every, low=1)
+    resumed = checkpoint is not None and checkpoint.exists()
+    run = _Run(settings, load_checkpoint(checkpoint, settings) if checkpoint and resumed else _initial(settings))
+    recorded = _record_steps(settings)
+    saved = frozenset([*range(checkpoint_every, settings.steps, checkpoint_every), settings.steps])
+    try:
+        while True:
+            # A checkpoint is written after the record of its step was taken: what resumes from it goes straight on.
+            if not resumed and run.step in recorded:
+                yield run.record()
+            if not resumed and run.step in saved and checkpoint is not None:
+                save_checkpoint(checkpoint, settings, run.state())
+            resumed = False
+            if run.step == settings.steps:
+                return
+            if stopped := run.advance(recorded | saved):
+                yield run.record(stopped)
+                return
+    finally:
+        run.blocks.close()
+
+
+class _Run:
+    """The state of a run and what moves it."""
+
+    def __init__(self, settings: TrainingSettings, start: Checkpoint) -> None:
+        self.settings = settings
+        self.step, self.W, self.V, self.moments = start.step, start.W, start.V, start.moments
+        self.total, self.count = start.window.tolist()
+        self.points = validation_points(settings, derived_generator(settings.seed, _POINTS))
+        self.validation = generator_from(start.validation_state)
+        self.fixed = _fixed_encoding(settings)
+        on_train = self.fixed[: settings.T] if self.fixed is not None else None
+        generators = generator_from(start.token_state), generator_from(start.query_state)
+        self.blocks = Blocks(settings, on_train, start.step, *generators)
+
+    def advance(self, stops: frozenset[int]) -> str | None:
+        """Update until the step is one of `stops`; or stop before an update and say why."""
+        settings, V = self.settings, self.V
+        trained = self.W[:, settings.d :]
+        limit = EXPLOSION * settings.d / (2 * settings.q)
+        with _one_thread(), torch.no_grad():
+            while True:
+                loss, dW, dV = batch_gradient(self.W, V, self.blocks.batch())
+                value = float(loss)
+                if not value <= limit:  # also when it is nan
+                    return f"The run diverged: the batch loss at step {self.step} is {value:.3g}, above {limit:.3g}."
+                rate = settings.rate(self.step)
+                self.total, self.count, self.step = self.total + value, self.count + 1, self.step + 1
+                if settings.optimiser == "sgd":
+                    sgd_update(trained, dW, rate)
+                    sgd_update(V, dV, rate)
+                else:
+                    adam_update(trained, dW, (self.moments[0], self.moments[1]), rate, self.step)
+                    adam_update(V, dV, (self.moments[2], self.moments[3]), rate, self.step)
+                if self.step in stops:
+                    return None
+
+    def record(self, stopped: str | None = None) -> Record:
+        """The record of the step, after which a new window of losses begins. A stopped run is not validated."""
+        with _one_thread():
+            made = Record(
+                self.step,
+                self.total / self.count if self.count else None,
+                self.settings.rate(self.step),
+                *_cosines(self.W, self.V),
+                {} if stopped else validate(self.W, self.V, self.points, self.settings, self.fixed, self.validation),
+                (self.W.clone(), self.V.clone()) if self.step in self.settings.snapshots else None,
+                stopped,
+            )
+        self.total, self.count = 0.0, 0
+        return made
+
+    def state(self) -> Checkpoint:
+        window = torch.tensor([self.total, self.count], dtype=torch.float64)
+        states = (*self.blocks.states, self.validation.get_state())
+        return Checkpoint(self.step, self.W, self.V, self.moments, window, *states)
+
+
+def _record_steps(settings: TrainingSettings) -> frozenset[int]:
+    regular = range(0, settings.steps + 1, settings.validate_every)
+    return frozenset([*regular, *settings.snapshots, settings.steps])
+
+
+def _cosines(W: Tensor, V: Tensor) -> tuple[float | None, float | None]:
+    d = V.shape[0]
+    W_star, V_star = ground_truth(d, W.shape[0] - d, dtype=W.dtype)
+    values = [cosine(W, W_star), cosine(V, V_star)]
+    return (None if math.isnan(values[0]) else values[0]), (None if math.isnan(values[1]) else values[1])
+
+
+def _fixed_encoding(settings: TrainingSettings) -> Tensor | None:
+    if settings.encoding == "stochastic":
+        return None
+    source = derived_generator(settings.seed, _FIXED)
+    return near_orthogonal_encoding(
+        settings.longest_T, settings.width, threshold=settings.threshold, generator=source
+    ).E
+
+
+def _initial(settings: TrainingSettings) -> Checkpoint:
+    size, d = settings.d + settings.width, settings.d
+    W, V = torch.zeros(size, size), torch.zeros(d, size)
+    if settings.initial == "random":
+        source = derived_generator(settings.seed, _INITIAL)
+        W.normal_(0.0, settings.initial_std, generator=source)
+        V.normal_(0.0, settings.initial_std, generator=source)
+    moments = (*adam_state(W[:, d:]), *adam_state(V)) if settings.optimiser == "adam" else ()
+    states = [derived_generator(settings.seed, purpose).get_state() for purpose in (_TOKENS, _QUERIES, _VALIDATION)]
+    return Checkpoint(0, W, V, moments, torch.zeros(2, dtype=torch.float64), *states)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import separatrix
+from separatrix.claims.commands import claims, reproduce, sweep
+from separatrix.lab.commands import store_app
+from separatrix.report.commands import report
 
 if TYPE_CHECKING:
     from separatrix.doctor import SelfCheck
@@ -89,15 +92,6 @@ def plan(
     Console().print(table)
 
 
-@app.command()
-def reproduce() -> None:
-    """Check every claim that is recorded, after a self-check of each attention method."""
-    from separatrix.doctor import self_checks
-
-    _report(self_checks())
-    typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
-
-
 def _report(checks: Sequence[SelfCheck]) -> None:
     """Print the self-checks, and exit with 1 if one failed."""
     from rich.console import Console
@@ -111,3 +105,10 @@ def _report(checks: Sequence[SelfCheck]) -> None:
     Console().print(table)
     if not all(check.passed for check in checks):
         raise typer.Exit(1)
+
+
+app.add_typer(store_app, name="store")
+app.command()(sweep)
+app.command()(claims)
+app.command()(reproduce)
+app.command()(report)

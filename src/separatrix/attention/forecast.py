@@ -6,7 +6,7 @@ Bounds on the entries are exact; sums over all tuples are replaced by those over
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class Analysis:
     values: ValueRange
     scores: Tensor
     sampled: Tensor
+    powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def radius(self) -> float:
@@ -87,13 +88,16 @@ def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: boo
 
 
 def mean_power(analysis: Analysis, moment: int) -> Tensor:
-    """The mean of s^moment over that of exp(s), (H, queries), in the sample.
+    """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
 
     A causal query at the beginning has few tuples and no average to rely on: there the largest s^moment / exp(s).
     """
-    if analysis.shape.is_causal:
-        return (analysis.scores**moment / torch.exp(analysis.scores)).amax(-1)
-    return (analysis.scores**moment).mean(-1) / torch.exp(analysis.scores).mean(-1)
+    if moment not in analysis.powers:
+        scores, exp = analysis.scores, torch.exp(analysis.scores)
+        power = (scores * scores) ** (moment // 2)
+        causal = analysis.shape.is_causal
+        analysis.powers[moment] = (power / exp).amax(-1) if causal else power.mean(-1) / exp.mean(-1)
+    return analysis.powers[moment]
 
 
 def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype) -> float:

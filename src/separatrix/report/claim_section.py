@@ -1,0 +1,129 @@
+"""A claim on the page: statement, verdict, evidence, figures, and how to find it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from separatrix.claims import PAPERS
+from separatrix.claims.ledger import Erratum, Interval
+from separatrix.lab import registry
+from separatrix.lab.console import many
+from separatrix.lab.progress import spell
+from separatrix.report.evidence import CellFacts, Entry
+from separatrix.report.links import link
+from separatrix.report.markup import Html, data_link, inert, join, slug, tag
+from separatrix.report.panel import Panel
+from separatrix.report.summary import badge, called, spelled
+
+
+def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
+    """A paper, and each of its claims."""
+    paper = PAPERS[name]
+    articles = [article(one, page) for one in entries]
+    return tag("section", tag("h2", paper.title), tag("p", paper.authors, class_="authors"), *articles, id=name)
+
+
+def article(entry: Entry, page: Path) -> Html:
+    """One claim."""
+    one, claim = entry.judgement, entry.judgement.claim
+    title = tag("h3", tag("a", called(claim), href=f"#{claim.id}"), " ", badge(one.verdict))
+    problem = one.problem and tag(
+        "details", tag("summary", "What went wrong"), tag("pre", one.problem, tabindex=0), class_="problem"
+    )
+    return tag(
+        "article",
+        title,
+        tag("p", claim.says, class_="statement"),
+        tag("p", one.finding.note, class_="note") if one.finding.note else None,
+        problem or None,
+        evidence(one.finding.numbers) if one.finding.numbers else None,
+        *(misprint(erratum) for erratum in claim.errata),
+        *(figure(panel, claim.id) for panel in entry.panels),
+        _not_drawn(entry),
+        _origin(entry, page),
+        id=claim.id,
+    )
+
+
+def evidence(numbers: Mapping[str, Any]) -> Html:
+    """The numbers, with their intervals where they are estimates."""
+    rows = []
+    for name, value in numbers.items():
+        middle, interval = spelled(value), ""
+        if isinstance(value, Interval):
+            middle = spelled(value.value)
+            interval = str(value).partition(" ")[2].strip("()")
+        kind = "text" if isinstance(value, str) else "number"
+        cells = [tag("th", name, scope="row"), tag("td", middle, class_=kind), tag("td", interval)]
+        rows.append(tag("tr", *cells))
+    caption = tag("caption", "Evidence")
+    return tag("div", tag("table", caption, tag("tbody", *rows), class_="evidence"), class_="wide")
+
+
+def misprint(erratum: Erratum) -> Html:
+    """What is printed, what is right, and why."""
+    pairs = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in pairs), class_="erratum")
+
+
+def figure(panel: Panel, id: str) -> Html:
+    """A place for the script to draw in, named by the words that say what it shows."""
+    label = slug(f"figure {id} {panel.name}")
+    return tag(
+        "figure",
+        tag("div", tag("div", class_="plot", role="img", aria_labelledby=f"{label}-words", id=label), class_="wide"),
+        inert(panel.json, class_="drawing"),
+        tag("figcaption", panel.words, id=f"{label}-words"),
+        data_link("The data (CSV)", "text/csv", f"{slug(f'{id} {panel.name}')}.csv", panel.csv),
+    )
+
+
+def _not_drawn(entry: Entry) -> Html | None:
+    figures = entry.judgement.claim.figures
+    if entry.complete or not figures:
+        return None
+    said = f"{many(len(figures), 'figure')} will be drawn here once all of the cells are done."
+    return tag("p", said, class_="note")
+
+
+def _origin(entry: Entry, page: Path) -> Html:
+    claim = entry.judgement.claim
+    return tag(
+        "div",
+        tag("p", "To find it again: ", tag("code", claim.command, class_="command")),
+        tag("p", "Code: ", _code(entry, page)),
+        *_cell_sets(entry.cells),
+        class_="origin",
+    )
+
+
+def _code(entry: Entry, page: Path) -> Html:
+    """The check, the experiments, the figures."""
+    named: dict[str, Callable[..., Any]] = {"check": entry.judgement.claim.check}
+    for name in dict.fromkeys(facts.cell.experiment for facts in entry.cells):
+        named[f"experiment {name}"] = registry.named(name).function
+    for panel in entry.panels:
+        named[f"figure {panel.name}"] = panel.function
+    return join([join([f"{what} ", link(function, page)]) for what, function in named.items()], ", ")
+
+
+def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
+    """The keys of each experiment's cells, with what they stand for."""
+    sets: dict[tuple[str, int], list[CellFacts]] = {}
+    for one in cells:
+        sets.setdefault((one.cell.experiment, one.cell.version), []).append(one)
+    told = []
+    for (name, version), facts in sets.items():
+        took = sum(one.seconds or 0.0 for one in facts)
+        title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {spell(took)}"
+        lines = "\n".join(_line(one) for one in facts)
+        keys = tag("pre", lines, tabindex=0, role="region", aria_label=f"The cells of {name}", class_="cells")
+        told.append(tag("details", tag("summary", title), keys))
+    return told
+
+
+def _line(facts: CellFacts) -> str:
+    status = "" if facts.status == "done" else f"  {facts.status or 'not run'}"
+    return f"{facts.key}  seed {facts.cell.seed}  {facts.cell.parameters}{status}"

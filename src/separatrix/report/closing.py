@@ -1,0 +1,76 @@
+"""The end of the page: the errata that the claims show, and where every result comes from."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from separatrix.claims import PAPERS
+from separatrix.lab.console import many
+from separatrix.lab.export import moment
+from separatrix.lab.progress import spell
+from separatrix.report.claim_section import misprint
+from separatrix.report.evidence import CellFacts, Entry
+from separatrix.report.markup import Html, table, tag
+from separatrix.report.summary import badge, called
+
+_UNKNOWN = "unknown"
+
+
+def errata(entries: Sequence[Entry]) -> Html:
+    """Every misprint, with the claim that shows it and its verdict."""
+    found: list[Html] = []
+    for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
+        misprinted = [entry.judgement for entry in group if entry.judgement.claim.errata]
+        if misprinted:
+            found.append(tag("h3", PAPERS[paper].title))
+        for one in misprinted:
+            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict))
+            found.append(tag("div", heading, *map(misprint, one.claim.errata), class_="misprinted"))
+    return tag("section", tag("h2", "Errata"), *(found or [tag("p", "No claim shows a misprint.")]), id="errata")
+
+
+def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
+    """What made the results, when, and what made the page; `by` are the facts of the process that writes it."""
+    origins = list(dict.fromkeys([by, *(facts.origin for one in entries for facts in one.cells if facts.origin)]))
+    number = {origin: i for i, origin in enumerate(origins, 1)}
+    made = Counter(facts.origin for facts in {facts.key: facts for one in entries for facts in one.cells}.values())
+    sets = [
+        [tag("a", called(one.judgement.claim), href=f"#{one.judgement.claim.id}"), *row]
+        for one in entries
+        for row in _cell_sets(one.cells, number)
+    ]
+    names = ("Claim", "Experiment", "Cells", "Origin", "Finished", "Took")
+    return tag(
+        "section",
+        tag("h2", "Provenance"),
+        tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
+        tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
+        tag("h3", "When the cells were done") if sets else None,
+        tag("div", table(names, sets, class_="stacked"), class_="wide") if sets else None,
+        id="provenance",
+    )
+
+
+def _origin(number: int, origin: str, cells: int) -> Html:
+    facts = {name: value or _UNKNOWN for name, value in json.loads(origin).items()}
+    pairs = [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in facts.items()]
+    return tag("div", tag("h4", f"Origin {number}, of {many(cells, 'cell')}"), tag("dl", *pairs))
+
+
+def _cell_sets(cells: Sequence[CellFacts], number: dict[str, int]) -> list[list[str]]:
+    """A row for each experiment of a claim and each origin of its results."""
+    sets: dict[tuple[str, int, str | None], list[CellFacts]] = {}
+    for facts in cells:
+        if facts.status in ("done", "failed"):
+            sets.setdefault((facts.cell.experiment, facts.cell.version, facts.origin), []).append(facts)
+    rows = []
+    for (name, version, origin), group in sets.items():
+        times = sorted(facts.finished for facts in group if facts.finished is not None)
+        ends = list(dict.fromkeys(moment(end) or _UNKNOWN for end in (times[0], times[-1]))) if times else [_UNKNOWN]
+        made = _UNKNOWN if origin is None else str(number[origin])
+        took = spell(sum(facts.seconds or 0.0 for facts in group))
+        rows.append([f"{name}, recipe {version}", f"{len(group):,}", made, " to ".join(ends), took])
+    return rows

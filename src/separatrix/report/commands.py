@@ -1,0 +1,31 @@
+"""The command `report`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence
+
+
+@in_a_sentence
+def report(
+    store: StoreOption = RESULTS,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Write the page of every claim with its verdict from what the store has; nothing is run."""
+    import webbrowser
+
+    from separatrix.claims import ledger, load
+    from separatrix.claims.verdicts import judge
+    from separatrix.lab.store import Store
+    from separatrix.report.page import write_report
+
+    load()
+    with Store.open(store) as kept:
+        address = write_report([judge(claim, kept) for claim in ledger.claims()], kept).absolute().as_uri()
+    typer.echo(f"The report: {address}")
+    if show and not webbrowser.open(address):
+        typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)
+        raise typer.Exit(1)

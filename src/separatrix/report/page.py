@@ -1,0 +1,118 @@
+"""The page: one HTML file that needs nothing but itself.
+
+Plotly and the page's own script are inlined, and the page forbids every other: a browser that opens it asks no network
+for anything, and runs no script that a text could have brought in.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from separatrix.claims import PAPERS, ledger
+from separatrix.claims.verdicts import Judgement, judge
+from separatrix.lab.faults import plainly
+from separatrix.lab.provenance import origin
+from separatrix.lab.store import Store
+from separatrix.report.claim_section import paper_section
+from separatrix.report.closing import errata, provenance
+from separatrix.report.evidence import Entry, entry
+from separatrix.report.markup import Html, inert, tag
+from separatrix.report.panel import Figures
+from separatrix.report.summary import summary
+
+_ASSETS = Path(__file__).with_name("assets")
+_TITLE = "Separatrix: what the papers claim, and what was found"
+
+
+def write_report(judgements: Sequence[Judgement], store: Store) -> Path:
+    """Write ``report.html`` into the folder of results, whole or not at all, and say where it is.
+
+    Registered claims that `judgements` leaves out are judged from what the store has, so that the page is complete
+    after a run of a few claims too. Nothing is run.
+    """
+    from separatrix.report.figures import FIGURES
+    from separatrix.report.theme import THEME
+
+    given = {one.claim.id: one for one in judgements}
+    rest = [judge(claim, store) for claim in ledger.claims() if claim.id not in given]
+    path = store.folder / "report.html"
+    _replace(path, page([*judgements, *rest], store, FIGURES, THEME, path))
+    return path
+
+
+def page(judgements: Sequence[Judgement], store: Store, figures: Figures, theme: Any, path: Path) -> str:
+    """The page's text, for a file at `path`.
+
+    `figures` gives the function of each name that a claim knows, `theme` is the Plotly template they share.
+    """
+    from plotly.io import to_json  # type: ignore[import-untyped]
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+
+    place = {claim.id: i for i, claim in enumerate(ledger.claims())}
+    papers = list(PAPERS)
+    ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
+    entries = [entry(one, store, figures) for one in ordered]
+    scripts = [Html(get_plotlyjs()), Html((_ASSETS / "page.js").read_text("utf-8"))]
+    body = tag(
+        "body",
+        tag("a", "Skip to the verdicts", href="#summary", class_="skip"),
+        tag("header", tag("h1", _TITLE), _contents(entries)),
+        tag("main", *_sections(entries, path)),
+        inert(to_json(theme.to_plotly_json(), validate=False), id="theme"),
+        *(tag("script", script) for script in scripts),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', _head(scripts), body, lang='en')}\n"
+
+
+def _sections(entries: Sequence[Entry], path: Path) -> list[Html]:
+    papers = [
+        paper_section(name, list(group), path)
+        for name, group in groupby(entries, lambda one: one.judgement.claim.paper)
+    ]
+    return [summary(entries), *papers, errata(entries), provenance(entries, time.time(), origin())]
+
+
+def _contents(entries: Sequence[Entry]) -> Html:
+    names = dict.fromkeys(one.judgement.claim.paper for one in entries)
+    links = {"summary": "Summary", **{name: name.capitalize() for name in names}}
+    links |= {"errata": "Errata", "provenance": "Provenance"}
+    items = [tag("li", tag("a", text, href=f"#{target}")) for target, text in links.items()]
+    return tag("nav", tag("ul", *items), aria_label="Sections")
+
+
+def _head(scripts: Sequence[str]) -> Html:
+    hashes = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
+    # Plotly writes its styles into the page as it draws; its images are made in the page.
+    policy = f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data: blob:"
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", _TITLE),
+        tag("style", Html((_ASSETS / "page.css").read_text("utf-8"))),
+    )
+
+
+def _replace(path: Path, text: str) -> None:
+    """A reader sees the old page or the new one, never a part."""
+    draft = path.with_name(f"{uuid4().hex}.draft")
+    with plainly(path):
+        try:
+            with draft.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise

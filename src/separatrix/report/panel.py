@@ -1,0 +1,48 @@
+"""A figure as the page holds it: what to draw, the words for those who do not see it, and its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from separatrix.claims.ledger import Found
+
+
+class Drawn(Protocol):
+    """What a function of `report/figures.py` gives: a Plotly figure, its text alternative, its numbers as CSV."""
+
+    @property
+    def figure(self) -> Any: ...
+
+    @property
+    def text(self) -> str: ...
+
+    def csv(self) -> str: ...
+
+
+Figure = Callable[[Sequence[Found]], Drawn]
+Figures = Mapping[str, Figure]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure's name, its text alternative, its traces and layout as JSON, its numbers as CSV, and its function."""
+
+    name: str
+    words: str
+    json: str
+    csv: str
+    function: Figure
+
+
+def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
+    """Draw, and take apart. The template is left out: the page has it once, in the reader's colours."""
+    from plotly.io import to_json  # type: ignore[import-untyped]
+
+    drawn = function(found)
+    if not drawn.text.strip():
+        raise TypeError(f"the figure {name!r} has no text alternative")
+    content = drawn.figure.to_dict()
+    content["layout"].pop("template", None)
+    return Panel(name, drawn.text, to_json(content, validate=False), drawn.csv(), function)

@@ -1,0 +1,30 @@
+"""A ledger of the tests' own, so that the page under test does not depend on what is registered; and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from separatrix import claims as room
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Claim
+from tests.report import standin, visits
+
+
+@pytest.fixture(scope="module")
+def standins() -> Iterator[dict[str, Claim]]:
+    """The ledger holds the stand-ins and no other claim."""
+    registry: dict[str, Claim] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "_REGISTRY", registry)
+        patch.setattr(room, "load", lambda paper=None: None)
+        standin.declare_all()
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's chromium; without it the test is skipped, or fails where one is required."""
+    yield from visits.launched()

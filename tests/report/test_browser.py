@@ -1,0 +1,180 @@
+"""The page in a real browser: Debian's chromium, driven by Playwright.
+
+Without it these tests are skipped, unless SEPARATRIX_REQUIRE_BROWSER=1, which makes that a failure.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.standin import HOSTILE, written
+from tests.report.visits import DESKTOP, PHONE, Visit
+
+PLOTS = 4
+INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
+
+
+@pytest.fixture(scope="module")
+def address(browser, standins, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("browser") / "results").as_uri()
+
+
+def shown(page: Any) -> list[str]:
+    """The claims in the table that a reader sees."""
+    return page.locator("#verdicts tbody tr:visible th a").all_text_contents()
+
+
+def inks(page: Any, first: str = "") -> set[str]:
+    """The colours in which the figures' axes are numbered, right after `first` was done."""
+    numbers = "[...document.querySelectorAll('.plot .xtick text')].map(one => getComputedStyle(one).fill)"
+    return set(page.evaluate(f"() => {{ {first}; return {numbers}; }}"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_figure_is_drawn_in_the_readers_colours(browser, address: str, device: dict, scheme: str) -> None:
+    with Visit(browser, address, **device, color_scheme=scheme) as page:
+        assert page.locator(".plot[data-state=drawn]").count() == page.locator(".plot").count() == PLOTS
+        marks = page.evaluate(
+            "[...document.querySelectorAll('.plot')].map(plot => plot.querySelectorAll("
+            "'.scatterlayer .point, .heatmaplayer image, .barlayer .point').length)"
+        )
+        assert marks == [5, 5, 1, 24]
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        assert ink == INK[scheme]
+        assert inks(page) == {ink}
+
+
+def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        for width in (1280, 768, 360, 320, 640):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.wait_for_timeout(500)  # Plotly waits a little before it follows a window
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            rights = "element => Math.max(...[...element].map(one => one.getBoundingClientRect().right))"
+            assert page.locator("figure, figure > .wide").evaluate_all(rights) <= width
+            widths = page.locator(".plot .main-svg").evaluate_all("all => all.map(one => one.clientWidth)")
+            assert min(widths) >= 0.8 * min(width, 900)
+            if width <= 640:  # the last figure has two parts, and is wider than a phone
+                assert widths[-1] >= 440
+                assert page.locator("figure > .wide").last.get_attribute("tabindex") == "0"
+                assert page.locator("figure > .wide").first.get_attribute("tabindex") is None
+            else:
+                assert max(widths) <= width
+
+
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_table_is_filtered_by_verdict_paper_and_text(browser, address: str, device: dict) -> None:
+    with Visit(browser, address, **device) as page:
+        everything = shown(page)
+        assert len(everything) == 8
+        assert page.locator("#shown").inner_text() == "8 claims"
+        page.get_by_role("radio", name="holds 2", exact=True).check()
+        assert shown(page) == ["Lemma 1", "Theorem 8"]
+        page.get_by_label("Paper").select_option("selection")
+        assert shown(page) == ["Theorem 8"]
+        assert page.locator("#shown").inner_text() == "1 of 8 claims"
+        page.get_by_role("radio", name="all 8").check()
+        assert shown(page) == ["Theorem 6", "Theorem 7", "Theorem 8"]
+        page.get_by_label("Text").fill("7 THEOREM")
+        assert shown(page) == ["Theorem 7"]
+        page.get_by_label("Text").fill("nowhere")
+        assert shown(page) == []
+        assert page.get_by_text("No claim matches.").is_visible()
+        page.get_by_role("button", name="Clear").click()
+        page.locator("#shown", has_text="8 claims").and_(page.locator(":not(:has-text('of'))")).wait_for()
+        assert shown(page) == everything
+        page.get_by_label("Text").fill("lemma-2")
+        assert shown(page) == ["Lemma 2"]
+
+
+def test_the_keyboard_reaches_everything(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the verdicts"
+        assert page.locator(".skip").bounding_box()["x"] >= 0
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.value + document.activeElement.name") == "verdict"
+        page.keyboard.press("ArrowRight")
+        assert shown(page) == ["Lemma 1", "Theorem 8"]
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.name") == "paper"
+        page.keyboard.press("Tab")
+        page.keyboard.type("lemma")
+        assert shown(page) == ["Lemma 1"]
+        for _ in range(2):
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate("decodeURIComponent(location.hash)") == "#kronecker/lemma-1"
+        unreachable = page.evaluate(
+            "[...document.querySelectorAll('a, summary, input, select, button, pre')]"
+            ".filter(element => element.tabIndex < 0).map(element => element.outerHTML)"
+        )
+        assert unreachable == []
+
+
+def test_the_colours_follow_the_reader_and_the_printer(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP, color_scheme="light") as page:
+        assert inks(page) == {INK["light"]}
+        page.emulate_media(color_scheme="dark")
+        page.locator(".plot[data-colours=light]").last.wait_for(state="detached")
+        assert inks(page) == {INK["dark"]}
+        # The browser prints once the event was heard: by then they must be drawn.
+        assert inks(page, "dispatchEvent(new Event('beforeprint'))") == {"rgb(0, 0, 0)"}
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not page.locator("nav").is_visible()
+        page.emulate_media(media="screen", color_scheme="dark")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert inks(page) == {INK["dark"]}
+
+
+def test_it_prints(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        paper = page.pdf(format="A4")
+        assert paper.startswith(b"%PDF")
+        assert len(paper) > 20_000
+
+
+def test_the_data_of_a_figure_can_be_saved(browser, address: str, tmp_path: Path) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        with page.expect_download() as waiting:
+            page.get_by_role("link", name="The data (CSV)").first.click()
+        assert waiting.value.suggested_filename == "kronecker-lemma-1-lines.csv"
+        waiting.value.save_as(tmp_path / "saved.csv")
+    lines = (tmp_path / "saved.csv").read_text("utf-8").split("\n")[:-1]
+    assert (len(lines), lines[1]) == (6, "0,1.0")
+
+
+def test_a_figure_is_an_image_with_words(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        assert page.get_by_role("img", name="y grows by one with each seed.").count() == 2
+        assert page.locator(".plot[role=img]").count() == PLOTS
+
+
+def test_no_text_becomes_a_script(browser, address: str) -> None:
+    visit = Visit(browser, address, **DESKTOP)
+    with visit as page:
+        assert page.title() == "Separatrix: what the papers claim, and what was found"
+        assert page.locator("article img[src], main script:not([type])").count() == 0
+        assert page.locator("article .statement").nth(3).text_content() == HOSTILE
+        page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
+        assert page.evaluate("typeof window.ran") == "undefined"
+        page.wait_for_timeout(100)
+        (refusal,) = visit.complaints
+        assert "Content Security Policy" in refusal
+        visit.complaints.clear()
+
+
+def test_the_page_can_be_read_without_scripts(browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False, **DESKTOP)
+    page = context.new_page()
+    page.goto(address)
+    assert len(shown(page)) == 8
+    assert not page.locator("#filter").is_visible()
+    assert page.locator("figcaption:visible").count() == PLOTS
+    context.close()

@@ -1,0 +1,30 @@
+"""The report of the papers' own claims in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from separatrix.claims import ledger, load, modules
+from separatrix.claims.reproduce import reproduce
+from separatrix.lab import Store, in_process
+from separatrix.report import write_report
+from tests.report.visits import DESKTOP, PHONE, Visit
+
+
+@pytest.mark.parametrize("paper", sorted({module.split(".")[2] for module in modules()}))
+def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -> None:
+    load(paper)
+    with Store.create(tmp_path) as store:
+        judgements = reproduce(ledger.claims(paper), store, in_process(), profile="quick").judgements
+        address = write_report(judgements, store).as_uri()
+    wanted = sum(len(one.claim.figures) for one in judgements if not one.missing)
+    assert wanted
+    for device, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+        with Visit(browser, address, **device, color_scheme=scheme) as page:
+            assert page.locator(".plot[data-state=drawn]").count() == page.locator(".plot").count() == wanted
+            # Plotly leaves out a trace that it cannot make sense of, and says nothing.
+            empty = "all => all.filter(one => !one.querySelector('.point, .js-line, image')).map(one => one.id)"
+            assert page.locator(".plot").evaluate_all(empty) == []
+            assert page.evaluate("document.documentElement.scrollWidth") == device["viewport"]["width"]

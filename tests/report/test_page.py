@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from plotly.offline import get_plotlyjs
+from typer.testing import CliRunner
+
+from separatrix.claims.ledger import Finding, Verdict, claims
+from separatrix.claims.verdicts import Judgement, judge
+from separatrix.lab import Store, StoreError
+from separatrix.report import write_report
+from separatrix.report.closing import provenance
+from separatrix.report.evidence import CellFacts, Entry
+from separatrix.report.links import link, place
+from separatrix.report.markup import Html, inert, join, table, tag
+from separatrix.report.page import page
+from separatrix.report.panel import panel
+from separatrix.report.summary import called
+from tests.lab.app import app
+from tests.lab.experiments import number
+from tests.report.standin import FIGURES, HOSTILE, THEME, Fake, declare, judged, lines, plane, written
+
+
+class Reader(HTMLParser):
+    """The elements of a page, each with its attributes, its own text and that of the elements inside it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.open: list[int] = []
+        self.feed(text)
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((name, dict(attributes), []))
+        if name not in ("meta", "input", "br", "img"):
+            self.open.append(len(self.elements) - 1)
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.elements[self.open.pop()][0] == name, "an element is closed by another one's end"
+
+    def handle_data(self, data: str) -> None:
+        for i in self.open:
+            self.elements[i][2].append(data)
+
+    def all(self, name: str, **wanted: str) -> list[tuple[dict[str, str | None], str]]:
+        wanted = {key.rstrip("_").replace("_", "-"): value for key, value in wanted.items()}
+        return [
+            (attributes, "".join(text))
+            for found, attributes, text in self.elements
+            if found == name and wanted.items() <= attributes.items()
+        ]
+
+    def text(self, name: str, **wanted: str) -> str:
+        ((_, text),) = self.all(name, **wanted)
+        return text
+
+
+@pytest.fixture(scope="module")
+def path(standins, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("page") / "results")
+
+
+@pytest.fixture(scope="module")
+def reader(path: Path) -> Reader:
+    return Reader(path.read_text("utf-8"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "results") as made:
+        yield made
+
+
+def test_the_page_is_one_file_that_names_no_other(path: Path, reader: Reader) -> None:
+    assert path.read_text("utf-8").count(get_plotlyjs()) == 1
+    assert not reader.open
+    for name, attributes, _ in reader.elements:
+        assert name not in ("link", "iframe", "img", "object", "embed", "base", "video", "audio")
+        assert "src" not in attributes
+        assert not any(key.startswith("on") for key in attributes), f"<{name}> would run a text as a script"
+        assert re.match(r"#|data:text/csv;|\.\./", attributes.get("href") or "#"), attributes["href"]
+    assert len(reader.all("script")) == 2 + 1 + 4  # Plotly and our own; the templates; the figures
+
+
+def test_every_link_inside_the_page_has_its_target(reader: Reader) -> None:
+    ids = [attributes["id"] for _, attributes, _ in reader.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    targets = {attributes["href"][1:] for attributes, _ in reader.all("a") if attributes["href"].startswith("#")}
+    assert targets <= set(ids)
+    labels = {label for _, attributes, _ in reader.elements if (label := attributes.get("aria-labelledby"))}
+    assert labels
+    assert labels <= set(ids)
+
+
+def test_every_claim_is_in_the_table_and_in_its_paper(reader: Reader) -> None:
+    rows = reader.all("tr", data_paper="kronecker") + reader.all("tr", data_paper="selection")
+    verdicts = ["holds", "holds corrected", "holds asymptotically", "fails as printed", "illustrated"]
+    assert [attributes["data-verdict"] for attributes, _ in rows] == [*verdicts, "undecided", "undecided", "holds"]
+    for (attributes, text), made in zip(rows, claims(), strict=True):
+        assert attributes["data-text"] == made.id
+        assert made.where in text
+        article = reader.text("article", id=made.id)
+        assert all(said in article for said in (made.where, made.says, made.command, attributes["data-verdict"]))
+
+
+def test_the_evidence_has_numbers_and_intervals(reader: Reader) -> None:
+    article = reader.text("article", id="kronecker/lemma-1")
+    assert all(
+        told in article for told in ("largest error1.25e-13", "cases12", "rate0.50.4 to 0.6 at 99.9%", "float64")
+    )
+
+
+def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
+    for made in claims():
+        article = reader.text("article", id=made.id)
+        for cell in made.cells():
+            assert f"{cell.key}  seed {cell.seed}  {cell.parameters}" in article
+    assert '"when":1}  failed' in reader.text("article", id="selection/theorem-7")
+    assert '"steps":5}  not run' in reader.text("article", id="selection/theorem-6")
+
+
+def test_figures_are_drawn_only_from_complete_results(reader: Reader) -> None:
+    undecided = reader.text("article", id="selection/theorem-6")
+    assert "1 figure will be drawn here once all of the cells are done" in undecided
+    assert len(reader.all("div", class_="plot")) == 4
+    for attributes, _ in reader.all("div", class_="plot"):
+        assert reader.text("figcaption", id=attributes["aria-labelledby"]).strip()
+    drawings = [json.loads(text) for _, text in reader.all("script", class_="drawing")]
+    assert [one["data"][0]["type"] for one in drawings] == ["scatter", "scatter", "heatmap", "bar"]
+    assert all("template" not in one["layout"] for one in drawings)
+    assert json.loads(reader.text("script", id="theme"))["layout"]["font"] == {"color": "#777777", "size": 13}
+
+
+def test_the_data_of_a_figure_is_a_download(reader: Reader) -> None:
+    links = [attributes for attributes, _ in reader.all("a") if "download" in attributes]
+    assert len(links) == 4
+    assert links[0]["download"] == "kronecker-lemma-1-lines.csv"
+    saved = [base64.b64decode(one["href"].partition(",")[2]).decode() for one in links]
+    assert list(csv.reader(io.StringIO(saved[0]))) == [["seed", HOSTILE], *([str(i), f"{i + 1}.0"] for i in range(5))]
+    assert saved[3] == "n\nä\n<\n"
+
+
+def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
+    section = reader.text("section", id="errata")
+    for made in claims("kronecker"):
+        for slip in made.errata:
+            assert f"Printed{slip.printed}Right{slip.right}Why{slip.why}" in section
+    assert "How to Capture" in section
+    assert "Transformers" not in section
+
+
+def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:
+    section = reader.text("section", id="provenance")
+    with Store.open(path.parent) as store:
+        (origin,) = {record.origin for record in store.records()}
+    facts = json.loads(origin)
+    assert {"separatrix", "git", "torch", "cpu", "host"} <= facts.keys()
+    for name, value in facts.items():
+        assert f"{name}{value or 'unknown'}" in section
+    assert len(re.findall(r"tests\.number, recipe 1511?\d{4}-\d\d-\d\dT", section)) == 5
+    assert "tests.walk, recipe 121" in section
+
+
+def test_results_of_two_machines_are_told_apart(standins) -> None:
+    origins = [json.dumps({"git": None, "host": host}) for host in ("ours", "<theirs>")]
+    cells = [number.cell(seed=seed, x=0.0) for seed in range(5)]
+    times = [None, 60.0, 0.0, 120.0, 180.0]
+    made = [
+        CellFacts(cell.key, cell, "done" if i else None, 1.5, times[i], origins[i % 2] if i else None)
+        for i, cell in enumerate(cells)
+    ]
+    judgement = Judgement(claims()[0], Finding(Verdict.UNDECIDED), tuple(cell.key for cell in cells), 6.0, missing=1)
+    text = provenance([Entry(judgement, tuple(made), ())], 240.0, origins[0])
+    reader = Reader(text)
+    assert "written at 1970-01-01T00:04:00Z by origin 1" in text
+    assert [title for _, title in reader.all("h4")] == ["Origin 1, of 2 cells", "Origin 2, of 2 cells"]
+    assert "gitunknownhost<theirs>" in reader.text("section")
+    rows = [text for _, text in reader.all("tr")][1:]
+    assert rows == [
+        "Lemma 1tests.number, recipe 1221970-01-01T00:01:00Z to 1970-01-01T00:02:00Z3.0 s",
+        "Lemma 1tests.number, recipe 1211970-01-01T00:00:00Z to 1970-01-01T00:03:00Z3.0 s",
+    ]
+
+
+def test_parts_of_one_place_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
+    declare("kronecker", "Lemma 9", Verdict.HOLDS)
+    declare("kronecker", "Lemma 9", Verdict.HOLDS, part="the sharper bound")
+    assert [called(made) for made in claims()] == ["Lemma 9", "Lemma 9: the sharper bound"]
+
+
+def test_texts_stay_texts(path: Path, reader: Reader) -> None:
+    assert path.read_text("utf-8").count('<script>document.title = "broken"') == 0
+    assert reader.text("title") == "Separatrix: what the papers claim, and what was found"
+    article = reader.text("article", id=claims("kronecker")[3].id)
+    assert article.count(HOSTILE) >= 7
+
+
+def test_the_page_says_so_where_there_is_nothing(store: Store) -> None:
+    text = page([], store, {}, THEME, store.folder / "report.html")
+    assert "No claims are recorded yet." in text
+    assert "No claim shows a misprint." in text
+
+
+def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> None:
+    judgements = [one for one in judged(store) if one.claim.id == "kronecker/lemma-1"]
+    where = store.folder / "report.html"
+    with pytest.raises(TypeError, match="claim kronecker/lemma-1 names the figure 'lines', which is none of plane"):
+        page(judgements, store, {"plane": plane}, THEME, where)
+    with pytest.raises(KeyError) as caught:
+        page(judgements, store, {"lines": plane}, THEME, where)
+    assert caught.value.__notes__ == ["This happened in the figure 'lines' of the claim kronecker/lemma-1."]
+    with pytest.raises(TypeError, match="the figure 'mute' has no text alternative"):
+        panel("mute", lambda found: Fake(go.Figure(), " ", {}), [])
+
+
+def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
+    declare("kronecker", "Lemma 9", Verdict.HOLDS_CORRECTED, figures=["lines"])  # it names no erratum
+    reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html"))
+    assert "names no erratum" in reader.text("details", class_="problem")
+    assert not reader.all("div", class_="plot")
+
+
+@pytest.fixture
+def own_figures(standins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report draws the stand-ins' figures."""
+    monkeypatch.setattr("separatrix.report.figures.FIGURES", FIGURES)
+
+
+def test_the_report_is_written_beside_the_store_and_is_complete(own_figures, store: Store) -> None:
+    judgements = judged(store)
+    path = write_report(judgements[5:6], store)
+    assert path == store.folder / "report.html"
+    articles = Reader(path.read_text("utf-8")).all("article")
+    assert [attributes["id"] for attributes, _ in articles] == [made.id for made in claims()]
+    assert sorted(file.name for file in store.folder.glob("*.draft")) == []
+
+
+def test_nothing_is_run_for_the_report(own_figures, store: Store) -> None:
+    write_report([judge(made, store) for made in claims()], store)
+    assert store.counts() == {}
+
+
+def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store.folder / "report.html"
+    path.write_text("the old one")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("separatrix.report.page.os.fsync", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        write_report([], store)
+    assert path.read_text() == "the old one"
+    assert sorted(file.name for file in store.folder.glob("*.draft")) == []
+
+
+def test_the_command(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+
+    from separatrix.report.commands import report
+
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)) or len(shown) == 1)
+    alone = typer.Typer()
+    alone.command()(report)
+    with Store.create(tmp_path / "r"):
+        pass
+    address = (tmp_path / "r" / "report.html").as_uri()
+    quiet = CliRunner().invoke(alone, ["--store", str(tmp_path / "r")])
+    assert (quiet.exit_code, quiet.stdout, shown) == (0, f"The report: {address}\n", [])
+    assert CliRunner().invoke(alone, ["--store", str(tmp_path / "r"), "--open"]).exit_code == 0
+    assert shown == [address]
+    refused = CliRunner().invoke(alone, ["--store", str(tmp_path / "r"), "--open"])
+    assert refused.exit_code == 1
+    assert "no browser could be started" in refused.stderr
+    nothing = CliRunner().invoke(alone, ["--store", str(tmp_path / "none")])
+    assert (nothing.exit_code, "There is no store in" in nothing.stderr) == (2, True)
+
+
+def test_reproduce_writes_the_report(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.claims.verdicts.expected", lambda: {})
+    done = CliRunner().invoke(app, ["reproduce", "--store", str(tmp_path), "--in-process"])
+    assert f"The report: {(tmp_path / 'report.html').as_uri()}" in done.stdout
+    assert len(Reader((tmp_path / "report.html").read_text("utf-8")).all("article")) == 8
+
+
+def test_code_is_linked_from_a_page_in_the_same_checkout_only(root: Path, tmp_path: Path) -> None:
+    here = f"tests/report/standin.py:{lines.__code__.co_firstlineno}"
+    assert str(place(lines)) == here
+    assert link(lines, tmp_path / "report.html") == f"<code>{here}</code>"
+    inside = link(lines, root / "results" / "report.html")
+    assert inside == f'<a href="../tests/report/standin.py"><code>{here}</code></a>'
+    assert str(place(number.function)).startswith("tests/lab/experiments.py:")
+    assert str(place(go.Figure.add_scatter)).startswith("plotly.graph_objs._figure:")
+
+
+def test_markup_escapes_what_it_did_not_make() -> None:
+    assert tag("td", "<b>", data_x='">', class_="<") == '<td data-x="&quot;&gt;" class="&lt;">&lt;b&gt;</td>'
+    assert tag("p", Html("<b>"), hidden=False, id=None) == "<p><b></p>"
+    assert join(["<", tag("br")], "&") == "&lt;&amp;<br>"
+    with pytest.raises(TypeError, match="<br> holds nothing"):
+        tag("br", "x")
+    assert inert('{"a":"</script>"}') == '<script type="application/json">{"a":"\\u003c/script>"}</script>'
+    with pytest.raises(ValueError, match="zip"):
+        table(["a", "b"], [["1"]])

@@ -20,14 +20,14 @@ from torch import Tensor
 from separatrix.attention.frame import Frame, Tokens, chunks
 from separatrix.attention.monomials import IndexSet, MonomialMemory, monomials_backward
 
-_CHUNK_BYTES = 1 << 21
-"""Bytes of a chunk's monomials: they are written and read again at once, from the cache."""
+_CHUNK_BYTES = 1 << 24
+"""Bytes of a chunk's monomials: they stay in the last cache, and a product is long enough to be worth two threads."""
 
 
 def chunk_tokens(heads: int, rank: int, dtype: torch.dtype) -> int:
     """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go."""
     fit = _CHUNK_BYTES // (heads * rank * (torch.finfo(dtype).bits // 8))
-    return min(2048, max(64, fit // 64 * 64))
+    return min(4096 if dtype == torch.float64 else 2048, max(64, fit // 64 * 64))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,17 @@ class Cluster:
         self.folder = folder
         self.processes: list[subprocess.Popen[str]] = []
         file = folder / "scheduler.json"
-        self._start("scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file))
+        self._start(
+            "scheduler",
+            "--port",
+            "0",
+            "--host",
+            "127.0.0.1",
+            "--dashboard-address",
+            "127.0.0.1:0",
+            "--scheduler-file",
+            str(file),
+        )
         deadline = time.monotonic() + 60
         while not file.exists() or not file.read_text().strip().endswith("}"):
             assert time.monotonic() < deadline, "the scheduler does not start"

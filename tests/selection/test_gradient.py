@@ -23,7 +23,7 @@ def _compare(n: int, T: int, q: int, d: int, width: int, seed: int, std: float) 
     model.randomise(std, seed)
     loss = selection_loss(model(X, y, E), target)
     loss.backward()
-    inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y), target)
+    inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y))
     with torch.no_grad():
         found, dW, dV = batch_gradient(model.W, model.V, inputs)
         again = batch_loss(model.W, model.V, inputs)

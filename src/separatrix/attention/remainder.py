@@ -69,7 +69,7 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     total = term.clone()
     p = first
     largest = float(radii.max()) if radii.numel() else 0.0
-    while p <= 2 * largest or p < first + 20:
+    while p < first + 20 + 4 * largest:
         p += 1
         term = term * radii / p
         total += term

@@ -150,7 +150,7 @@ class _OnDask(Executor):
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,  # what goes wrong is told by the run
                     scheduler_kwargs={"allowed_failures": 0},  # the run counts them
                 )

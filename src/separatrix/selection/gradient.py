@@ -26,24 +26,25 @@ __all__ = ["Inputs", "batch_gradient", "batch_loss"]
 
 class Inputs(NamedTuple):
     """A batch as the products want it. X: (n, d, T). E: (T, width). y: (n, q). g: (n, q), so that e_y = sum_j g_j e_j.
-    target: (n, d)."""
+
+    The target is not kept: it is read off X once the attention has brought X into the cache.
+    """
 
     X: Tensor
     E: Tensor
     y: Tensor
     g: Tensor
-    target: Tensor
 
 
 def batch_loss(W: Tensor, V: Tensor, inputs: Inputs) -> Tensor:
     """Half the mean squared error of the batch: equation (3) on it.
 
     >>> X = torch.ones(1, 2, 3)
-    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2), torch.ones(1, 2))
+    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
     >>> batch_loss(torch.zeros(5, 5), torch.zeros(2, 5), inputs).item()
     1.0
     """
-    _, _, _, _, R = _forward(W, V, inputs)
+    R = _forward(W, V, inputs)[-1]
     return R.square().sum() / (2 * len(R))
 
 
@@ -51,17 +52,17 @@ def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor
     """(loss, dL/dW, dL/dV). dL/dW has the trained columns only, (d + width, width): the others are zero.
 
     >>> X = torch.ones(1, 2, 3)
-    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2), torch.ones(1, 2))
+    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
     >>> loss, dW, dV = batch_gradient(torch.zeros(5, 5), torch.zeros(2, 5), inputs)
     >>> dW.abs().max().item(), dV[:, :2].tolist()
     (0.0, [[-1.0, -1.0], [-1.0, -1.0]])
     """
     X, E = inputs.X, inputs.E
     n, d, _ = X.shape
-    codes, S, pooled, shown, R = _forward(W, V, inputs)
+    codes, S, pooled, shown, f, R = _forward(W, V, inputs)
     loss = R.square().sum() / (2 * n)
-    along = (R * (R + inputs.target)).sum(1, keepdim=True) / n
     R = R / n
+    along = (R * f).sum(1, keepdim=True)
     dV = torch.cat([R.mT @ pooled, (R.mT @ S) @ E], 1)
     dA = (R @ shown).sub_(along)
     dA.unsqueeze(1).baddbmm_((R @ V[:, :d]).unsqueeze(1), X)
@@ -70,9 +71,9 @@ def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor
     return loss, dW, dV
 
 
-def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The subset codes (n, width), the attention S (n, T), X S (n, d), V_e E (d, T) and the residual (n, d)."""
-    X, E, y, g, target = inputs
+def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The subset codes (n, width), the attention S (n, T), X S (n, d), V_e E (d, T), the output and residual (n, d)."""
+    X, E, y, g = inputs
     d = X.shape[1]
     codes = embedding_bag(y, E, per_sample_weights=g, mode="sum")
     U = codes @ W[:, d:].mT
@@ -81,5 +82,6 @@ def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tens
     S = torch.softmax(logits, 1)
     pooled = torch.bmm(S.unsqueeze(1), X.mT).squeeze(1)
     shown = V[:, d:] @ E.mT
-    R = pooled @ V[:, :d].mT + S @ shown.mT - target
-    return codes, S, pooled, shown, R
+    f = torch.addmm(pooled @ V[:, :d].mT, S, shown.mT)
+    target = X.gather(2, y.unsqueeze(1).expand(-1, d, -1)).mean(2)
+    return codes, S, pooled, shown, f, f - target

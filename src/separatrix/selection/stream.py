@@ -127,7 +127,7 @@ class Blocks:
         k = self._at
         self._at += 1
         E, y, g = self._block
-        return Inputs(self._X[k], E[k % len(E)], y[k], g[k], self._target[k])
+        return Inputs(self._X[k], E[k % len(E)], y[k], g[k])
 
     @property
     def states(self) -> tuple[Tensor, Tensor]:
@@ -148,5 +148,3 @@ class Blocks:
     def _load(self) -> None:
         self._token_state, self._X = self._tokens.take()
         self._query_state, self._block = self._queries.take()
-        index = self._block.y.unsqueeze(2).expand(-1, -1, self._X.shape[2], -1)
-        self._target = self._X.gather(3, index).mean(3)

@@ -41,10 +41,10 @@ def validate(
 ) -> dict[str, float]:
     """The loss of equation (3) on each task: with the first T encodings of `fixed`, or with fresh ones."""
     losses = {}
-    for name, (X, y, target) in points.items():
+    for name, (X, y, _) in points.items():
         E, gram = task_encoding(X.shape[1], settings, fixed, generator)
         g = solved_weights(gram[y.unsqueeze(2), y.unsqueeze(1)], y)
-        losses[name] = float(batch_loss(W, V, Inputs(X.mT.contiguous(), E, y, g, target)))
+        losses[name] = float(batch_loss(W, V, Inputs(X.mT.contiguous(), E, y, g)))
     return losses
 
 

@@ -38,6 +38,8 @@ def test_public_names() -> None:
         "nn",
         "plan_attention",
         "plan_shapes",
+        "selection",
+        "separation",
         "tensor_attention",
     ]
     assert dir(sx) == sorted(sx.__all__)

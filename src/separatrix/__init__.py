@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from separatrix import attention, errors, nn
+    from separatrix import attention, errors, nn, selection, separation
     from separatrix.attention.certificate import Certificate
     from separatrix.attention.cost import max_order
     from separatrix.attention.linear import linear_attention
@@ -28,6 +28,8 @@ __all__ = [
     "nn",
     "plan_attention",
     "plan_shapes",
+    "selection",
+    "separation",
     "tensor_attention",
 ]
 

@@ -37,6 +37,7 @@ PAPERS = {
             "Transformers Provably Learn Sparse Token Selection While Fully-Connected Nets Cannot",
             "Zixuan Wang, Stanley Wei, Daniel Hsu, Jason D. Lee",
         ),
+        Paper("beyond", "Beyond the papers", "Separatrix"),
     )
 }
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import blocks, exact, reference
+from separatrix.attention import exact, reference, tiling
 from separatrix.attention.overflow import score_bound
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
@@ -49,6 +49,20 @@ class TestExact(AttentionContract):
         assert torch.autograd.gradcheck(function, (query, *sets))
 
 
+@pytest.mark.parametrize("query_length", [64, 131, 160])
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"windows": [None, 40]}], ids=["full", "causal", "window"]
+)
+@pytest.mark.parametrize("scale", [0.5, 300.0])
+def test_one_head_is_split_by_rows(query_length, options, scale):
+    """Rows of one head are shared out among copies of the keys; large scores make it subtract maxima."""
+    query, *sets = draw(0, 5, query_length, 3)
+    expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
+    found = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
+    assert torch.allclose(found[0], expected[0], atol=1e-12)
+    assert torch.allclose(found[1], expected[1], rtol=1e-12)
+
+
 @given(
     order=st.sampled_from(ORDERS),
     lengths=st.lists(st.integers(0, 5), min_size=3, max_size=3),
@@ -69,8 +83,8 @@ def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, o
     options = {"is_causal": is_causal, "query_offset": offset, "windows": windows}
     expected = reference.tensor_attention(query, keys, values, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(blocks._BLOCK, "cpu", 8 * block)
-        patch.setattr(blocks, "_ROWS", 4)
+        patch.setitem(tiling._BLOCK, "cpu", 8 * block)
+        patch.setattr(tiling, "_ROWS", 4)
         found = sx.tensor_attention(query, keys, values, return_lse=True, **options)
         empty = expected[1] == -torch.inf
         assert torch.equal(found[1] == -torch.inf, empty)

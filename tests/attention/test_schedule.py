@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from separatrix.attention.kronecker_rows import by_length, chunks
+from separatrix.attention.kronecker_rows import chunks
 from separatrix.attention.reference import allowed_tuples
 from separatrix.attention.schedule import Box, Positions, boxes
 
@@ -48,9 +48,8 @@ def test_causal_visits_little_more_than_a_third():
 )
 def test_chunks_split_a_box(ranges, size):
     keys = tuple((start, start + length) for start, length in ranges)
-    sets = by_length([length for _, length in ranges])
     visits = torch.zeros([stop for _, stop in keys], dtype=torch.int)
-    for chunk in chunks(Box((0, 1), keys, 0), sets, size):
+    for chunk in chunks(Box((0, 1), keys, 0), size):
         assert chunk.size <= size
         assert chunk.size == math.prod(stop - start for start, stop in chunk.rows)
         visits[tuple(slice(*r) for r in chunk.rows)] += 1

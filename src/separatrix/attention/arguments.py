@@ -43,10 +43,13 @@ class Call:
         return Positions(self.is_causal, self.query_offset, self.windows)
 
     @property
-    def named_tensors(self) -> tuple[tuple[str, Tensor], ...]:
-        keys = ((f"keys[{m}]", key) for m, key in enumerate(self.keys))
-        values = ((f"values[{m}]", value) for m, value in enumerate(self.values))
-        return (("query", self.query), *keys, *values)
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.query, *self.keys, *self.values)
+
+    def name(self, tensor: int) -> str:
+        """The name of an entry of `tensors`."""
+        which, m = divmod(tensor - 1, len(self.keys))
+        return "query" if tensor == 0 else f"{('keys', 'values')[which]}[{m}]"
 
 
 Break = tuple[str, object]
@@ -74,34 +77,36 @@ def _shape(x: Tensor) -> str:
 
 
 def _not_tensors(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if not isinstance(x, Tensor):
-            yield name, type(x).__name__
+            yield call.name(index), type(x).__name__
 
 
 def _flat(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if x.dim() < 2:
-            yield name, _shape(x)
+            yield call.name(index), _shape(x)
 
 
 def _dtypes(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if x.dtype not in DTYPES:
-            yield name, x.dtype
+            yield call.name(index), x.dtype
 
 
 def _mixed_dtypes(call: Call) -> Iterator[Break]:
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if x.dtype != call.query.dtype:
-            yield name, f"{x.dtype} against query's {call.query.dtype}"
+            yield call.name(index), f"{x.dtype} against query's {call.query.dtype}"
 
 
 def _mixed_devices(call: Call) -> Iterator[Break]:
-    masks = ((f"key_masks[{m}]", mask) for m, mask in enumerate(call.key_masks) if isinstance(mask, Tensor))
-    for name, x in (*call.named_tensors, *masks):
+    for index, x in enumerate(call.tensors):
         if x.device != call.query.device:
-            yield name, f"{x.device} against query's {call.query.device}"
+            yield call.name(index), f"{x.device} against query's {call.query.device}"
+    for m, mask in enumerate(call.key_masks):
+        if isinstance(mask, Tensor) and mask.device != call.query.device:
+            yield f"key_masks[{m}]", f"{mask.device} against query's {call.query.device}"
 
 
 def _head_dims(call: Call) -> Iterator[Break]:
@@ -128,26 +133,26 @@ def _lengths(call: Call) -> Iterator[Break]:
 def _gqa_heads(call: Call) -> Iterator[Break]:
     if not call.enable_gqa:
         return
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if x.dim() < 3:
-            yield name, _shape(x)
+            yield call.name(index), _shape(x)
             return
     heads, shared = call.query.shape[-3], call.keys[0].shape[-3]
-    for name, x in call.named_tensors:
-        if name != "query" and (x.shape[-3] != shared or shared == 0 or heads % shared):
-            yield name, f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
+    for index, x in enumerate(call.tensors):
+        if index and (x.shape[-3] != shared or shared == 0 or heads % shared):
+            yield call.name(index), f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
 
 
 def _batches(call: Call) -> Iterator[Break]:
     leading = 3 if call.enable_gqa else 2
     shape = call.query.shape[:-leading]
-    for name, x in call.named_tensors:
+    for index, x in enumerate(call.tensors):
         if x.shape[:-leading] == shape:
             continue
         try:
             shape = torch.broadcast_shapes(shape, x.shape[:-leading])
         except RuntimeError:
-            yield name, f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
+            yield call.name(index), f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
 
 
 def _causal_flag(call: Call) -> Iterator[Break]:
@@ -184,7 +189,7 @@ def _mask_shapes(call: Call) -> Iterator[Break]:
     if all(mask is None for mask in call.key_masks):
         return
     leading = 3 if call.enable_gqa else 2
-    batch = torch.broadcast_shapes(*(x.shape[:-leading] for _, x in call.named_tensors))
+    batch = torch.broadcast_shapes(*(x.shape[:-leading] for x in call.tensors))
     if call.enable_gqa:
         batch = (*batch, call.query.shape[-3])
     for m, (mask, key) in enumerate(zip(call.key_masks, call.keys, strict=True)):

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
-from separatrix.attention.blocks import Problem, roundings
 from separatrix.attention.certificate import Certificate, certify, greedy_error
 from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
@@ -27,6 +26,7 @@ from separatrix.attention.plan import (
     recipes,
 )
 from separatrix.attention.polynomial import Expansion, Sums
+from separatrix.attention.tiling import Problem, roundings
 from separatrix.errors import ArgumentError, SeparatrixError
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import blocks, reference
-from separatrix.attention.arguments import Call
+from separatrix.attention.arguments import DTYPES, Call
 from separatrix.attention.schedule import Positions
+from separatrix.attention.tiling import Problem
 from separatrix.errors import SeparatrixError
 
 DOUBLE_BACKWARD_VOLUME = 1 << 22
@@ -31,6 +32,31 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     options = (len(keys), call.is_causal, call.query_offset, windows, call.scale)
     out, lse = _differentiable_attend(options, query, *keys, *values, *masks)
     return out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
+
+
+def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
+    """Ordinary attention by PyTorch's fused kernel where nothing is left to check; None where something may be.
+
+    The checks of a call take longer than attention of a few short heads.
+    """
+    if (
+        isinstance(query, Tensor)
+        and isinstance(key, Tensor)
+        and isinstance(value, Tensor)
+        and query.dim() == 4
+        and key.shape == value.shape
+        and query.shape[:2] == key.shape[:2]
+        and query.shape[3] == key.shape[3]
+        and query.dtype == key.dtype == value.dtype
+        and query.dtype in DTYPES
+        and query.device == key.device == value.device
+        and query.numel()
+        and key.numel()
+        and (scale is None or (isinstance(scale, float) and math.isfinite(scale)))
+    ):
+        scale = 1 / query.shape[3] if scale is None else scale
+        return scaled_dot_product_attention(query, key, value, scale=scale)
+    return None
 
 
 def fused_attention(call: Call) -> Tensor | None:
@@ -86,7 +112,7 @@ def _problem(
     offset: int,
     windows: Sequence[int],
     scale: float,
-) -> blocks.Problem:
+) -> Problem:
     """Half types are computed in float32; what a mask hides is zeroed, so that not even a NaN gets out."""
 
     def shown(sets: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -95,7 +121,7 @@ def _problem(
         return tuple(x.to(dtype).masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, masks, strict=True))
 
     dtype = query.dtype if query.dtype == torch.float64 else torch.float32
-    return blocks.Problem(
+    return Problem(
         query.to(dtype),
         shown(keys),
         shown(values),

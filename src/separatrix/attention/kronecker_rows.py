@@ -1,41 +1,41 @@
 """A few rows at a time of the column-wise Kronecker product, built, used and folded back without holding the rest.
 
 Alman and Song, "How to Capture Higher-order Correlations?", Definition 2.4. A row of the product is a tuple of rows,
-one of each set. With the sets sorted by length, a chunk of rows is a range of the *longest* set times a range of the
-*second* times one row of each *other*, so that building it costs one multiplication an entry whatever the order.
+one of each set. With the sets of a box sorted by length, a chunk of rows is a range of the *longest* set times a
+range of the *second* times one row of each *other*, so that building it costs one multiplication an entry whatever the
+order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from torch import Tensor, mul
 
 from separatrix.attention.schedule import Box, Range
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A range of rows of each set, at most two of them longer than one; `shape` is (second's, longest's) lengths."""
+class Chunk(NamedTuple):
+    """A range of rows of each set, at most two of them longer than one; `shape` is (second's, longest's) lengths.
+
+    `order` names the sets from the shortest to the longest.
+    """
 
     rows: tuple[Range, ...]
     shape: tuple[int, int]
+    order: tuple[int, ...]
 
     @property
     def size(self) -> int:
         return self.shape[0] * self.shape[1]
 
 
-def by_length(lengths: Sequence[int]) -> list[int]:
-    """The sets from the shortest to the longest, later ones last among equals."""
-    return sorted(range(len(lengths)), key=lambda m: lengths[m])
-
-
-def chunks(box: Box, sets: Sequence[int], size: int) -> Iterator[Chunk]:
-    """Split the tuples of a box into chunks of at most `size`; `sets` orders the key sets, the longest last."""
-    *others, longest = sets
+def chunks(box: Box, size: int) -> Iterator[Chunk]:
+    """Split the tuples of a box into chunks of at most `size`; of equally long sets the last is the longest."""
+    order = tuple(sorted(range(len(box.keys)), key=lambda m: box.keys[m][1] - box.keys[m][0]))
+    *others, longest = order
     start, stop = box.keys[longest]
     pieces = -(-(stop - start) // size)
     inner = [
@@ -48,40 +48,41 @@ def chunks(box: Box, sets: Sequence[int], size: int) -> Iterator[Chunk]:
         low, high = box.keys[others[-1]]
         ranges.append([(j, min(j + at_once, high)) for j in range(low, high, at_once)])
     ranges.append(inner)
-    place = [sets.index(m) for m in range(len(sets))]
+    place = [order.index(m) for m in range(len(order))]
     for chosen in product(*ranges):
         second = chosen[-2] if others else (0, 1)
         shape = (second[1] - second[0], chosen[-1][1] - chosen[-1][0])
-        yield Chunk(tuple(chosen[i] for i in place), shape)
+        yield Chunk(tuple(chosen[i] for i in place), shape, order)
 
 
 class KroneckerRows:
     """Chunks of rows of the column-wise Kronecker product of (H, L_m, x) sets, in memory used again by the next."""
 
-    def __init__(self, sets: Sequence[Tensor], order: Sequence[int], capacity: int) -> None:
-        self._order = order
-        *others, longest = (sets[m] for m in order)
-        self._others = [x.unsqueeze(2) for x in others]
-        self._longest = longest.unsqueeze(1)
-        self._memory = longest.new_empty(longest.shape[0], capacity, longest.shape[2])
+    def __init__(self, sets: Sequence[Tensor], capacity: int) -> None:
+        self._as_prefix = [x.unsqueeze(2) for x in sets]
+        self._as_longest = [x.unsqueeze(1) for x in sets]
+        self._memory = sets[0].new_empty(sets[0].shape[0], capacity, sets[0].shape[2])
         self._views: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def _prefix(self, chunk: Chunk) -> Tensor:
         """(H, second, 1, x): the products of the rows of all sets but the longest."""
         prefix = None
-        for m, x in zip(self._order, self._others, strict=False):
-            rows = x[:, slice(*chunk.rows[m])]
+        for m in chunk.order[:-1]:
+            start, stop = chunk.rows[m]
+            rows = self._as_prefix[m][:, start:stop]
             prefix = rows if prefix is None else prefix * rows
         assert prefix is not None
         return prefix
 
     def _inner(self, chunk: Chunk) -> Tensor:
-        start, stop = chunk.rows[self._order[-1]]
-        return self._longest if stop - start == self._longest.shape[2] else self._longest[:, :, start:stop]
+        longest = chunk.order[-1]
+        start, stop = chunk.rows[longest]
+        whole = self._as_longest[longest]
+        return whole if stop - start == whole.shape[2] else whole[:, :, start:stop]
 
     def build(self, chunk: Chunk) -> Tensor:
         """(H, chunk.size, x): the rows of a chunk; the same tensor for chunks of the same shape, at order >= 3."""
-        if not self._others:
+        if len(chunk.order) == 1:
             return self._inner(chunk).squeeze(1)
         if chunk.shape not in self._views:
             rows = self._memory[:, : chunk.size]
@@ -92,8 +93,8 @@ class KroneckerRows:
 
     def fold(self, chunk: Chunk, gradient: Tensor, gradients: Sequence[Tensor]) -> None:
         """Add the gradient (H, chunk.size, x) of a chunk's rows to the gradients of the sets it was built from."""
-        longest = self._order[-1]
-        if not self._others:
+        *order, longest = chunk.order
+        if not order:
             gradients[longest][:, slice(*chunk.rows[longest])] += gradient
             return
         gradient = gradient.unflatten(1, chunk.shape)
@@ -101,8 +102,8 @@ class KroneckerRows:
         mul(gradient, self._prefix(chunk), out=scratch)
         gradients[longest][:, slice(*chunk.rows[longest])] += scratch.sum(1)
         along_prefix = mul(gradient, self._inner(chunk), out=scratch).sum(2, keepdim=True)
-        others = [x[:, slice(*chunk.rows[m])] for m, x in zip(self._order, self._others, strict=False)]
-        for here, m in enumerate(self._order[:-1]):
+        others = [self._as_prefix[m][:, slice(*chunk.rows[m])] for m in order]
+        for here, m in enumerate(order):
             found = along_prefix
             for other, x in enumerate(others):
                 if other != here:

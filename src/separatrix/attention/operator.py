@@ -9,7 +9,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import check_call
 from separatrix.attention.certified import Certified, certify_call, plan_call
-from separatrix.attention.exact import exact_attention, fused_attention
+from separatrix.attention.exact import exact_attention, fused_attention, plain_attention
 from separatrix.attention.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 
@@ -104,6 +104,11 @@ def tensor_attention(
     check_method(method)
     if method == "polynomial" and tolerance is None:
         raise ArgumentError("tolerance", expected="a positive finite number for method 'polynomial'", got=None)
+    ordinary = is_causal is False and enable_gqa is False and key_masks is None and windows is None
+    if ordinary and tolerance is None and return_lse is False and type(query_offset) is int and query_offset == 0:
+        plain = plain_attention(query, keys, values, scale)
+        if plain is not None:
+            return plain
     call = check_call(
         query,
         keys,

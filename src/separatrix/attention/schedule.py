@@ -33,6 +33,19 @@ class Positions:
         start = 0 if window is None else min(length, max(0, here - window + 1))
         return start, max(start, stop)
 
+    def contested(self, m: int, queries: Range, keys: Range) -> Range:
+        """The shortest range of these keys of set m that holds all that some of these queries may not attend."""
+        start, stop = keys
+        first, last = queries[0] + self.offset, queries[1] - 1 + self.offset
+        window = self.windows[m]
+        seen_from = start if window is None else max(start, last - window + 1)
+        seen_to = min(stop, first + 1) if self.is_causal or window is not None else stop
+        if seen_from >= seen_to:
+            return keys
+        if seen_from > start:
+            return start, (stop if seen_to < stop else seen_from)
+        return seen_to, stop
+
     def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
         """The same for a range of queries and given key indices, as a bool (queries, keys)."""
         here = torch.arange(*queries, device=keys.device).unsqueeze(-1) + self.offset
@@ -80,9 +93,10 @@ def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[
     them by the first set that reaches the block makes boxes.
     """
     end = min(max(key_lengths), query_length + offset)
-    width = min(64, max(8, query_length // 16))
-    seen_by_all = min(end, offset + 1)
-    edges = [0, *range(max(seen_by_all, 0) or width, end, width), end] if end > 0 else []
+    width = min(32, max(8, query_length // 16))
+    # Counted from the end, so that all boxes but the first have a multiple of the width in queries.
+    seen_by_all = [offset + 1] if width <= offset < end else []
+    edges = sorted({0, *seen_by_all, *range(end, max(seen_by_all, default=0), -width)}) if end > 0 else []
     found = []
     for low, high in pairwise(edges):
         first = max(0, low - offset)

@@ -71,7 +71,7 @@ def _chunk(
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
         x = expansion.frame.coordinates(key, m + 1, masks[m]).to(dtype)
-        added = _monomials(x, index_set).mT.unsqueeze(-1) * with_ones(value, masks[m], dtype).unsqueeze(2)
+        added = _monomials(x, index_set).mT.unsqueeze(-1) * with_ones(value, masks[m], dtype).mT.unsqueeze(2)
         running = Z[m].unsqueeze(1) + added.cumsum(1)
         after.append(running[:, -1])
         product = running if product is None else product * running

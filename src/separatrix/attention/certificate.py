@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from separatrix.attention.frame import Frame, Tokens, chunks, extremes
+from separatrix.attention.frame import Frame, Tokens, chunks, finite_extremes
 from separatrix.attention.monomials import IndexSet
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.remainder import Polynomial
@@ -68,9 +68,7 @@ def value_range(tokens: Tokens) -> ValueRange:
     heads, _, d_v = tokens.values[0].shape
     low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
     for m, value in enumerate(tokens.values):
-        least, most = extremes(value, tokens.masks[m] if tokens.masks else None)
-        nothing = least > most
-        least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
+        least, most = finite_extremes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
     return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK)
@@ -81,7 +79,7 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
     total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
     for m, key in enumerate(tokens.keys):
         largest = torch.zeros_like(total)
-        for start, stop in chunks(key.shape[1], 1 << 16):
+        for start, stop in chunks(key.shape[1], 1 << 14):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
             x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
             largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
@@ -90,12 +88,8 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
 
 
 def _power_sum(x: Tensor, k: int) -> Tensor:
-    """sum_l |x_l|^k of (H, d', c), by products: `pow` takes fifteen times as long."""
-    x = x.abs()
-    power = x
-    for _ in range(k - 1):
-        power = power * x
-    return power.sum(1)
+    """sum_l |x_l|^k of (H, d', c)."""
+    return _power(x.abs(), k).sum(1)
 
 
 def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
@@ -104,7 +98,7 @@ def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
     radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
-    for start, stop in chunks(tokens.query.shape[1], 1 << 16):
+    for start, stop in chunks(tokens.query.shape[1], 1 << 14):
         x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
         by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
@@ -163,14 +157,14 @@ def greedy_error(tokens: Tokens, frame: Frame, index_set: IndexSet, amplitudes: 
         sums = torch.from_numpy(tail[e]).to(E).expand(E.shape[0], -1)
         for m, key in enumerate(tokens.keys):
             part = torch.zeros_like(sums)
-            for start, stop in chunks(key.shape[1], 1 << 16):
+            for start, stop in chunks(key.shape[1], 1 << 14):
                 mask = tokens.masks[m][:, start:stop] if tokens.masks else None
                 x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
                 x = (x / _nonzero(frame.largest[m + 1]).unsqueeze(-1)) ** e
                 x = x if mask is None else x.masked_fill(~mask.unsqueeze(1), 0.0)
                 part = part + x.sum(-1)
             sums = sums * part
-        for start, stop in chunks(tokens.query.shape[1], 1 << 16):
+        for start, stop in chunks(tokens.query.shape[1], 1 << 14):
             x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
             x = (x / _nonzero(frame.largest[0]).unsqueeze(-1)) ** e
             E[:, start:stop] += (x * sums.unsqueeze(-1)).sum(1)
@@ -199,35 +193,40 @@ def certify(
     """
     index_set, lengths = expansion.index_set, [key.shape[1] for key in tokens.keys]
     relative = gamma(lengths, index_set.degree, index_set.rank, steps, expansion.coefficients.dtype) + _UNDERFLOW
-    tuples = tuples.to(torch.float64)
-    if polynomial is None:
-        assert outside is not None
-        E, magnitude = outside, torch.exp(radii)
-    else:
-        moment = sums.moment + relative * tuples * radii**polynomial.moment
-        E = polynomial.factors(radii) * torch.minimum(moment, tuples * radii**polynomial.moment)
-        magnitude = polynomial.magnitude(radii)
-    rho = relative * tuples * magnitude
     width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
-    D = sums.denominator
-    empty = tuples == 0
-    proved = (E + rho < D) | empty
-    D = D.masked_fill(empty, math.inf)
-    truncation = E * width / D * _SLACK
-    out_unit = torch.finfo(sums.output.dtype).eps / 2
-    output = sums.output.to(torch.float64).abs().amax(-1)
-    rounding = (2 * rho * largest / D + 2.0**-52 * largest) * _SLACK + 1.01 * out_unit * output
-    rounding = rounding + torch.finfo(sums.output.dtype).smallest_normal * out_unit
-    truncation = truncation.masked_fill(~proved, math.inf)
-    lse = (E + rho) / (D - E - rho).masked_fill(~proved, math.nan) * _SLACK
-    per_query = truncation + rounding
-    return Certificate(
-        _largest(truncation),
-        _largest(rounding),
-        _largest(per_query),
-        _largest(lse.masked_fill(~proved, math.inf)),
-        per_query,
-    )
+    out = torch.finfo(sums.output.dtype)
+    per_query = torch.empty_like(sums.denominator)
+    worst = [0.0, 0.0, 0.0]
+    for start, stop in chunks(per_query.shape[1], 1 << 14):  # small enough to stay in cache through forty passes
+        here = (slice(None), slice(start, stop))
+        R, N, D = radii[here], tuples[here].to(torch.float64), sums.denominator[here]
+        if polynomial is None:
+            assert outside is not None
+            E, magnitude = outside[here], torch.exp(R)
+        else:
+            most = N * _power(R, polynomial.moment)
+            E = polynomial.factors(R) * torch.minimum(sums.moment[here] + relative * most, most)
+            magnitude = polynomial.magnitude(R)
+        rho = relative * N * magnitude
+        empty = N == 0
+        proved = (E + rho < D) | empty
+        D = D.masked_fill(empty, math.inf)
+        truncation = (E * width / D * _SLACK).masked_fill(~proved, math.inf)
+        output = sums.output[here].abs().amax(-1).to(torch.float64)
+        rounding = (2 * rho * largest / D + 2.0**-52 * largest) * _SLACK + 1.01 * (out.eps / 2) * output
+        rounding = rounding + out.smallest_normal * out.eps / 2
+        lse = ((E + rho) / (D - E - rho) * _SLACK).masked_fill(~proved, math.inf)
+        per_query[here] = truncation + rounding
+        worst = [max(before, _largest(now)) for before, now in zip(worst, (truncation, rounding, lse), strict=True)]
+    return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query)
+
+
+def _power(x: Tensor, n: int) -> Tensor:
+    """x^n by products: `pow` takes many times as long."""
+    power = torch.ones_like(x)
+    for _ in range(n):
+        power = power * x
+    return power
 
 
 def _largest(x: Tensor) -> float:

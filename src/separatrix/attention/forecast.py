@@ -13,12 +13,12 @@ from torch import Tensor
 
 from separatrix.attention.certificate import ValueRange, gamma, greedy_error, key_norms, query_radii, value_range
 from separatrix.attention.cost import Shape
-from separatrix.attention.frame import Frame, Tokens, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.frame import Frame, Tokens, key_mean, make_frame
 from separatrix.attention.monomials import IndexSet
 from separatrix.attention.polynomial import chunk_tokens
 from separatrix.attention.remainder import Polynomial
 
-_QUERIES, _TUPLES = 64, 512
+_QUERIES, _TUPLES = 64, 256
 """The sample: queries of each head, half of them those with the largest bounds, and tuples of each."""
 
 
@@ -34,6 +34,7 @@ class Analysis:
     values: ValueRange
     scores: Tensor
     sampled: Tensor
+    sampled_radii: Tensor
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -47,8 +48,7 @@ class Analysis:
 
 def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
     """Bounds and a sample; an error for NaN or infinity."""
-    for m, value in enumerate(tokens.values):
-        largest_magnitudes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
+    values = value_range(tokens)
     shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
     frame = make_frame(tokens, shift, torch.float64)
     norms = key_norms(tokens, frame)
@@ -57,7 +57,7 @@ def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
     shape = Shape(heads, length, tuple(key.shape[1] for key in tokens.keys), d, tokens.values[0].shape[2], is_causal)
     sampled = _sample_queries(radii)
     scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
-    return Analysis(tokens, shape, frame, norms, radii, value_range(tokens), scores, sampled)
+    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, torch.gather(radii, 1, sampled))
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
@@ -81,7 +81,8 @@ def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: boo
             seen = torch.minimum(seen, (sampled + offset + 1).clamp(min=1))
         index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
         mask = torch.gather(tokens.masks[m], 1, index.flatten(1)) if tokens.masks else None
-        rows = torch.gather(key, 1, index.flatten(1).unsqueeze(-1).expand(-1, -1, key.shape[2]))
+        first = torch.arange(heads, device=key.device).reshape(-1, 1) * key.shape[1]
+        rows = key.flatten(0, 1).index_select(0, (index.flatten(1) + first).flatten()).unflatten(0, (heads, -1))
         x = frame.coordinates(rows, m + 1, mask).mT
         product = product * x.unflatten(1, index.shape[1:])
     return product.sum(-1)
@@ -102,7 +103,7 @@ def mean_power(analysis: Analysis, moment: int) -> Tensor:
 
 def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype) -> float:
     """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample."""
-    radii = torch.gather(analysis.radii, 1, analysis.sampled)
+    radii = analysis.sampled_radii
     truncation = polynomial.factors(radii) * mean_power(analysis, polynomial.moment)
     return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
 
@@ -113,7 +114,7 @@ def greedy_forecast(analysis: Analysis, index_set: IndexSet, dtype: torch.dtype)
     tokens = replace(analysis.tokens, query=torch.gather(analysis.tokens.query, 1, rows))
     E = greedy_error(tokens, analysis.frame, index_set, amplitudes(analysis))
     tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
-    magnitude = torch.exp(torch.gather(analysis.radii, 1, analysis.sampled))
+    magnitude = torch.exp(analysis.sampled_radii)
     truncation = E / tuples * mean_power(analysis, 0)
     return _forecast(analysis, truncation, magnitude, index_set.degree, index_set.rank, dtype)
 

@@ -111,7 +111,9 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     heads, length, d = x.shape
     least = x.new_full((heads, d), math.inf, dtype=torch.float64)
     most = -least
-    for start, stop in chunks(length, 1 << 15):
+    whole = length - length % 64
+    pieces = [*chunks(whole, 1 << 15), *([(whole, length)] if whole < length else [])]
+    for start, stop in pieces:
         part = x[:, start:stop]
         low = high = part
         if mask is not None:
@@ -124,8 +126,8 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return least, most
 
 
-def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor | None = None) -> Tensor:
-    """max |x - shift| over the tokens that may be attended, (H, d) in float64; an error for NaN or infinity there."""
+def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`extremes`, with 0 where there are no tokens, and an error for NaN or infinity."""
     least, most = extremes(x, mask)
     nothing = least > most
     least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
@@ -136,8 +138,15 @@ def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor 
             got="NaN or infinity",
             hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
         )
+    return least, most
+
+
+def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor | None = None) -> Tensor:
+    """max |x - shift| over the tokens that may be attended, (H, d) in float64; an error for NaN or infinity there."""
+    least, most = finite_extremes(name, x, mask)
     if shift is not None:
-        least, most = (x - shift.masked_fill(nothing, 0.0) for x in (least, most))
+        # Where no token may be attended the shift is 0 as well.
+        least, most = least - shift, most - shift
     return torch.maximum(least.abs(), most.abs())
 
 

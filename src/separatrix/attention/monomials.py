@@ -168,12 +168,15 @@ class MonomialMemory:
         self.index_set = index_set
         self._memory = like.new_empty(*leading, index_set.rank, size)
         self._memory[..., 0, :] = 1.0
+        self._whole_first_level = len(index_set.blocks) > 0 and len(index_set.blocks[0]) == index_set.dimension
         self._plans: dict[int, tuple[Tensor, list[_Step]]] = {}
 
     def _plan(self, n: int) -> tuple[Tensor, list[_Step]]:
         features = self._memory[..., :n]
         steps: list[_Step] = []
         for p, block in enumerate(self.index_set.blocks, start=1):
+            if p == 1 and self._whole_first_level:
+                continue
             parents = features[..., slice(*self.index_set.levels[p - 1]), :]
             level = features[..., slice(*self.index_set.levels[p]), :]
             for coordinate, rows, source in block:
@@ -190,6 +193,8 @@ class MonomialMemory:
         if n not in self._plans:
             self._plans[n] = self._plan(n)
         features, steps = self._plans[n]
+        if self._whole_first_level:
+            features[..., 1 : 1 + x.shape[-2], :] = x
         factors = [row.unsqueeze(-2) for row in x.unbind(-2)]
         for coordinate, parents, chosen, into in steps:
             rows = parents if chosen is None else parents.index_select(-2, chosen)

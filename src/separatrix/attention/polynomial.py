@@ -18,16 +18,17 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.frame import Frame, Tokens, chunks
-from separatrix.attention.monomials import IndexSet, MonomialMemory, monomials_backward
+from separatrix.attention.monomials import IndexSet
+from separatrix.attention.products import Products, products
 
-_CHUNK_BYTES = 1 << 24
+_CHUNK_BYTES = 1 << 25
 """Bytes of a chunk's monomials: they stay in the last cache, and a product is long enough to be worth two threads."""
 
 
 def chunk_tokens(heads: int, rank: int, dtype: torch.dtype) -> int:
     """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go."""
     fit = _CHUNK_BYTES // (heads * rank * (torch.finfo(dtype).bits // 8))
-    return min(4096 if dtype == torch.float64 else 2048, max(64, fit // 64 * 64))
+    return min(8192 if dtype == torch.float64 else 2048, max(64, fit // 64 * 64))
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,17 @@ class Expansion:
     moment: int | None
 
     def chunk(self, heads: int) -> int:
-        """Tokens to a chunk."""
+        """Tokens to a chunk, at the most."""
         return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype)
 
-    def memory(self, like: Tensor, size: int) -> MonomialMemory:
-        """Memory for the monomials of `size` tokens of each head of `like`."""
-        return MonomialMemory(self.index_set, (like.shape[0],), size, self.coefficients.new_empty(0))
+    def even_chunk(self, heads: int, length: int) -> int:
+        """Tokens to a chunk when `length` of them are cut into as few, equally long ones."""
+        pieces = -(-length // self.chunk(heads))
+        return -(-length // max(pieces, 1)) or 1
+
+    def products(self, heads: int, size: int, columns: int) -> Products:
+        """Products with the monomials of up to `size` tokens a head, `columns` wide."""
+        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0))
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,12 @@ class Sums:
 
 
 def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """[V, 1] (H, c, d_v + 1), with zero rows for hidden tokens."""
-    widened = torch.cat([value.to(dtype), value.new_ones(*value.shape[:-1], 1, dtype=dtype)], -1)
-    return widened if mask is None else widened.masked_fill(~mask.unsqueeze(-1), 0.0)
+    """[V, 1]^T (H, d_v + 1, c), with zeros for hidden tokens."""
+    heads, length, d_v = value.shape
+    widened = value.new_empty(heads, d_v + 1, length, dtype=dtype)
+    widened[:, :d_v] = value.mT
+    widened[:, d_v] = 1.0
+    return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
 
 
 def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
@@ -74,21 +83,15 @@ def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
 def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
     key, value = tokens.keys[m], tokens.values[m]
-    dtype = expansion.coefficients.dtype
-    Z = torch.zeros(key.shape[0], expansion.index_set.rank, value.shape[2] + 1, dtype=torch.float64, device=key.device)
-    size = expansion.chunk(key.shape[0])
-    memory = expansion.memory(key, size)
+    size = expansion.even_chunk(key.shape[0], stop - start)
+    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
+    state = met.start()
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
         mask = tokens.masks[m][:, here] if tokens.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        features = memory.fill(x)
-        V = with_ones(value[:, here], mask, dtype)
-        if dtype == torch.float64:
-            torch.baddbmm(Z, features, V, out=Z)
-        else:
-            Z += torch.bmm(features, V)
-    return Z
+        met.add(state, x, with_ones(value[:, here], mask, expansion.coefficients.dtype))
+    return met.finish(state)
 
 
 def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
@@ -102,7 +105,7 @@ def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
         level = slice(*expansion.index_set.levels[expansion.moment])
         weights = torch.from_numpy(expansion.index_set.multinomials()[level]).to(met)
         column[:, level, 0] = product[:, level, -1] * weights
-    return torch.cat([met, column], -1).to(expansion.coefficients.dtype)
+    return torch.cat([met, column], -1)
 
 
 def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
@@ -110,15 +113,14 @@ def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
     query = tokens.query
     heads, length, _ = query.shape
     d_v = tokens.values[0].shape[2]
-    met = contraction(Z, expansion).mT.contiguous()
+    size = expansion.even_chunk(heads, length)
+    against = expansion.products(heads, size, d_v + 2)
+    met = against.prepare(contraction(Z, expansion))
     out = query.new_empty(heads, length, d_v)
     denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
-    size = expansion.chunk(heads)
-    memory = expansion.memory(query, size)
     for start, stop in chunks(length, size):
         x = expansion.frame.coordinates(query[:, start:stop], 0)
-        features = memory.fill(x)
-        sums = torch.bmm(met, features).to(torch.float64)
+        sums = against.sums(x, met).to(torch.float64)
         D = denominator[:, start:stop] = sums[:, d_v]
         moment[:, start:stop] = sums[:, d_v + 1]
         out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
@@ -129,24 +131,19 @@ def backward(
     tokens: Tokens, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
-    index_set, dtype, frame = expansion.index_set, expansion.coefficients.dtype, expansion.frame
+    dtype, frame = expansion.coefficients.dtype, expansion.frame
     heads, length, _ = tokens.query.shape
-    met = contraction(Z, expansion)[..., :-1]
-    size = expansion.chunk(2 * heads)
-    memory, buffer = (
-        expansion.memory(tokens.query, size),
-        tokens.query.new_empty(heads, index_set.rank, size, dtype=dtype),
-    )
-    grad_product = torch.zeros_like(Z[0])
+    size = expansion.even_chunk(2 * heads, length)
+    against = expansion.products(heads, size, grad_out.shape[2] + 1)
+    met = against.prepare(contraction(Z, expansion)[..., :-1])
+    state = against.start()
     grad_query = torch.empty_like(tokens.query)
     for start, stop in chunks(length, size):
         here = slice(start, stop)
         x = frame.coordinates(tokens.query[:, here], 0)
-        features, grad = memory.fill(x), buffer[..., : stop - start]
-        d_sums = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]).to(dtype)
-        grad_product += torch.bmm(features, d_sums)
-        torch.bmm(met, d_sums.mT, out=grad)
-        grad_query[:, here] = frame.pull_back(monomials_backward(x, index_set, features, grad), 0)
+        d_sums = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]).mT.to(dtype)
+        grad_query[:, here] = frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0)
+    grad_product = against.finish(state)
     grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
     grad_keys, grad_values = [], []
     for m in range(len(tokens.keys)):
@@ -174,19 +171,16 @@ def state_backward(
 ) -> None:
     """Write the gradients of the first `stop` tokens of key set m and of their values, from that of their state."""
     key, value = tokens.keys[m], tokens.values[m]
-    index_set, dtype = expansion.index_set, expansion.coefficients.dtype
-    size = expansion.chunk(2 * key.shape[0])
-    memory, buffer = expansion.memory(key, size), key.new_empty(key.shape[0], index_set.rank, size, dtype=dtype)
-    grad_Z = grad_Z.to(dtype)
+    size = expansion.even_chunk(2 * key.shape[0], stop)
+    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
+    prepared = met.prepare(grad_Z)
     for first, last in chunks(stop, size):
         here = slice(first, last)
         mask = tokens.masks[m][:, here] if tokens.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        V = with_ones(value[:, here], mask, dtype)
-        features, grad = memory.fill(x), buffer[..., : last - first]
-        grad_V = torch.bmm(features.mT, grad_Z[..., :-1])
-        torch.bmm(grad_Z, V.mT, out=grad)
-        grad_K = expansion.frame.pull_back(monomials_backward(x, index_set, features, grad), m + 1)
+        V = with_ones(value[:, here], mask, expansion.coefficients.dtype)
+        grad_x, grad_W = met.gradient(x, prepared, V, None)
+        grad_K, grad_V = expansion.frame.pull_back(grad_x, m + 1), grad_W[:, :-1].mT
         if mask is not None:
             grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
         grad_value[:, here], grad_key[:, here] = grad_V, grad_K

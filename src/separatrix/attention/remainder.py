@@ -65,16 +65,17 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     (True, 0.718281828)
     """
     first = degree + 1
-    term = radii ** (first - moment) / float(math.factorial(first))
-    total = term.clone()
-    p = first
     largest = float(radii.max()) if radii.numel() else 0.0
-    while p < first + 20 + 4 * largest:
-        p += 1
-        term = term * radii / p
-        total += term
-    # Past p >= 2 radii the terms halve at least: the rest is at most the last one.
-    return (total + term) * (1 + _ROUNDING)
+    # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-60 of the first, and beyond
+    # which the terms halve at least: the rest is no more than that.
+    last, term = first, 1.0
+    while term > 2.0**-60 or last < 2 * largest:
+        last += 1
+        term *= largest / last
+    total = torch.ones_like(radii)
+    for p in range(last, first, -1):
+        total.mul_(radii).div_(p).add_(1.0)
+    return total.mul_(radii ** (first - moment)).mul_((1 + _ROUNDING) / float(math.factorial(first)))
 
 
 def taylor(degree: int) -> Polynomial:

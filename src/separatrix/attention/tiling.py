@@ -13,7 +13,7 @@ from separatrix.attention.schedule import Box, Positions, Range, boxes
 _BLOCK = {"cpu": 1 << 21}
 """Bytes of a block of scores: half of the second-level caches of two cores; accelerators take the other default."""
 _BLOCK_ELSEWHERE = 1 << 26
-_ROWS = 1024
+_ROWS = 512
 """Queries of a block, at the most: beyond it the products gain nothing."""
 
 

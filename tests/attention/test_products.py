@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from separatrix.attention.cost import Expanded
 from separatrix.attention.monomials import downward_closed, greedy_alphas, total_degree
-from separatrix.attention.products import Direct, Factored, factoring, products
+from separatrix.attention.products import Direct, Factored, expanded, expanded_total_degree, factoring, products
 
 SETS = {
     "total degree 4 of 3": total_degree(3, 4),
@@ -58,8 +59,7 @@ def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
 
 def test_factoring_writes_fewer_rows_and_is_taken_where_it_does():
     index_set = total_degree(8, 4)
-    assert factoring(index_set).betas.rank == 165
-    assert factoring(index_set).rows == 165 + 35
+    assert expanded(index_set) == Expanded(rank=495, rows=165 + 35, pairs=4 * 165 + 4 * 35)
     like = torch.empty(0, dtype=torch.float64)
     assert isinstance(products(index_set, 1, 64, 9, like), Factored)
     assert isinstance(products(index_set, 1, 64, 65, like), Direct)  # as many columns cost more than they save
@@ -76,3 +76,9 @@ def test_states_of_narrow_monomials_are_summed_in_float64():
     made.add(state, x[..., :1], torch.ones(1, 1, 1))
     assert made.finish(state).dtype == torch.float64
     assert float(made.finish(state)[0, 0, 0]) == 2.0**24 + 16
+
+
+@pytest.mark.parametrize("d", [1, 3, 4, 6, 9])
+@pytest.mark.parametrize("degree", [0, 1, 2, 4])
+def test_costs_of_total_degree_by_counting(d, degree):
+    assert expanded_total_degree(d, degree) == expanded(total_degree(d, degree))

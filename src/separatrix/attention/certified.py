@@ -26,6 +26,7 @@ from separatrix.attention.plan import (
     recipes,
 )
 from separatrix.attention.polynomial import Expansion, Sums
+from separatrix.attention.products import expanded
 from separatrix.attention.tiling import Problem, roundings
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -111,7 +112,7 @@ def _run(
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
             recipe = recipes(analysis, tolerance, least)
         if method == "auto" and recipe is not None:
-            cost = polynomial_cost(analysis.shape, recipe.index_set.rank, recipe.dtype == torch.float64)
+            cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
                 break
     if method == "polynomial":

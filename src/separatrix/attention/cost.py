@@ -15,6 +15,8 @@ EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
 """A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
 POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
 """The same for a monomial of a token in float32: its products are thin."""
+POLYNOMIAL_START = 1.5e6
+"""What the polynomial method takes however short the sequence, beyond what exact attention takes."""
 CAUSAL_FEATURE = 1.5
 """A monomial and value column of a token when the states are running sums, for each key set."""
 AFFORDABLE = 1e15
@@ -61,16 +63,47 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
     return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
 
 
-def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
+@dataclass(frozen=True)
+class Expanded:
+    """The monomials as their products see them: how many there are, and what leaving out the last factors costs.
+
+    `rows` are then written for a token, and a product has `pairs` of a row and a coordinate (see `products`).
+    """
+
+    rank: int
+    rows: int
+    pairs: int
+
+    def is_factored(self, d: int, columns: int) -> bool:
+        """Whether leaving the last factors to operands of so many columns writes fewer rows a token."""
+        return self.rows + 2 * d * columns < self.rank
+
+    def written(self, d: int, columns: int) -> int:
+        return self.rows + 2 * d * columns if self.is_factored(d, columns) else self.rank
+
+    def multiply_adds(self, d: int, columns: int) -> int:
+        """Of a product with the monomials of a token."""
+        return columns * (self.pairs if self.is_factored(d, columns) else self.rank)
+
+
+def direct(rank: int) -> Expanded:
+    """Monomials that are all multiplied out."""
+    return Expanded(rank, rank, rank)
+
+
+def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
     """States from each key set, then the queries against their product."""
+    rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
-    tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
     states = 8.0 * shape.heads * rank * width * len(shape.key_lengths)
     if shape.is_causal:
         flops = 2.0 * shape.heads * rank * (width + 1) * shape.query_length
-        return Cost(flops, states + 2.0**24, tokens * rank * width * CAUSAL_FEATURE)
-    flops = 2.0 * shape.heads * rank * (width * sum(shape.key_lengths) + (width + 1) * shape.query_length)
-    time = (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * rank * tokens) * (2.0 if wide else 1.0)
+        tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
+        return Cost(flops, states + 2.0**24, POLYNOMIAL_START + tokens * rank * width * CAUSAL_FEATURE)
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
+    flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
+    written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
+    time = POLYNOMIAL_START + (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * written) * (2.0 if wide else 1.0)
     return Cost(flops, states + 2.0**20 + 64.0 * rank * size, time)
 
 

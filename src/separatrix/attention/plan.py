@@ -24,6 +24,7 @@ from separatrix.attention.cost import (
 )
 from separatrix.attention.forecast import Analysis, amplitudes, forecast, greedy_forecast
 from separatrix.attention.monomials import IndexSet, downward_closed, greedy_alphas, total_degree
+from separatrix.attention.products import expanded, expanded_total_degree
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -126,7 +127,7 @@ def _greedy(analysis: Analysis, target: float, rank: int) -> IndexSet | None:
 
 def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
     index_set = recipe.index_set
-    cost = polynomial_cost(analysis.shape, index_set.rank, recipe.dtype == torch.float64)
+    cost = polynomial_cost(analysis.shape, expanded(index_set), recipe.dtype == torch.float64)
     if recipe.polynomial is None:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
         error = greedy_forecast(analysis, index_set, recipe.dtype)
@@ -152,7 +153,7 @@ def choose(analysis: Analysis, tolerance: float, method: str = "auto") -> Plan:
             raise out_of_reach(analysis, tolerance)
         return plan
     if plan is not None and recipe is not None:
-        cost = polynomial_cost(analysis.shape, recipe.index_set.rank, recipe.dtype == torch.float64)
+        cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
         if cost.time < exact.time:
             return plan
     if exact.flops > AFFORDABLE and method == "auto":
@@ -244,7 +245,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     side = f"B = {bound:.3g} is {'below' if bound < border else 'at or above'} (ln n)^(1/k) = {border:.3g}"
     if degree is not None:
         rank = math.comb(d + degree, degree)
-        cost = polynomial_cost(shape, rank, True)
+        cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
         if cost.time < exact.time:
             why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
             return Plan("polynomial", degree, rank, f"total degree {degree}", tolerance, cost.flops, cost.bytes, why)

@@ -15,6 +15,7 @@ meets the betas that end in it or before.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.attention.cost import Expanded, direct
 from separatrix.attention.monomials import Array, IndexSet, MonomialMemory, monomials_backward
 
 _GROUP = 4
@@ -63,10 +65,12 @@ class Factoring:
     groups: tuple[tuple[int, int, Array | None], ...]
     places: Array
 
-    @property
-    def rows(self) -> int:
-        """Rows written for a token: the betas, and those that a group has a copy of."""
-        return self.betas.rank + sum(0 if rows is None else len(rows) for _, _, rows in self.groups)
+    def expanded(self) -> Expanded:
+        """What it costs: the betas are written, and once more those that a group has a copy of."""
+        copies = sum(0 if rows is None else len(rows) for _, _, rows in self.groups)
+        met = [self.betas.rank if rows is None else len(rows) for _, _, rows in self.groups]
+        pairs = sum(rows * (last - first) for rows, (first, last, _) in zip(met, self.groups, strict=True))
+        return Expanded(len(self.places) + 1, self.betas.rank + copies, pairs)
 
 
 @lru_cache(maxsize=64)
@@ -99,19 +103,36 @@ def factoring(index_set: IndexSet) -> Factoring:
     return Factoring(betas, tuple(groups), places)
 
 
+def expanded(index_set: IndexSet) -> Expanded:
+    """What products with the monomials of a set cost."""
+    return factoring(index_set).expanded() if index_set.degree > 1 else direct(index_set.rank)
+
+
+def expanded_total_degree(d: int, degree: int) -> Expanded:
+    """The same for all alphas with |alpha| <= degree, by counting.
+
+    >>> expanded_total_degree(8, 4)
+    Expanded(rank=495, rows=200, pairs=800)
+    """
+    rank = math.comb(d + degree, degree)
+    if degree < 2:
+        return direct(rank)
+    groups = [(last, min(_GROUP, last)) for last in range(d, 0, -_GROUP)]
+    rows = [math.comb(last + degree - 1, degree - 1) for last, _ in groups]
+    return Expanded(rank, sum(rows), sum(met * size for met, (_, size) in zip(rows, groups, strict=True)))
+
+
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
     """The one of the two that writes fewer rows a token."""
-    if index_set.degree > 1:
-        factored = factoring(index_set)
-        if factored.rows + 2 * index_set.dimension * columns < index_set.rank:
-            return Factored(index_set, factored, heads, size, columns, like)
+    if expanded(index_set).is_factored(index_set.dimension, columns):
+        return Factored(index_set, factoring(index_set), heads, size, columns, like)
     return Direct(index_set, heads, size, columns, like)
 
 
 def _add(state: Tensor, left: Tensor, right: Tensor) -> None:
     """state += left @ right, the sum over tokens in the dtype of the factors and the rest in float64."""
     if left.dtype == state.dtype:
-        state.baddbmm_(left, right)
+        torch.baddbmm(state, left, right, out=state)  # in place it would not be counted among the flops
     else:
         state += torch.bmm(left, right)
 

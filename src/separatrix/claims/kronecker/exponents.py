@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq  # type: ignore[import-untyped]
 from scipy.special import ive  # type: ignore[import-untyped]
 
-from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.cost import Shape, direct, exact_cost, polynomial_cost
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
@@ -79,7 +79,7 @@ def polynomial_exponent(log2_n: int, order: int, bound: float) -> tuple[int, flo
     d = math.ceil(log_n)
     degree = least_degree(bound**order, relative_log_tolerance(log_n, order, bound))
     rank = math.comb(d + degree, degree)
-    flops = polynomial_cost(_shape(log2_n, order), rank, True).flops
+    flops = polynomial_cost(_shape(log2_n, order), direct(rank), True).flops
     return degree, math.log(rank) / log_n, math.log(flops) / log_n
 
 

@@ -29,6 +29,7 @@ def test_public_names() -> None:
         "Certificate",
         "Plan",
         "SeparatrixError",
+        "TensorAttentionState",
         "__version__",
         "attention",
         "certified_attention",

@@ -10,6 +10,7 @@ if _TYPE_CHECKING:
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
     from separatrix.attention.plan import Plan, plan_shapes
+    from separatrix.attention.state import TensorAttentionState
     from separatrix.errors import ArgumentError, SeparatrixError
 
 __version__ = "0.1.0"
@@ -19,6 +20,7 @@ __all__ = [
     "Certificate",
     "Plan",
     "SeparatrixError",
+    "TensorAttentionState",
     "__version__",
     "attention",
     "certified_attention",
@@ -38,6 +40,7 @@ _HOMES = {
     "Certificate": "attention.certificate",
     "Plan": "attention.plan",
     "SeparatrixError": "errors",
+    "TensorAttentionState": "attention.state",
     "certified_attention": "attention.operator",
     "linear_attention": "attention.linear",
     "max_order": "attention.cost",

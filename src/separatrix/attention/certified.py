@@ -42,7 +42,7 @@ class Certified:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """A computed polynomial attention: what its backward pass needs."""
 
     tokens: Tokens
@@ -68,7 +68,7 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     if found is None:
         return _exact(call, analysis, tolerance, plan)
     run, certificate, plan = found
-    out, lse = _differentiable(run, query, *keys, *values)
+    out, lse = differentiable(run, query, *keys, *values)
     if run.expansion.frame.shift is not None:
         mean = key_mean(tokens).unsqueeze(1)
         lse = lse + call.scale * (query.to(torch.float64) * mean).sum(-1)
@@ -95,7 +95,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
 
 def _run(
     analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str
-) -> tuple[_Run, Certificate, Plan] | None:
+) -> tuple[Run, Certificate, Plan] | None:
     """Compute and certify, at a higher degree while the certificate misses; None if exact attention must do it."""
     recipe = plan.recipe
     exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
@@ -120,7 +120,7 @@ def _run(
     return None
 
 
-def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> _Run:
+def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> Run:
     index_set = recipe.index_set
     weights = torch.from_numpy(index_set.multinomials())
     degrees = torch.from_numpy(index_set.alphas.sum(1))
@@ -132,12 +132,12 @@ def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> _Run:
     moment = None if recipe.polynomial is None else recipe.polynomial.moment
     expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
     if offset is not None:
-        return _Run(analysis.tokens, expansion, [], causal.attend_causal(analysis.tokens, expansion, offset), offset)
+        return Run(analysis.tokens, expansion, [], causal.attend_causal(analysis.tokens, expansion, offset), offset)
     states = polynomial.states(analysis.tokens, expansion)
-    return _Run(analysis.tokens, expansion, states, polynomial.attend(analysis.tokens, expansion, states), None)
+    return Run(analysis.tokens, expansion, states, polynomial.attend(analysis.tokens, expansion, states), None)
 
 
-def _certify(analysis: Analysis, recipe: Recipe, run: _Run) -> Certificate:
+def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
     tokens = analysis.tokens
     if run.offset is None:
         tuples = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
@@ -172,7 +172,7 @@ class _Polynomial(torch.autograd.Function):
     """Hands out what was computed, and differentiates it."""
 
     @staticmethod
-    def forward(ctx: Any, run: _Run, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, run: Run, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         ctx.run = replace(run, states=[], sums=replace(run.sums, output=run.sums.output[:0]))
         lse = torch.log(run.sums.denominator)
         ctx.save_for_backward(*inputs, run.sums.output, *run.states)
@@ -181,7 +181,7 @@ class _Polynomial(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        run: _Run = ctx.run
+        run: Run = ctx.run
         sets = len(run.tokens.keys)
         query, *rest = ctx.saved_tensors
         tokens = replace(run.tokens, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
@@ -195,7 +195,7 @@ class _Polynomial(torch.autograd.Function):
         return None, grads[0], *grads[1], *grads[2]
 
 
-_differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
+differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
 
 
 def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Certified:

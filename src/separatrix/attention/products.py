@@ -16,9 +16,10 @@ meets the betas that end in it or before.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -248,3 +249,55 @@ class Factored:
 
 def _of(features: Tensor, rows: Tensor | None) -> Tensor:
     return features if rows is None else features.index_select(1, rows)
+
+
+class _SumOfMonomials(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, index_set: IndexSet, size: int) -> Tensor:
+        ctx.index_set, ctx.size = index_set, size
+        ctx.save_for_backward(x, W)
+        met = products(index_set, x.shape[0], size, W.shape[1], x.new_empty(0))
+        state = met.start()
+        for start in range(0, x.shape[2], size):
+            met.add(state, x[..., start : start + size], W[..., start : start + size])
+        return met.finish(state)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, W = ctx.saved_tensors
+        met = products(ctx.index_set, x.shape[0], ctx.size, W.shape[1], x.new_empty(0))
+        prepared = met.prepare(grad)
+        grad_x, grad_W = torch.empty_like(x), torch.empty_like(W)
+        for start in range(0, x.shape[2], ctx.size):
+            here = slice(start, start + ctx.size)
+            grad_x[..., here], grad_W[..., here] = met.gradient(x[..., here], prepared, W[..., here], None)
+        return grad_x, grad_W, None, None
+
+
+class _AgainstMonomials(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, M: Tensor, index_set: IndexSet, size: int) -> Tensor:
+        ctx.index_set, ctx.size = index_set, size
+        ctx.save_for_backward(x, M)
+        met = products(index_set, x.shape[0], size, M.shape[2], x.new_empty(0))
+        prepared = met.prepare(M)
+        pieces = range(0, x.shape[2], size)
+        return torch.cat([met.sums(x[..., start : start + size], prepared) for start in pieces], -1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, M = ctx.saved_tensors
+        met = products(ctx.index_set, x.shape[0], ctx.size, M.shape[2], x.new_empty(0))
+        prepared, state, grad_x = met.prepare(M), met.start(), torch.empty_like(x)
+        for start in range(0, x.shape[2], ctx.size):
+            here = slice(start, start + ctx.size)
+            grad_x[..., here], _ = met.gradient(x[..., here], prepared, grad[..., here], state)
+        return grad_x, met.finish(state), None, None
+
+
+sum_of_monomials: Callable[[Tensor, Tensor, IndexSet, int], Tensor] = _SumOfMonomials.apply
+"""sum_n x_n^alpha W_n (H, rank, c) for x (H, d, n) and W (H, c, n) in float64, `size` tokens at a time."""
+against_monomials: Callable[[Tensor, Tensor, IndexSet, int], Tensor] = _AgainstMonomials.apply
+"""sum_alpha x_n^alpha M_alpha (H, c, n) for x (H, d, n) and M (H, rank, c) in float64, `size` tokens at a time."""

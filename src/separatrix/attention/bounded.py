@@ -1,0 +1,159 @@
+r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
+
+For |s| <= R a polynomial P of degree g is within e of exp, uniformly. Every one of N tuples then weighs at least
+exp(-R) - e in the computed denominator, and the identity of `certificate` gives, relative to the product |v|_max of
+the values' largest magnitudes,
+
+    |output - exact| / |v|_max <= (2 e + 2 rho M) / (exp(-R) - e - rho M),    M = sum_p |a_p| R^p,
+
+rho the relative rounding of a sum over the tokens seen and the monomials. It depends on R, d, the tolerance, and, by
+rho alone, on how many tokens were added up in how many steps: no look at the data. R has to bound the sum of
+magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from separatrix.attention import causal, polynomial
+from separatrix.attention.certificate import Certificate, gamma
+from separatrix.attention.certified import Run, differentiable
+from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.frame import Frame, Tokens
+from separatrix.attention.monomials import IndexSet, total_degree
+from separatrix.attention.polynomial import Expansion
+from separatrix.attention.remainder import Polynomial, chebyshev, taylor
+from separatrix.errors import ArgumentError, SeparatrixError
+
+_TRUNCATION = 0.9
+"""The part of the tolerance that truncation may take; the rest is left to rounding."""
+_LARGEST_RADIUS = 30.0
+"""Beyond it exp(2 R) leaves no digits of float64."""
+
+
+@dataclass(frozen=True)
+class BoundedPlan:
+    """Which polynomial keeps `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
+
+    `error` is that of the polynomial, uniform on [-radius, radius].
+    """
+
+    order: int
+    d: int
+    radius: float
+    tolerance: float
+    polynomial: Polynomial
+    error: float
+
+    @property
+    def degree(self) -> int:
+        return self.polynomial.degree
+
+    @property
+    def rank(self) -> int:
+        return math.comb(self.d + self.degree, self.degree)
+
+    @property
+    def index_set(self) -> IndexSet:
+        return total_degree(self.d, self.degree)
+
+    def coefficients(self, device: torch.device | None = None) -> Tensor:
+        """c_alpha (rank,) in float64."""
+        index_set = self.index_set
+        series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
+        found = series[torch.from_numpy(index_set.alphas.sum(1))] * torch.from_numpy(index_set.multinomials())
+        return found.to(device)
+
+    def relative_error(self, roundings: float) -> tuple[float, float]:
+        """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved."""
+        magnitude = float(self.polynomial.magnitude(torch.tensor([self.radius], dtype=torch.float64)))
+        rho = roundings * magnitude * (1 + 2.0**-30)
+        left = (math.exp(-self.radius) - self.error) * (1 - 2.0**-30) - rho
+        if left <= 0:
+            return math.inf, math.inf
+        return 2 * self.error / left * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
+
+    def certificate(self, roundings: float, magnitude: float, out: torch.dtype, like: Tensor) -> Certificate:
+        """The promise for values whose magnitudes multiply to `magnitude`, given in the dtype `out`."""
+        truncation, rounding = (part * magnitude for part in self.relative_error(roundings))
+        info = torch.finfo(out)
+        rounding = (
+            rounding + 1.01 * info.eps / 2 * (magnitude + truncation + rounding) + info.smallest_normal * info.eps
+        )
+        total = truncation + rounding
+        lse = sum(self.relative_error(roundings)) * (1 + 2.0**-30)
+        return Certificate(truncation, rounding, total, lse, like.new_full((), total, dtype=torch.float64))
+
+
+@lru_cache(maxsize=256)
+def plan_bounded(order: int, d: int, radius: float, tolerance: float) -> BoundedPlan:
+    """The lowest degree that keeps a relative tolerance for every score up to `radius`; an error if none does.
+
+    >>> plan = plan_bounded(3, 8, 1.0, 1e-3)
+    >>> plan.degree, plan.rank
+    (5, 1287)
+    """
+    at = torch.tensor([radius], dtype=torch.float64)
+    target = _TRUNCATION * tolerance
+    for degree in range(LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 0):
+        if math.comb(d + degree, degree) > LARGEST_RANK:
+            break
+        candidates = [taylor(degree)] if radius < 0.25 else [taylor(degree), chebyshev(degree, 0, radius)]
+        for candidate in candidates:
+            error = float(candidate.factors(at)) * radius**candidate.moment * (1 + 2.0**-40)
+            plan = BoundedPlan(order, d, radius, tolerance, candidate, error)
+            if plan.relative_error(0.0)[0] <= target:
+                return plan
+    raise SeparatrixError(
+        f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK} to keep a "
+        f"relative tolerance of {tolerance:.3g} whatever the data: lower the bound, the dimension or the precision."
+    )
+
+
+def check_bound(name: str, bound: float) -> float:
+    if not (isinstance(bound, (int, float)) and not isinstance(bound, bool) and 0 < bound < math.inf):
+        raise ArgumentError(name, expected="a positive finite number", got=bound)
+    return float(bound)
+
+
+def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device) -> Expansion:
+    """The plan's polynomial in the coordinates as they are, scale in the query's."""
+    ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
+    sets = (ones,) * plan.order
+    frame = Frame(torch.arange(plan.d, device=device), sets, None, sets, scale, plan.d, torch.float64)
+    return Expansion(frame, plan.index_set, plan.coefficients(device), None)
+
+
+def roundings(plan: BoundedPlan, lengths: Sequence[int], heads: int) -> float:
+    """The relative rounding of sums over sets of these lengths, cut into the polynomial method's own chunks."""
+    steps = polynomial.chunk_tokens(heads, plan.rank, torch.float64)
+    return gamma(lengths, plan.degree, plan.rank, steps, torch.float64)
+
+
+def bounded_attention(
+    plan: BoundedPlan,
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    *,
+    scale: float,
+    is_causal: bool = False,
+    query_offset: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Output (H, L_q, d_v) and log-sum-exp of heads whose scores the caller knows to be within the plan's radius."""
+    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
+    with torch.no_grad():
+        expanded = expansion(plan, query.shape[0], scale, query.device)
+        if is_causal:
+            run = Run(tokens, expanded, [], causal.attend_causal(tokens, expanded, query_offset), query_offset)
+        else:
+            states = polynomial.states(tokens, expanded)
+            run = Run(tokens, expanded, states, polynomial.attend(tokens, expanded, states), None)
+    return differentiable(run, query, *keys, *values)

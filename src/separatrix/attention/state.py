@@ -1,0 +1,237 @@
+r"""Order-k attention to a stream: a state of constant size that tokens are added to and queries are asked of.
+
+The polynomial method needs of the keys and values no more than Z_m = Phi(K_m)^T [V_m, 1], one for each of the k - 1
+sets (see `polynomial`). They are sums over tokens: appending adds, merging adds, and their Hadamard product is taken
+when a query comes. The polynomial is planned for a bound, so it never changes with the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import DTYPES
+from separatrix.attention.bounded import BoundedPlan, check_bound, expansion, plan_bounded
+from separatrix.attention.certificate import Certificate
+from separatrix.attention.plan import check_tolerance
+from separatrix.attention.polynomial import contraction, with_ones
+from separatrix.attention.products import against_monomials, sum_of_monomials
+from separatrix.errors import ArgumentError
+
+NORMS = ("entries", "order")
+
+
+class TensorAttentionState:
+    """What queries need to know of all tokens appended so far, in memory that does not grow with them.
+
+    order: k; each token brings k - 1 keys and as many values. head_dim, value_dim: d and d_v.
+    bound: of queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at most
+        R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
+        **A token beyond the bound is refused**: what was promised of the others would not hold.
+    tolerance: allowed error of every output entry, relative to the product of the largest magnitudes of the value
+        sets so far.
+    scale: None is the papers' 1 / head_dim.
+    batch_shape: leading dimensions of every tensor. dtype: of tokens and outputs; the state itself is in float64.
+
+    Appending and attending are differentiable; `detach` cuts the graph.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=generator) - 1
+    >>> state = TensorAttentionState(3, 4, 4, bound=1.0, tolerance=1e-3)
+    >>> state.append([k1[:60], k2[:60]], [v1[:60], v2[:60]])
+    >>> state.append([k1[60:], k2[60:]], [v1[60:], v2[60:]])
+    >>> from separatrix import tensor_attention
+    >>> exact = tensor_attention(q, [k1, k2], [v1, v2])
+    >>> bool((state.attend(q) - exact).abs().max() <= state.certificate.total <= 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        order: int,
+        head_dim: int,
+        value_dim: int,
+        *,
+        bound: float,
+        tolerance: float,
+        scale: float | None = None,
+        norm: str = "entries",
+        batch_shape: Sequence[int] = (),
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        for name, number, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+                raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+        if norm not in NORMS:
+            raise ArgumentError("norm", expected=f"one of {NORMS}", got=norm)
+        if dtype not in DTYPES:
+            raise ArgumentError("dtype", expected="float64, float32, bfloat16 or float16", got=dtype)
+        self.order, self.head_dim, self.value_dim = order, head_dim, value_dim
+        self.bound, self.tolerance = check_bound("bound", bound), check_tolerance(tolerance)
+        self.scale = 1 / head_dim if scale is None else float(scale)
+        self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
+        self.device = torch.device(device)
+        # A vector within the bound may have a norm that rounds to more.
+        self._most = self.bound * (1 + 2 * (head_dim + order) * torch.finfo(dtype).eps)
+        radius = abs(self.scale) * self._most**order * (head_dim if norm == "entries" else 1)
+        self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance)
+        self._heads = math.prod(self.batch_shape)
+        self._expansion = expansion(self.plan, self._heads, self.scale, self.device)
+        shape = (self._heads, self.plan.rank, value_dim + 1)
+        self._states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
+        self._tokens = [0] * (order - 1)
+        self._largest = [0.0] * (order - 1)
+        self._roundings = [0] * (order - 1)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """How many tokens each set has seen."""
+        return tuple(self._tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state: they do not depend on the tokens seen."""
+        return sum(z.nbytes for z in self._states)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
+        magnitude = math.prod(self._largest)
+        degree, rank = self.plan.degree, self.plan.rank
+        count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + 16
+        relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
+        return self.plan.certificate(relative, magnitude, self.dtype, self._states[0])
+
+    def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
+        """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
+
+        All of them are checked before any is added.
+        """
+        key_sets, value_sets = self._as_sets("keys", keys), self._as_sets("values", values)
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._check(f"keys[{m}]", key, self.head_dim)
+            self._check(f"values[{m}]", value, self.value_dim)
+            if key.shape[-2] != value.shape[-2]:
+                expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
+                raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
+            self._check_bound(f"keys[{m}]", key)
+            if not torch.isfinite(value).all():
+                raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._append(m, self._flat(key), self._flat(value))
+
+    def _append(self, m: int, key: Tensor, value: Tensor) -> None:
+        length = key.shape[1]
+        if length == 0 or self._heads == 0:
+            return
+        size = self._expansion.even_chunk(self._heads, length)
+        x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
+        W = with_ones(value, None, torch.float64)
+        self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
+        self._tokens[m] += length
+        self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
+        # A token is summed with those of its chunk, then with later chunks, then with what was there before.
+        self._roundings[m] = max(self._roundings[m], size + -(-length // size)) + 1
+
+    def attend(self, query: Tensor) -> Tensor:
+        """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
+
+        Before every set has a token there is nothing to attend, and the output is zero.
+        """
+        self._check("query", query, self.head_dim)
+        self._check_bound("query", query)
+        flat = self._flat(query)
+        out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
+        if 0 in self._tokens or not out.numel():
+            return out
+        met = contraction(self._states, self._expansion)[..., :-1]
+        x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
+        sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
+        found = sums[:, :-1] / sums[:, -1:]
+        return found.mT.to(self.dtype).reshape(out.shape)
+
+    def merge(self, other: TensorAttentionState) -> None:
+        """Add the tokens of another state of the same plan and shape; the other is left as it is."""
+        mine, theirs = self._configuration(), other._configuration()
+        for name, value in mine.items():
+            if theirs[name] != value:
+                raise ArgumentError("other", expected=f"a state with {name} = {value}", got=f"{name} = {theirs[name]}")
+        self._states = [a + b for a, b in zip(self._states, other._states, strict=True)]
+        self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
+        self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
+        self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
+
+    def detach(self) -> None:
+        """Forget how the state came to be: what is appended later still has gradients, what was has none."""
+        self._states = [z.detach() for z in self._states]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors to save, with safetensors for one."""
+        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self._states)}
+        saved["tokens"] = torch.tensor(self._tokens)
+        saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
+        saved["roundings"] = torch.tensor(self._roundings)
+        saved["bound"] = torch.tensor([self.bound, self.tolerance, self.scale], dtype=torch.float64)
+        saved["shape"] = torch.tensor([self.order, self.head_dim, self.value_dim, NORMS.index(self.norm)])
+        return saved
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Take the place of this state's tokens; it must have been saved by a state of the same plan and shape."""
+        mine = self.state_dict()
+        if set(saved) != set(mine):
+            raise ArgumentError("saved", expected=f"the entries {sorted(mine)}", got=f"{sorted(saved)}")
+        for name, here in mine.items():
+            there = saved[name]
+            if there.shape != here.shape or there.dtype != here.dtype:
+                expected = f"{name} of shape {tuple(here.shape)} and {here.dtype}"
+                raise ArgumentError("saved", expected=expected, got=f"shape {tuple(there.shape)} and {there.dtype}")
+            if name in ("bound", "shape") and not torch.equal(there.cpu(), here):
+                raise ArgumentError("saved", expected=f"{name} {here.tolist()}", got=str(there.tolist()))
+        self._states = [saved[f"states.{m}"].to(self.device, copy=True) for m in range(self.order - 1)]
+        self._tokens = [int(x) for x in saved["tokens"]]
+        self._largest = [float(x) for x in saved["largest"]]
+        self._roundings = [int(x) for x in saved["roundings"]]
+
+    def _configuration(self) -> dict[str, object]:
+        names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm", "batch_shape", "dtype")
+        return {name: getattr(self, name) for name in (*names, "device")}
+
+    def _as_sets(self, name: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
+        sets = [given] if isinstance(given, Tensor) else list(given)
+        if len(sets) != self.order - 1:
+            raise ArgumentError(name, expected=f"{self.order - 1} sets (order {self.order})", got=str(len(sets)))
+        return sets
+
+    def _check(self, name: str, x: Tensor, width: int) -> None:
+        if not isinstance(x, Tensor):
+            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if x.dim() < 2 or tuple(x.shape[:-2]) != self.batch_shape or x.shape[-1] != width:
+            shape = ", ".join(str(size) for size in (*self.batch_shape, "length", width))
+            raise ArgumentError(name, expected=f"shape ({shape})", got=f"shape {tuple(x.shape)}")
+        if x.dtype != self.dtype:
+            raise ArgumentError(name, expected=f"the state's dtype {self.dtype}", got=x.dtype)
+        if x.device != self.device:
+            raise ArgumentError(name, expected=f"the state's device {self.device}", got=x.device)
+
+    def _check_bound(self, name: str, x: Tensor) -> None:
+        if not x.numel():
+            return
+        wide = x.detach().to(torch.float64)
+        sizes = wide.abs().amax(-1) if self.norm == "entries" else torch.linalg.vector_norm(wide, self.order, dim=-1)
+        worst = float(sizes.max())
+        if not worst <= self._most:  # as it is not for NaN
+            what = "entries" if self.norm == "entries" else f"l_{self.order} norms"
+            token = int((~(sizes <= self._most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0])
+            raise ArgumentError(
+                name,
+                expected=f"{what} of at most {self.bound:g}, for which the state is planned",
+                got=f"{worst:g} at token {token}",
+                hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
+            )
+
+    def _flat(self, x: Tensor) -> Tensor:
+        return x.reshape(self._heads, *x.shape[-2:])

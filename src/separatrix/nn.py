@@ -16,10 +16,15 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
+from separatrix.attention.arguments import check_call
+from separatrix.attention.bounded import BoundedPlan, bounded_attention, check_bound, norm_slack, plan_bounded
+from separatrix.attention.exact import flatten_heads
 from separatrix.attention.operator import tensor_attention
+from separatrix.attention.plan import check_tolerance
+from separatrix.attention.state import TensorAttentionState
 from separatrix.errors import ArgumentError
 
-__all__ = ["TensorAttention"]
+__all__ = ["TensorAttention", "normalised"]
 
 
 class TensorAttention(nn.Module):
@@ -34,6 +39,12 @@ class TensorAttention(nn.Module):
     scale: of the scores; **None is the papers' 1 / head_dim**, where `nn.MultiheadAttention` has 1 / sqrt(head_dim).
     windows: how far back each key set is seen (see `tensor_attention`): one number for all, or one of each set.
     method: of `tensor_attention`.
+    bound, tolerance: None, or **a layer whose scores cannot exceed `bound`** (see `normalised`): each head's queries
+        and keys are divided by their l_k norms, k the order, and the scores are multiplied by a learned temperature
+        below `bound`, bound * sigmoid(``temperature``), half of it at the start. `scale` must be None then. With a
+        `tolerance` attention is near-linear in the length, in training, in inference and token by token, and every
+        entry of a head's output is within `tolerance` of exact attention's, relative to the product of the largest
+        magnitudes of the value sets: planned once, whatever the data.
     generator: draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
 
     Differences from `nn.MultiheadAttention`, all on purpose:
@@ -81,6 +92,8 @@ class TensorAttention(nn.Module):
         scale: float | None = None,
         windows: int | Sequence[int | None] | None = None,
         method: str = "auto",
+        bound: float | None = None,
+        tolerance: float | None = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -103,6 +116,19 @@ class TensorAttention(nn.Module):
         self.scale = scale
         self.windows = _one_a_set(windows, order)
         self.method = method
+        self.bound = None if bound is None else check_bound("bound", bound)
+        self.tolerance = None if tolerance is None else check_tolerance(tolerance)
+        if self.bound is None:
+            if tolerance is not None:
+                raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
+        elif scale is not None:
+            raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
+        self.plan: BoundedPlan | None = None
+        if self.bound is not None and self.tolerance is not None:
+            if self.windows is not None:
+                raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
+            slack = norm_slack(order, self.head_dim, dtype or torch.get_default_dtype())
+            self.plan = plan_bounded(order, self.head_dim, self.bound * (1 + slack) ** order, self.tolerance)
 
         def linear(width: int) -> nn.Linear:
             # Not filled twice: nn.Linear would draw from the global generator.
@@ -113,6 +139,9 @@ class TensorAttention(nn.Module):
         self.k_proj = nn.ModuleList(linear(kdim) for _ in range(order - 1))
         self.v_proj = nn.ModuleList(linear(vdim) for _ in range(order - 1))
         self.out_proj = linear(embed_dim)
+        where = self.out_proj.weight
+        empty = None if self.bound is None else nn.Parameter(where.new_empty(num_heads))
+        self.register_parameter("temperature", empty)
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -126,6 +155,7 @@ class TensorAttention(nn.Module):
     def extra_repr(self) -> str:
         usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
         usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
+        usual |= {"bound": None, "tolerance": None}
         unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -164,19 +194,86 @@ class TensorAttention(nn.Module):
         masks = None
         if key_padding_mask is not None:
             masks = [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
-        heads = tensor_attention(
-            self._heads(self.q_proj(query)),
-            [self._heads(project(key)) for project in self.k_proj],
-            [self._heads(project(value)) for project in self.v_proj],
-            is_causal=is_causal,
-            query_offset=query_offset,
-            key_masks=masks,
-            windows=self.windows,
-            scale=self.scale,
-            method=self.method,
+        heads = self._attend(
+            *self._projections(query, key, value), masks=masks, is_causal=is_causal, query_offset=query_offset
         )
+        return self._out(heads)
+
+    def _out(self, heads: Tensor) -> Tensor:
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
         return out.transpose(0, 1) if out.dim() == 3 and not self.batch_first else out
+
+    def _projections(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Queries, keys and values of the heads, normalised where the layer is bounded."""
+        q = self._heads(self.q_proj(query))
+        keys = [self._heads(project(key)) for project in self.k_proj]
+        values = [self._heads(project(value)) for project in self.v_proj]
+        if self.bound is not None:
+            assert isinstance(self.temperature, Tensor)
+            dtype = self.temperature.dtype  # under autocast the projections have fewer digits than were planned for
+            temperature = torch.sigmoid(self.temperature).unsqueeze(-1).unsqueeze(-1)
+            q = normalised(q.to(dtype), self.order) * temperature
+            keys, values = [normalised(k.to(dtype), self.order) for k in keys], [v.to(dtype) for v in values]
+        return q, keys, values
+
+    def _attend(
+        self,
+        q: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        *,
+        masks: list[Tensor] | None,
+        is_causal: bool,
+        query_offset: int,
+    ) -> Tensor:
+        if self.plan is None:
+            return tensor_attention(
+                q,
+                keys,
+                values,
+                is_causal=is_causal,
+                query_offset=query_offset,
+                key_masks=masks,
+                windows=self.windows,
+                scale=self.scale if self.bound is None else self.bound,
+                method=self.method,
+            )
+        assert self.bound is not None
+        call = check_call(q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks)
+        batch, *flat = flatten_heads(call)
+        out, _ = bounded_attention(self.plan, *flat, scale=self.bound, is_causal=is_causal, query_offset=query_offset)
+        return out.reshape(*batch, *out.shape[1:])
+
+    def state(self, batch_size: int | None = None) -> TensorAttentionState:
+        """An empty state for `decode`, of sequences without a batch or of `batch_size` of them."""
+        if self.plan is None or self.bound is None or self.tolerance is None:
+            raise ArgumentError("state", expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
+        weight = self.out_proj.weight
+        return TensorAttentionState(
+            self.order,
+            self.head_dim,
+            self.head_dim,
+            bound=1.0,
+            tolerance=self.tolerance,
+            scale=self.bound,
+            norm="order",
+            batch_shape=(self.num_heads,) if batch_size is None else (batch_size, self.num_heads),
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    def decode(self, x: Tensor, state: TensorAttentionState) -> Tensor:
+        """Append the tokens x and give the outputs of the last of them, (..., 1, embed_dim): all others are behind it.
+
+        One token at a time this is causal self-attention of everything appended so far; the time does not depend on
+        how much that is. More tokens at once are a prefill, whose own outputs a causal call gives.
+        """
+        self._check("x", x, self.embed_dim)
+        if x.dim() == 3 and not self.batch_first:
+            x = x.transpose(0, 1)
+        q, keys, values = self._projections(x[..., -1:, :], x, x)
+        state.append(keys, values)
+        return self._out(state.attend(q))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.num_heads, self.head_dim).transpose(-3, -2)
@@ -195,6 +292,23 @@ class TensorAttention(nn.Module):
             raise ArgumentError(name, expected=f"the layer's type {weight.dtype}", got=str(x.dtype))
         if x.device != weight.device:
             raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
+
+
+def normalised(x: Tensor, order: int) -> Tensor:
+    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
+
+    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
+
+    >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest == 0, 1.0, largest)
+    norms = scaled.abs().pow(order).sum(-1, keepdim=True)
+    return (scaled / torch.where(largest == 0, 1.0, norms).pow(1 / order)).to(x.dtype)
 
 
 def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:

@@ -116,6 +116,15 @@ def plan_bounded(order: int, d: int, radius: float, tolerance: float) -> Bounded
     )
 
 
+def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
+    """By how much the l_k norm of a vector can exceed 1 that was divided by it, in float32 at least, and then rounded.
+
+    The norm errs by (d + k) u / k + 4 u, the division and the rounding to `dtype` by one unit each.
+    """
+    narrow, wide = torch.finfo(dtype).eps, torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    return 2 * narrow + (d / order + 8) * wide
+
+
 def check_bound(name: str, bound: float) -> float:
     if not (isinstance(bound, (int, float)) and not isinstance(bound, bool) and 0 < bound < math.inf):
         raise ArgumentError(name, expected="a positive finite number", got=bound)

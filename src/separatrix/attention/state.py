@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES
-from separatrix.attention.bounded import BoundedPlan, check_bound, expansion, plan_bounded
+from separatrix.attention.bounded import BoundedPlan, check_bound, expansion, norm_slack, plan_bounded
 from separatrix.attention.certificate import Certificate
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.polynomial import contraction, with_ones
@@ -75,8 +75,9 @@ class TensorAttentionState:
         self.scale = 1 / head_dim if scale is None else float(scale)
         self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
         self.device = torch.device(device)
-        # A vector within the bound may have a norm that rounds to more.
-        self._most = self.bound * (1 + 2 * (head_dim + order) * torch.finfo(dtype).eps)
+        # The bound itself, rounded to the dtype, is no more than it; nor is a vector that was normalised to it.
+        slack = norm_slack(order, head_dim, dtype) if norm == "order" else torch.finfo(dtype).eps
+        self._most = self.bound * (1 + slack)
         radius = abs(self.scale) * self._most**order * (head_dim if norm == "entries" else 1)
         self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance)
         self._heads = math.prod(self.batch_shape)

@@ -1,0 +1,158 @@
+"""The layer whose scores cannot leave their bound."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import separatrix as sx
+from separatrix.nn import TensorAttention, normalised
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def layer(order=3, bound=1.0, tolerance=1e-3, dtype=torch.float64, **more):
+    options = {"bound": bound, "tolerance": tolerance, "dtype": dtype, **more}
+    return TensorAttention(8, 2, order, generator=seeded(), **options)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_scores_cannot_exceed_the_bound(order, dtype):
+    """Extreme vectors, parallel ones too, for which Hoelder's inequality is sharp; scores summed in float64."""
+    generator = seeded(order)
+    made = [torch.randn(200, 8, dtype=torch.float64, generator=generator) for _ in range(order)]
+    made[0][::2] = made[1][::2].sign() * made[1][::2].abs().pow(order - 1)
+    made = [x * 10.0 ** torch.randint(-30, 30, (200, 1), generator=generator) for x in made]
+    made = [normalised(x.to(dtype), order) for x in made]
+    assert all(torch.isfinite(x).all() for x in made)
+    total = torch.ones(200, 8, dtype=torch.float64)
+    for x in made:
+        total = total * x.double().abs()
+    eps = torch.finfo(dtype).eps
+    assert total.sum(-1).max() <= (1 + 2 * eps) ** order
+    norms = torch.linalg.vector_norm(made[-1].double(), order, dim=-1)
+    assert (norms - 1).abs().max() <= 2 * eps + 1e-6 * (dtype == torch.bfloat16)
+
+
+def test_a_zero_vector_stays_zero_and_has_finite_gradients():
+    x = torch.tensor([[0.0, 0.0], [1.0, -2.0]], dtype=torch.float64, requires_grad=True)
+    y = normalised(x, 3)
+    assert torch.equal(y[0], torch.zeros(2, dtype=torch.float64))
+    y.sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert torch.autograd.gradcheck(
+        lambda z: normalised(z, 3), torch.randn(4, 3, dtype=torch.float64, generator=seeded(), requires_grad=True)
+    )
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
+    near, exact = layer(order), layer(order, tolerance=None)
+    exact.load_state_dict(near.state_dict())
+    x = torch.randn(3, 11, 8, dtype=torch.float64, generator=seeded(1))
+    mask = torch.zeros(3, 11, dtype=torch.bool)
+    if padded:
+        mask[1, 7:] = True
+    heads = {}
+
+    def keep(name):
+        return lambda module, inputs, output: heads.__setitem__(name, inputs[0])
+
+    near.out_proj.register_forward_hook(keep("near"))
+    exact.out_proj.register_forward_hook(keep("exact"))
+    options = {"is_causal": is_causal, "key_padding_mask": mask if padded else None}
+    near(x, **options), exact(x, **options)
+    values = [project(x) for project in near.v_proj]
+    largest = torch.stack([v.abs().max() for v in values]).prod()
+    difference = (heads["near"] - heads["exact"]).abs().max()
+    assert 0 < difference <= 1e-3 * largest
+
+
+def test_the_temperature_is_learned_and_capped():
+    made = layer(bound=2.0)
+    assert torch.allclose(torch.sigmoid(made.temperature), torch.full((2,), 0.5, dtype=torch.float64))
+    x = torch.randn(2, 9, 8, dtype=torch.float64, generator=seeded(2))
+    made(x).square().sum().backward()
+    assert made.temperature.grad.abs().min() > 0
+    with torch.no_grad():
+        made.temperature += 100.0
+    made.zero_grad()
+    assert torch.isfinite(made(x)).all()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients(is_causal):
+    made = layer(order=3, tolerance=1e-2)
+    x = torch.randn(1, 5, 8, dtype=torch.float64, generator=seeded(3), requires_grad=True)
+    names, parameters = zip(*made.named_parameters(), strict=True)
+
+    def call(x, *parameters):
+        return torch.func.functional_call(
+            made, dict(zip(names, parameters, strict=True)), (x,), {"is_causal": is_causal}
+        )
+
+    assert torch.autograd.gradcheck(call, (x, *parameters), fast_mode=True)
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_decoding_is_the_causal_call(batch):
+    made = layer(order=3, dtype=torch.float64)
+    x = torch.randn(*(() if batch is None else (batch,)), 9, 8, dtype=torch.float64, generator=seeded(4))
+    whole = made(x, is_causal=True)
+    state = made.state(batch)
+    steps = [made.decode(x[..., :4, :], state)] + [made.decode(x[..., i : i + 1, :], state) for i in range(4, 9)]
+    torch.testing.assert_close(torch.cat(steps, -2), whole[..., 3:, :], atol=1e-12, rtol=0)
+    assert state.plan == made.plan
+    assert state.certificate.total < float("inf")
+
+
+def test_saved_and_loaded(tmp_path):
+    made = layer()
+    with torch.no_grad():
+        made.temperature.copy_(torch.tensor([0.3, -0.7]))
+    save_file(made.state_dict(), tmp_path / "layer.safetensors")
+    other = layer()
+    other.load_state_dict(load_file(tmp_path / "layer.safetensors"))
+    x = torch.randn(2, 5, 8, dtype=torch.float64, generator=seeded(5))
+    assert torch.equal(made(x), other(x))
+    assert "bound=1.0, tolerance=0.001" in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"bound": -1.0}, "bound"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"bound": None}, "tolerance: expected None for a layer without a bound"),
+        ({"scale": 1.0}, "scale: expected None"),
+        ({"windows": 4}, "windows: expected None"),
+        ({"bound": 40.0}, "lower the bound"),
+    ],
+)
+def test_what_cannot_be_is_named(options, named):
+    with pytest.raises(sx.SeparatrixError, match=named):
+        layer(**options)
+    with pytest.raises(sx.ArgumentError, match="a layer with a bound and a tolerance"):
+        TensorAttention(8, 2, generator=seeded()).state()
+
+
+def test_it_learns():
+    """The sum of a product of two tokens' marks: a few steps halve the loss."""
+    made = layer(order=3, bound=2.0, tolerance=1e-2, dtype=torch.float32)
+    x = torch.randn(16, 12, 8, generator=seeded(6))
+    target = (x.mean(1, keepdim=True) ** 2).expand_as(x)
+    optimiser = torch.optim.Adam(made.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(60):
+        optimiser.zero_grad()
+        loss = (made(x) - target).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]

@@ -240,8 +240,10 @@ class TensorAttention(nn.Module):
             )
         assert self.bound is not None
         call = check_call(q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks)
-        batch, *flat = flatten_heads(call)
-        out, _ = bounded_attention(self.plan, *flat, scale=self.bound, is_causal=is_causal, query_offset=query_offset)
+        batch, q, keys, values, hidden = flatten_heads(call)
+        out, _ = bounded_attention(
+            self.plan, q, keys, values, hidden, scale=self.bound, is_causal=is_causal, query_offset=query_offset
+        )
         return out.reshape(*batch, *out.shape[1:])
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:

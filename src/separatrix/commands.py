@@ -9,8 +9,10 @@ import typer
 
 import separatrix
 from separatrix.claims.commands import claims, reproduce, sweep
+from separatrix.hardness_commands import sat
 from separatrix.lab.commands import store_app
 from separatrix.report.commands import report
+from separatrix.training_commands import train_app
 
 if TYPE_CHECKING:
     from separatrix.doctor import SelfCheck
@@ -108,7 +110,9 @@ def _report(checks: Sequence[SelfCheck]) -> None:
 
 
 app.add_typer(store_app, name="store")
+app.add_typer(train_app, name="train")
 app.command()(sweep)
 app.command()(claims)
 app.command()(reproduce)
 app.command()(report)
+app.command()(sat)

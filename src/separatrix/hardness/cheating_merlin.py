@@ -1,0 +1,86 @@
+"""The best that a cheating Merlin can do against the protocol of Theorem 4.5, found and not only bounded.
+
+The true mu has degree up to 3 (r - 1) and is not zero at all of the first r places. Merlin's word vanishes there, so it
+agrees with mu at the z of them where mu is zero, and the difference has 2 (r - 1) free symbols: he may choose that many
+further places to agree at, and the word is the polynomial through them. Every word agrees with mu at fewer places than
+that or is determined by 2 (r - 1) places of agreement, so trying all subsets finds the best.
+
+    z + 2 (r - 1)  <=  best agreement  <=  3 (r - 1)    (if N is long enough)
+
+and both sides meet where mu is wrong at one place alone, z = r - 1: the bound 3 (r - 1) / N is then what he reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+
+from separatrix.errors import ArgumentError
+from separatrix.hardness.protocol import Bits, Protocol
+from separatrix.hardness.reed_solomon import Word, evaluate
+
+LARGEST_SEARCH = 200_000
+"""Subsets, or words, that are tried at most."""
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """Merlin's best word and the probability with which Alice accepts it."""
+
+    word: Word
+    acceptance: Fraction
+
+
+def best_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Cheat:
+    """By interpolation through every subset of 2 (r - 1) places after the first r.
+
+    >>> best = best_cheat(Protocol(4, 2), (1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
+    >>> best.acceptance, Protocol(4, 2).admissible(best.word)
+    (Fraction(1, 2), True)
+    """
+    mu = protocol.honest(alpha, beta, gamma)
+    first, others = tuple(range(protocol.r)), range(protocol.r, protocol.length)
+    if not any(mu[: protocol.r]):
+        raise ArgumentError("alpha, beta, gamma", expected="sets with a common element", got="disjoint ones")
+    free = min(2 * (protocol.r - 1), len(others))
+    check_search("length", math.comb(len(others), free), f"{free} of {len(others)} places")
+    points = tuple(range(protocol.length))
+    best: tuple[int, Word] = (-1, ())
+    for chosen in combinations(others, free):
+        values = (*(0,) * protocol.r, *(mu[place] for place in chosen))
+        word = evaluate((*first, *chosen), values, points, protocol.p)
+        best = max(best, (agreement(mu, word), word))
+    return Cheat(best[1], Fraction(best[0], protocol.length))
+
+
+def every_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Fraction:
+    """The same by trying all p^(2 (r - 1)) words that Alice may accept: the oracle."""
+    mu = protocol.honest(alpha, beta, gamma)
+    return Fraction(max(agreement(mu, word) for word in admissible_words(protocol)), protocol.length)
+
+
+def admissible_words(protocol: Protocol) -> list[Word]:
+    """Every word of C' that vanishes at the first r places.
+
+    >>> len(admissible_words(Protocol(4, 2)))
+    49
+    """
+    known = min(protocol.code.product_degree + 1, protocol.length)
+    check_search("protocol", protocol.p ** (known - protocol.r), "Merlin's words")
+    at, points = tuple(range(known)), tuple(range(protocol.length))
+    zeros = (0,) * protocol.r
+    tails = product(range(protocol.p), repeat=known - protocol.r)
+    return [evaluate(at, (*zeros, *tail), points, protocol.p) for tail in tails]
+
+
+def agreement(one: Word, other: Word) -> int:
+    """In how many places two words agree."""
+    return sum(x == y for x, y in zip(one, other, strict=True))
+
+
+def check_search(argument: str, tries: int, what: str) -> None:
+    if tries > LARGEST_SEARCH:
+        expected = f"a search of at most {LARGEST_SEARCH} tries; beyond, `Protocol.soundness_bound` bounds it"
+        raise ArgumentError(argument, expected=expected, got=f"{tries} ({what})")

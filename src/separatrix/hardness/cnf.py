@@ -1,0 +1,94 @@
+"""Formulas in conjunctive normal form: what the chain of reductions starts from, and formulas to try it on.
+
+A literal is a nonzero integer as in DIMACS: v is variable v, -v its negation. An assignment holds variable v at v - 1.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from separatrix.errors import ArgumentError
+
+Assignment = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A conjunction of clauses, each a disjunction of literals; an empty clause is false, no clauses are true.
+
+    >>> formula = Formula(2, ((1, 2), (-1, 2)))
+    >>> formula.holds((False, True)), formula.holds((True, False))
+    (True, False)
+    """
+
+    variables: int
+    clauses: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if self.variables < 0:
+            raise ArgumentError("variables", expected="an integer >= 0", got=self.variables)
+        for at, clause in enumerate(self.clauses):
+            for literal in clause:
+                if not 1 <= abs(literal) <= self.variables:
+                    expected = f"literals from 1 to {self.variables} or their negations"
+                    raise ArgumentError(f"clauses[{at}]", expected=expected, got=literal)
+
+    def holds(self, assignment: Sequence[bool]) -> bool:
+        """Whether every clause has a true literal."""
+        if len(assignment) != self.variables:
+            raise ArgumentError("assignment", expected=f"{self.variables} values", got=f"{len(assignment)}")
+        return all(any(assignment[abs(one) - 1] == (one > 0) for one in clause) for clause in self.clauses)
+
+
+def brute_force(formula: Formula) -> Assignment | None:
+    """The first of all 2^v assignments that satisfies the formula, or None: the oracle of the chain.
+
+    >>> brute_force(Formula(2, ((1, 2), (-1, 2), (-2, 1))))
+    (True, True)
+    >>> brute_force(Formula(1, ((1,), (-1,)))) is None
+    True
+    """
+    return next((one for one in product((False, True), repeat=formula.variables) if formula.holds(one)), None)
+
+
+def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formula:
+    """`clauses` clauses of `width` different variables each, uniform and independent, signs by fair coins.
+
+    >>> random_formula(6, 2, 3, seed=0) == random_formula(6, 2, 3, seed=0)
+    True
+    """
+    _check_width(variables, width)
+    draw = random.Random(seed)
+    return Formula(variables, tuple(_clause(draw, variables, width) for _ in range(clauses)))
+
+
+def planted_formula(variables: int, clauses: int, width: int, seed: int) -> tuple[Formula, Assignment]:
+    """As `random_formula`, but each clause is drawn again until a hidden assignment, also given, satisfies it.
+
+    >>> formula, hidden = planted_formula(9, 60, 3, seed=0)
+    >>> formula.holds(hidden)
+    True
+    """
+    _check_width(variables, width)
+    if width == 0 and clauses:
+        raise ArgumentError("width", expected="at least 1: an empty clause is never satisfied", got=width)
+    draw = random.Random(seed)
+    hidden = tuple(draw.random() < 0.5 for _ in range(variables))
+    made: list[tuple[int, ...]] = []
+    while len(made) < clauses:
+        clause = _clause(draw, variables, width)
+        if any(hidden[abs(one) - 1] == (one > 0) for one in clause):
+            made.append(clause)
+    return Formula(variables, tuple(made)), hidden
+
+
+def _clause(draw: random.Random, variables: int, width: int) -> tuple[int, ...]:
+    return tuple(v if draw.random() < 0.5 else -v for v in draw.sample(range(1, variables + 1), width))
+
+
+def _check_width(variables: int, width: int) -> None:
+    if not 0 <= width <= variables:
+        raise ArgumentError("width", expected=f"an integer from 0 to the {variables} variables", got=width)

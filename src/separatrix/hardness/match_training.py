@@ -1,0 +1,134 @@
+"""Matching by training: a one-layer model learns to tell planted pairs or triples, by heads of one order or another.
+
+    logit(x) = MLP([e_0, TensorAttention(e_0, e, e)]),    e_j a learned embedding of the residue x_j
+
+reads off position 0 of `planted_instances`. Models of different orders have **exactly as many parameters**: what a head
+of order 3 has more than one of order 2, two projections of w (w + 1), is w more hidden units of the readout. They see
+the same instances in the same order and take the same number of steps; a step at order 3 computes more.
+
+>>> run = MatchTraining(order=3, task=3, n=6, modulus=7, steps=20, evaluate_every=10, evaluation_points=100)
+>>> [(record.step, record.parameters) for record in train_match(run)]
+[(0, 3921), (10, 3921), (20, 3921)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from separatrix.errors import ArgumentError
+from separatrix.hardness.match_instances import planted_instances
+from separatrix.hardness.matching import whole
+from separatrix.nn import TensorAttention
+
+__all__ = ["MatchModel", "MatchRecord", "MatchTraining", "train_match"]
+
+_DATA, _POINTS, _INITIAL = range(3)
+
+
+@dataclass(frozen=True)
+class MatchTraining:
+    """A run. order: of the heads. task: 2 for pairs, 3 for triples. width: of the embedding. hidden: units of the
+    readout at order 3. Adam at `lr` on `steps` fresh batches."""
+
+    order: int
+    task: int
+    n: int
+    modulus: int
+    width: int = 16
+    heads: int = 1
+    hidden: int = 64
+    lr: float = 5e-3
+    batch: int = 128
+    steps: int = 3000
+    seed: int = 0
+    evaluate_every: int = 500
+    evaluation_points: int = 4000
+
+    def __post_init__(self) -> None:
+        for name, low in (("order", 2), ("n", 2), ("modulus", 3), ("width", 1), ("heads", 1), ("hidden", 1)):
+            whole(name, getattr(self, name), low=low)
+        for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("evaluate_every", 1), ("evaluation_points", 1)):
+            whole(name, getattr(self, name), low=low)
+        whole("task", self.task, low=2, high=3)
+        if not 0 < self.lr < math.inf:
+            raise ArgumentError("lr", expected="a finite number > 0", got=self.lr)
+        if self.readout < 1:
+            least = (self.order - 3) * self.width + 1
+            raise ArgumentError("hidden", expected=f"at least {least} at order {self.order}", got=self.hidden)
+
+    @property
+    def readout(self) -> int:
+        """Hidden units of the readout at this order: (2 w + 2) each, so w of them are two projections w (w + 1)."""
+        return self.hidden + (3 - self.order) * self.width
+
+
+@dataclass(frozen=True)
+class MatchRecord:
+    """A model after `step` updates, on points it never trained on: the share it tells right, and its mean loss."""
+
+    step: int
+    accuracy: float
+    loss: float
+    parameters: int
+
+
+class MatchModel(nn.Module):
+    """The model of a run, its first weights drawn from `generator`."""
+
+    def __init__(self, run: MatchTraining, generator: torch.Generator) -> None:
+        super().__init__()
+        w = run.width
+        self.embedding = nn.Parameter(torch.randn(run.modulus, w, generator=generator))
+        scale = (run.heads / w) ** 0.5
+        self.attention = TensorAttention(w, run.heads, run.order, scale=scale, generator=generator)
+        self.hidden = nn.utils.skip_init(nn.Linear, 2 * w, run.readout)
+        self.logit = nn.utils.skip_init(nn.Linear, run.readout, 1)
+        for layer in (self.hidden, self.logit):
+            nn.init.xavier_uniform_(layer.weight, generator=generator)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logit (batch,) that position 0 of x (batch, n) has a match."""
+        e = self.embedding[x]
+        first = e[:, :1]
+        read = torch.cat([first, self.attention(first, e)], -1)
+        logit: Tensor = self.logit(torch.relu(self.hidden(read)))
+        return logit[:, 0, 0]
+
+
+def train_match(run: MatchTraining) -> Iterator[MatchRecord]:
+    """Records every run.evaluate_every steps and at the end."""
+    model = MatchModel(run, _generator(run.seed, _INITIAL))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    optimiser = torch.optim.Adam(model.parameters(), lr=run.lr)
+    data = _generator(run.seed, _DATA)
+    x_points, label_points = _drawn(run, run.evaluation_points, _generator(run.seed, _POINTS))
+    for step in range(run.steps + 1):
+        if step % run.evaluate_every == 0 or step == run.steps:
+            with torch.no_grad():
+                logit = model(x_points)
+            right = float(((logit > 0) == label_points).double().mean())
+            loss = float(binary_cross_entropy_with_logits(logit.double(), label_points.double()))
+            yield MatchRecord(step, right, loss, parameters)
+        if step < run.steps:
+            x, label = _drawn(run, run.batch, data)
+            optimiser.zero_grad()
+            binary_cross_entropy_with_logits(model(x), label.float()).backward()
+            optimiser.step()
+
+
+def _drawn(run: MatchTraining, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    return planted_instances(count, run.n, run.modulus, run.task, generator=generator)
+
+
+def _generator(seed: int, purpose: int) -> torch.Generator:
+    """One stream for each purpose of a run, the same at every order."""
+    state = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

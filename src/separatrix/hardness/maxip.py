@@ -1,0 +1,125 @@
+"""Gap-MaxIP (Alman and Song, Definition 4.6), and the short road to it from three-way orthogonal vectors.
+
+For every i one must tell apart
+
+    case 1: some (j, k) has <a_i, b_j, c_k> >= t,    case 2: all have <a_i, b_j, c_k> <= (1 - eps) t,
+
+and may answer anything in between. The short road: 1 - abc = (1 - a) + a (1 - b) + a b (1 - c) for bits, and each of
+the three terms is a product of a bit of a, a bit of b and a bit of c. So with 3 m coordinates
+
+    (1 - a, a, a),    (1, 1 - b, b),    (1, 1, 1 - c)    have the inner product    m - <a, b, c>:
+
+m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: vectors stay small and
+the gap shrinks, where the protocol's road (see `protocol_vectors`) keeps a constant gap and has large vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError
+from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, check_binary, inner_products
+
+
+@dataclass(frozen=True)
+class GapMaxIP:
+    """An instance: binary sets (n_a, d), (n_b, d), (n_c, d), the threshold t and the gap eps.
+
+    `high` is the least integer of case 1, `low` the largest of case 2: inner products are integers.
+    """
+
+    a: Tensor
+    b: Tensor
+    c: Tensor
+    threshold: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_binary(self.a, self.b, self.c)
+        check_gap(self.a.shape[1], self.threshold, self.epsilon)
+
+    @property
+    def dimension(self) -> int:
+        return self.a.shape[1]
+
+    @property
+    def pairs(self) -> int:
+        return len(self.b) * len(self.c)
+
+    @property
+    def high(self) -> int:
+        return levels(self.threshold, self.epsilon)[1]
+
+    @property
+    def low(self) -> int:
+        return levels(self.threshold, self.epsilon)[0]
+
+
+def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
+    """Definition 4.6 asks t > 0; a t above d is never reached, and outside of 0 < eps <= 1 the cases overlap or vanish.
+
+    >>> check_gap(4, 5, 0.5)
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: threshold: expected a number above 0, at most the dimension 4, got 5.
+    """
+    for name, value in (("threshold", threshold), ("epsilon", epsilon)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ArgumentError(name, expected="a finite number", got=value)
+    if not 0 < threshold <= dimension:
+        raise ArgumentError("threshold", expected=f"a number above 0, at most the dimension {dimension}", got=threshold)
+    if not 0 < epsilon <= 1:
+        raise ArgumentError("epsilon", expected="a number above 0, at most 1", got=epsilon)
+
+
+def levels(threshold: float, epsilon: float) -> tuple[int, int]:
+    """(low, high): the integers next to the gap.
+
+    eps is often no binary fraction, so a (1 - eps) t that falls short of an integer by no more than 1e-9 t counts as
+    that integer. This can only make the problem harder: more is decided than was asked.
+
+    >>> levels(3, 1 / 3), levels(2.5, 0.5), levels(10, 0.9)
+    ((2, 3), (1, 3), (1, 10))
+    """
+    high = math.ceil(threshold)
+    return min(math.floor((1 - epsilon) * threshold + 1e-9 * threshold), high - 1), high
+
+
+def largest_products(instance: GapMaxIP) -> Tensor:
+    """max_{j, k} <a_i, b_j, c_k> for each i, (n_a,), by the definition."""
+    return inner_products(instance.a, instance.b, instance.c).flatten(1).amax(1)
+
+
+def gap_maxip(instance: GapMaxIP) -> list[bool | None]:
+    """The oracle: True in case 1, False in case 2, None in between.
+
+    >>> one = torch.eye(3)
+    >>> gap_maxip(GapMaxIP(torch.ones(1, 3), one, one, 1, 0.5)), gap_maxip(GapMaxIP(one, one, one, 3, 0.5))
+    ([True], [False, False, False])
+    """
+    found = largest_products(instance).tolist()
+    return [True if one >= instance.high else False if one <= instance.low else None for one in found]
+
+
+def to_maxip(instance: OrthogonalVectors) -> GapMaxIP:
+    """The short road: <a_i, b_j, c_k> becomes m minus it, in 3 m coordinates. Rows keep their numbers.
+
+    >>> bits = torch.tensor([[0], [1]])
+    >>> made = to_maxip(OrthogonalVectors(bits, bits, bits))
+    >>> inner_products(made.a, made.b, made.c).flatten().tolist()
+    [1, 1, 1, 1, 1, 1, 1, 0]
+    """
+    a, b, c = (vectors.to(torch.uint8) for vectors in (instance.a, instance.b, instance.c))
+    m = instance.dimension
+    one = torch.ones(1, m, dtype=torch.uint8)
+    return GapMaxIP(
+        torch.cat([1 - a, a, a], 1),
+        torch.cat([one.expand(len(b), m), 1 - b, b], 1),
+        torch.cat([one.expand(len(c), m), one.expand(len(c), m), 1 - c], 1),
+        threshold=m,
+        epsilon=1 / m,
+    )

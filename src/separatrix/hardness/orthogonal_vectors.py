@@ -1,0 +1,151 @@
+"""SAT as three-way orthogonal vectors (Alman and Song, Definition 4.2, Conjecture 4.3; after Williams).
+
+The variables are split in three parts. A partial assignment of a part becomes a vector with a coordinate for each
+clause: 1 where the assignment leaves the clause unsatisfied. Three partial assignments satisfy the formula together if
+no clause is left by all three of them, which is
+
+    <a, b, c> = sum_l a_l b_l c_l = 0.
+
+With v variables and m clauses there are about n = 2^(v/3) vectors in each set, of dimension m, so an algorithm for
+3OV in time n^(3 - eps) would solve SAT in time 2^((1 - eps/3) v).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError
+from separatrix.hardness.cnf import Assignment, Formula
+
+Triple = tuple[int, int, int]
+
+LARGEST_ORACLE = 1 << 26
+"""Triples that the oracles try, at most."""
+
+
+@dataclass(frozen=True)
+class OrthogonalVectors:
+    """An instance of 3OV: three sets of binary vectors (n_a, m), (n_b, m), (n_c, m), uint8.
+
+    The paper's sets have one size n; here each has its own. Copies of a vector make them equal, and change no answer.
+    """
+
+    a: Tensor
+    b: Tensor
+    c: Tensor
+
+    def __post_init__(self) -> None:
+        check_binary(self.a, self.b, self.c)
+
+    @property
+    def dimension(self) -> int:
+        return self.a.shape[1]
+
+    @property
+    def sizes(self) -> Triple:
+        return len(self.a), len(self.b), len(self.c)
+
+
+def check_binary(*sets: Tensor) -> None:
+    """Three sets, a, b and c, of vectors of one dimension that hold zeros and ones alone; else an error that says so.
+
+    >>> check_binary(torch.zeros(2, 3), torch.ones(1, 3), torch.full((1, 3), 0.5))
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: c: expected zeros and ones alone, got 0.5 at (0, 0).
+    """
+    for name, vectors in zip("abc", sets, strict=True):
+        if not isinstance(vectors, Tensor) or vectors.ndim != 2 or 0 in vectors.shape:
+            shape = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
+            raise ArgumentError(name, expected="a tensor of shape (vectors, dimension), neither 0", got=shape)
+        d = sets[0].shape[1]
+        if vectors.shape[1] != d:
+            raise ArgumentError(name, expected=f"vectors of dimension {d} like a's", got=vectors.shape[1])
+        other = (vectors != 0) & (vectors != 1)
+        if bool(other.any()):
+            at = tuple(other.nonzero()[0].tolist())
+            raise ArgumentError(name, expected="zeros and ones alone", got=f"{vectors[at].item()} at {at}")
+
+
+def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """All <a_i, b_j, c_k>, (n_a, n_b, n_c), int64: the definition, for sizes that can be held.
+
+    >>> one = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    >>> inner_products(one, one, one)[0].tolist()
+    [[2, 2], [2, 2]]
+    """
+    triples = len(a) * len(b) * len(c)
+    if triples > LARGEST_ORACLE:
+        raise ArgumentError("a, b, c", expected=f"at most {LARGEST_ORACLE} triples for the definition", got=triples)
+    pairs = b.double()[:, None, :] * c.double()[None, :, :]
+    # Products and sums of integers this small are exact in float64.
+    return torch.einsum("il,jkl->ijk", a.double(), pairs).long()
+
+
+def orthogonal_triple(instance: OrthogonalVectors) -> Triple | None:
+    """The first (i, j, k) with <a_i, b_j, c_k> = 0, or None, by trying all: the oracle."""
+    found = (inner_products(instance.a, instance.b, instance.c) == 0).nonzero()
+    return None if not len(found) else _triple(found[0])
+
+
+def _triple(row: Tensor) -> Triple:
+    i, j, k = row.tolist()
+    return i, j, k
+
+
+def parts(variables: int) -> tuple[range, range, range]:
+    """The variables, from 1, in three parts as equal as can be, the larger first.
+
+    >>> [list(part) for part in parts(7)]
+    [[1, 2, 3], [4, 5], [6, 7]]
+    """
+    base, rest = divmod(variables, 3)
+    ends = [0]
+    for part in range(3):
+        ends.append(ends[-1] + base + (part < rest))
+    first, second, third = (range(ends[p] + 1, ends[p + 1] + 1) for p in range(3))
+    return first, second, third
+
+
+def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
+    """The instance of 3OV of a formula: a triple is orthogonal exactly if its assignments together satisfy it.
+
+    Row i of a set is the assignment whose bit p, of value 2^p, is the p-th variable of the part.
+    A formula without clauses is every assignment's; it becomes one coordinate that every vector has at 0.
+
+    >>> instance = to_orthogonal_vectors(Formula(3, ((1, 2), (-1, 3))))
+    >>> instance.a.tolist(), instance.b.tolist(), instance.c.tolist()
+    ([[1, 0], [0, 1]], [[1, 1], [0, 1]], [[1, 1], [1, 0]])
+    """
+    a, b, c = (_unsatisfied(formula, part) for part in parts(formula.variables))
+    return OrthogonalVectors(a, b, c)
+
+
+def _unsatisfied(formula: Formula, part: range) -> Tensor:
+    rows = torch.arange(2 ** len(part))
+    left = torch.zeros(len(rows), max(1, len(formula.clauses)), dtype=torch.uint8)
+    for at, clause in enumerate(formula.clauses):
+        satisfied = torch.zeros(len(rows), dtype=torch.bool)
+        for literal in clause:
+            if abs(literal) in part:
+                bit = rows >> (abs(literal) - part.start) & 1
+                satisfied |= bit == (literal > 0)
+        left[:, at] = ~satisfied
+    return left
+
+
+def assignment_of(formula: Formula, triple: Triple) -> Assignment:
+    """The decoder: the assignment that a triple of rows stands for.
+
+    >>> assignment_of(Formula(3, ((1, 2), (-1, 3))), (1, 0, 1))
+    (True, False, True)
+    """
+    values: list[bool] = []
+    for row, part in zip(triple, parts(formula.variables), strict=True):
+        if not 0 <= row < 2 ** len(part):
+            raise ArgumentError("triple", expected=f"rows below {2 ** len(part)} for a part of {len(part)}", got=row)
+        values += [bool(row >> p & 1) for p in range(len(part))]
+    return tuple(values)

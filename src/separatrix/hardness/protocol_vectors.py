@@ -1,0 +1,113 @@
+"""From orthogonal vectors to Gap-MaxIP by the protocol (Alman and Song, Theorem 4.7): the gap becomes a constant.
+
+A coordinate is a place j of the code, a message i_B that Bob may send there, and one i_C of Charlie's. Bob's vector has
+a 1 where he sends i_B, Charlie's where he sends i_C, and Alice's, one for each alpha and each word mu of Merlin's,
+where she accepts. So
+
+    <a^(mu, alpha), b^beta, c^gamma> = the number of places at which Alice accepts
+
+which is N for an orthogonal triple and the true mu, and at most 3 (r - 1) for any mu if the triple is not orthogonal:
+Gap-MaxIP with t = N and eps = 1/2 where N = 6 (r - 1). (In print the two cases are exchanged.)
+
+Of the p^T messages at a place only those that occur are indexed, at most one for each vector: d <= N n_b n_c instead of
+N p^(2 T). Merlin's words cannot be thinned out so, for which of them is true is what one wants to know: there are
+p^(2 (r - 1)) of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.hardness.cheating_merlin import admissible_words
+from separatrix.hardness.maxip import GapMaxIP
+from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, Triple
+from separatrix.hardness.protocol import Protocol
+from separatrix.hardness.reed_solomon import Word
+
+
+@dataclass(frozen=True)
+class ProtocolSizes:
+    """What the reduction makes: Merlin's words, Alice's vectors, a bound on the dimension.
+
+    `every_message` is log2 of the dimension with every message indexed, occurring or not: (T')^2 N with T' = p^T.
+    """
+
+    words: int
+    rows: int
+    dimension: int
+    every_message: float
+
+
+@dataclass(frozen=True)
+class ProtocolVectors:
+    """The instance, and what its rows stand for: row i of a is word i // n_a of Merlin's with vector i mod n_a."""
+
+    instance: GapMaxIP
+    protocol: Protocol
+    words: tuple[Word, ...]
+
+    def triple(self, rows: Triple) -> Triple:
+        """The decoder: the triple of vectors that a triple of rows stands for."""
+        i, j, k = rows
+        return i % (len(self.instance.a) // len(self.words)), j, k
+
+
+def protocol_sizes(sizes: Triple, protocol: Protocol) -> ProtocolSizes:
+    """The sizes, before anything is made.
+
+    >>> made = protocol_sizes((4, 4, 4), Protocol(m=6, parts=3))
+    >>> made.words, made.rows, made.dimension, round(2**made.every_message) == 7**6 * 6
+    (49, 196, 96, True)
+    """
+    n_a, n_b, n_c = sizes
+    # A set has fewer than 2^64 vectors, so more parts than 64 leave the least of the two as it is.
+    messages = protocol.p ** min(protocol.parts, 64)
+    known = min(protocol.code.product_degree + 1, protocol.length)
+    words = protocol.p ** (known - protocol.r)
+    dimension = protocol.length * min(n_b, messages) * min(n_c, messages)
+    every = 2 * protocol.parts * math.log2(protocol.p) + math.log2(protocol.length)
+    return ProtocolSizes(words, words * n_a, dimension, every)
+
+
+def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVectors:
+    """The instance of Gap-MaxIP of an instance of 3OV.
+
+    >>> bits = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> made = to_gap_maxip(OrthogonalVectors(bits, bits, bits), Protocol(m=4, parts=2))
+    >>> made.instance.threshold, made.instance.epsilon, tuple(made.instance.a.shape)
+    (6, 0.5, (98, 24))
+    """
+    words = admissible_words(protocol)
+    merlin = torch.tensor(words)
+    alice, bob, charlie = (_symbols(vectors, protocol) for vectors in (instance.a, instance.b, instance.c))
+    a, b, c = [], [], []
+    for place in range(protocol.length):
+        (said_b, of_b), (said_c, of_c) = (
+            torch.unique(heard[:, place], dim=0, return_inverse=True) for heard in (bob, charlie)
+        )
+        # Every product is reduced, so sums of T of them stay far inside int64.
+        pairs = (said_b[:, None] * said_c[None] % protocol.p).flatten(0, 1)
+        value = (alice[:, place, None] * pairs % protocol.p).sum(-1) % protocol.p
+        a.append((merlin[:, place, None, None] == value).flatten(0, 1))
+        sends_b, sends_c = (
+            torch.nn.functional.one_hot(of, len(said)).bool() for of, said in ((of_b, said_b), (of_c, said_c))
+        )
+        b.append(sends_b[:, :, None].expand(-1, -1, len(said_c)).flatten(1))
+        c.append(sends_c[:, None, :].expand(-1, len(said_b), -1).flatten(1))
+    all_a, all_b, all_c = (torch.cat(parts, 1).to(torch.uint8) for parts in (a, b, c))
+    made = GapMaxIP(all_a, all_b, all_c, protocol.length, float(1 - protocol.soundness_bound))
+    return ProtocolVectors(made, protocol, tuple(words))
+
+
+def _symbols(vectors: Tensor, protocol: Protocol) -> Tensor:
+    """What each vector's holder would send, (n, N, T): the parts encoded by the code's generator matrix."""
+    r = protocol.r
+    unit = [tuple(int(row == column) for column in range(r)) for row in range(r)]
+    generator = torch.tensor([protocol.code.encode(one) for one in unit])  # (r, N)
+    filled = torch.nn.functional.pad(vectors.long(), (0, protocol.parts * r - protocol.m))
+    words: Tensor = filled.unflatten(1, (protocol.parts, r)) @ generator % protocol.p
+    return words.transpose(1, 2)

@@ -1,0 +1,95 @@
+"""The strict reader of DIMACS, against python-sat's where both accept, and on files that python-sat lets pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pysat.formula import CNF
+
+from separatrix.errors import ArgumentError
+from separatrix.hardness.cnf import Formula
+from separatrix.hardness.dimacs import dimacs, parse_dimacs, read_dimacs
+
+LITERALS = st.integers(-9, 9).filter(bool)
+FORMULAS = st.builds(
+    lambda clauses, extra: Formula(max([abs(one) for clause in clauses for one in clause] + [0]) + extra, clauses),
+    st.lists(st.lists(LITERALS, max_size=4).map(tuple), max_size=6).map(tuple),
+    st.integers(0, 3),
+)
+
+
+@given(FORMULAS)
+def test_what_is_written_is_read_again(formula: Formula) -> None:
+    assert parse_dimacs(dimacs(formula)) == formula
+
+
+@given(FORMULAS.filter(lambda one: all(one.clauses)))
+def test_the_reader_agrees_with_python_sat(formula: Formula) -> None:
+    assert [list(clause) for clause in parse_dimacs(dimacs(formula)).clauses] == CNF(
+        from_string=dimacs(formula)
+    ).clauses
+
+
+@given(FORMULAS, st.randoms(use_true_random=False))
+def test_line_ends_may_stand_anywhere_between_words(formula: Formula, random) -> None:
+    head, *rest = dimacs(formula).splitlines()
+    words = " ".join(rest).split()
+    text = head + "\n" + "".join(word + random.choice([" ", "\n", "\t", "\nc a comment\n", "\r\n"]) for word in words)
+    assert parse_dimacs(text) == formula
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("", None, "no problem line"),
+        ("c nothing\n", 1, "no problem line"),
+        ("1 2 0\np cnf 2 1\n", 1, "before any clause"),
+        ("p cnf 2 1\np cnf 2 1\n1 0\n", 2, "one problem line"),
+        ("p cnf 2\n1 0\n", 1, "VARIABLES CLAUSES"),
+        ("p dnf 2 1\n1 0\n", 1, "VARIABLES CLAUSES"),
+        ("p cnf -2 1\n1 0\n", 1, "VARIABLES CLAUSES"),
+        ("p cnf 2.0 1\n1 0\n", 1, "VARIABLES CLAUSES"),
+        (f"p cnf {10**30} 1\n1 0\n", 1, "18 digits"),
+        ("p cnf 2 1\n1 3 0\n", 2, "the 2 variables announced, got 3"),
+        ("p cnf 2 1\n1 -3 0\n", 2, "the 2 variables announced, got -3"),
+        ("p cnf 2 2\n1 0\n", 2, "the 2 clauses announced, got 1"),
+        ("p cnf 2 1\n1 0\n2 0\n", 3, "nothing after the 1 clauses announced, got 2"),
+        ("p cnf 2 1\n1 0\n%\n0\n", 3, "SATLIB"),
+        ("p cnf 2 1\n1 2\n", 2, "a 0 that ends the last clause"),
+        ("p cnf 2 1\n1 x 0\n", 2, "an integer"),
+        ("p cnf 2 1\n+1 0\n", 2, "an integer"),
+        ("p cnf 2 1\n01 0\n", 2, "an integer"),
+        ("p cnf 2 1\n-0 1 0\n", 2, "an integer"),
+        ("p cnf 2 1\n1 00\n", 2, "an integer"),
+        ("p cnf 2 1\ncomment 1 0\n", 2, "an integer"),
+        (f"p cnf 2 1\n{'9' * 5000} 0\n", 2, "an integer"),
+        ("p cnf 2 1\n1 2 0 c trailing\n", 2, "nothing after"),
+    ],
+)
+def test_malformed_files_are_refused_with_the_line(tmp_path: Path, text: str, line: int | None, what: str) -> None:
+    file = tmp_path / "bad.cnf"
+    file.write_text(text)
+    with pytest.raises(ArgumentError, match=what) as caught:
+        read_dimacs(file)
+    assert caught.value.argument == (str(file) if line is None else f"{file}, line {line}")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_python_sat_accepts_what_is_refused_here() -> None:
+    """Why the oracle is not the reader."""
+    assert CNF(from_string="p cnf 2 3\n1 0\n2 0\n").clauses == [[1], [2]]
+    assert CNF(from_string="p cnf 2 1\n1 5 0\n").clauses == [[1, 5]]
+
+
+def test_a_missing_file_a_folder_and_other_bytes(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="No such file"):
+        read_dimacs(tmp_path / "none.cnf")
+    with pytest.raises(ArgumentError, match="directory"):
+        read_dimacs(tmp_path)
+    (tmp_path / "bytes.cnf").write_bytes(b"p cnf 1 1\nc caf\xe9\n1 0\n")
+    with pytest.raises(ArgumentError, match=r"line 2: expected ASCII text, got the byte 0xe9"):
+        read_dimacs(tmp_path / "bytes.cnf")

@@ -1,0 +1,168 @@
+"""The whole chain: formulas decided by attention, against python-sat, with the sizes told and the input checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pysat.solvers import Cadical153
+from typer.testing import CliRunner
+
+from separatrix import hardness
+from separatrix.commands import app
+from separatrix.errors import ArgumentError
+from separatrix.hardness import sat
+from separatrix.hardness.cnf import Formula, planted_formula, random_formula
+from separatrix.hardness.dimacs import dimacs
+from separatrix.hardness.sat import chain_sizes, decide_formula
+
+LITERALS = st.integers(-5, 5).filter(bool)
+FORMULAS = st.lists(st.lists(LITERALS, max_size=3).map(tuple), max_size=9).map(lambda one: Formula(5, tuple(one)))
+
+
+def solvable(formula: Formula) -> bool:
+    with Cadical153(bootstrap_with=[list(clause) for clause in formula.clauses if clause]) as solver:
+        return all(formula.clauses) and bool(solver.solve())
+
+
+@settings(max_examples=100, deadline=None)
+@given(FORMULAS, st.sampled_from(["direct", "protocol"]))
+def test_small_formulas_by_either_road(formula: Formula, road: str) -> None:
+    found = decide_formula(formula, road=road)
+    assert bool(found) == found.satisfiable == solvable(formula)
+    assert (found.assignment is not None) == found.satisfiable
+    assert found.assignment is None or formula.holds(found.assignment)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("variables", "clauses"), [(13, 50), (15, 66), (18, 76), (18, 100)])
+def test_larger_formulas(variables: int, clauses: int, seed: int) -> None:
+    planted, _ = planted_formula(variables, clauses, 3, seed)
+    found = decide_formula(planted)
+    assert found.assignment is not None
+    assert planted.holds(found.assignment)
+    drawn = random_formula(variables, clauses, 3, seed)
+    assert bool(decide_formula(drawn)) == solvable(drawn)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_larger_formulas_by_the_protocol(seed: int) -> None:
+    planted, _ = planted_formula(9, 15, 3, seed)
+    assert decide_formula(planted, road="protocol")
+    drawn = random_formula(9, 45, 3, seed)
+    assert bool(decide_formula(drawn, road="protocol")) == solvable(drawn)
+
+
+def test_the_drawn_formulas_are_of_both_kinds() -> None:
+    for formulas in (
+        [random_formula(18, clauses, 3, seed) for clauses in (76, 100) for seed in range(3)],
+        [random_formula(9, 45, 3, seed) for seed in range(3)],
+    ):
+        assert {solvable(formula) for formula in formulas} == {True, False}
+
+
+@pytest.mark.parametrize("road", ["direct", "protocol"])
+@pytest.mark.parametrize(
+    ("formula", "answer"),
+    [
+        (Formula(0, ()), True),
+        (Formula(0, ((),)), False),
+        (Formula(3, ()), True),
+        (Formula(1, ((1,),)), True),
+        (Formula(1, ((1,), (-1,))), False),
+        (Formula(4, ((1, -1), (2, 2))), True),
+        (Formula(4, ((4, 3, 2, 1), ())), False),
+    ],
+)
+def test_degenerate_formulas(formula: Formula, answer: bool, road: str) -> None:
+    assert bool(decide_formula(formula, road=road)) is answer
+
+
+def test_satisfiable_reads_a_file_and_tells_the_sizes(tmp_path: Path) -> None:
+    formula, _ = planted_formula(7, 10, 3, 0)
+    file = tmp_path / "seven.cnf"
+    file.write_text(dimacs(formula))
+    found = hardness.satisfiable(file)
+    assert found
+    assert [step.problem for step in found.steps] == ["CNF", "3OV", "Gap-MaxIP", "attention"]
+    assert found.steps[1].sizes == "8, 4 and 4 vectors of dimension 10"
+    assert found.steps[2].sizes == "8, 4 and 4 vectors of dimension 30, threshold 10, against at most 9"
+    assert "8 queries, 5 and 5 keys of width 40" in found.steps[3].sizes
+    by_protocol = hardness.satisfiable(file, road="protocol")
+    assert by_protocol
+    assert "5 parts of 2, F_7, codes of length 6, 49 words" in by_protocol.steps[2].sizes
+
+
+@pytest.mark.parametrize(
+    ("variables", "clauses", "road", "what"),
+    [
+        (
+            60,
+            100,
+            "direct",
+            r"100 clauses would fit with up to 29 variables\), got CNF: 60 variables, .* 3OV",
+        ),
+        (10**15, 1, "direct", r"2\^1000000000000000 triples"),
+        (24, 100, "protocol", r"100 clauses would fit with up to \d+ variables"),
+        (3, 2000, "protocol", "no such formula fits"),
+    ],
+)
+def test_too_large_is_said_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, variables: int, clauses: int, road: str, what: str
+) -> None:
+    monkeypatch.setattr(sat, "to_orthogonal_vectors", lambda formula: pytest.fail("work was done"))
+    with pytest.raises(ArgumentError, match=what):
+        decide_formula(Formula(variables, ((1,),) * clauses), road=road)
+
+
+def test_what_is_said_to_fit_does() -> None:
+    assert chain_sizes(29, 100, "direct").fits
+    assert not chain_sizes(30, 100, "direct").fits
+    with pytest.raises(ArgumentError, match="'direct' or 'protocol'"):
+        decide_formula(Formula(1, ()), road="other")
+
+
+def test_an_assignment_that_fails_the_formula_is_never_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sat, "triple_by_attention", lambda instance: (0, 0, 0))
+    with pytest.raises(AssertionError, match="does not satisfy"):
+        decide_formula(Formula(1, ((1,),)))
+
+
+def test_the_command(tmp_path: Path) -> None:
+    formula, _ = planted_formula(22, 40, 3, 1)
+    file = tmp_path / "planted.cnf"
+    file.write_text(dimacs(formula))
+    done = CliRunner().invoke(app, ["sat", str(file)])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == "c CNF: 22 variables, 40 clauses"
+    assert lines[3].startswith("c attention: 256 queries, 129 and 129 keys of width 160")
+    assert "s SATISFIABLE" in lines
+    values = [int(word) for line in lines if line.startswith("v ") for word in line.split()[1:]]
+    assert [abs(value) for value in values] == [*range(1, 23), 0]
+    assert formula.holds([value > 0 for value in values[:-1]])
+
+
+def test_the_command_on_no_and_on_bad_input(tmp_path: Path) -> None:
+    file = tmp_path / "no.cnf"
+    file.write_text("p cnf 2 3\n1 0\n-1 2 0\n-2 0\n")
+    done = CliRunner().invoke(app, ["sat", str(file), "--road", "protocol"])
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "s UNSATISFIABLE")
+    file.write_text("p cnf 2 3\n1 0\n-1 2 0\n-2\n")
+    done = CliRunner().invoke(app, ["sat", str(file)])
+    assert done.exit_code == 2
+    assert "line 4: expected a 0 that ends the last clause" in done.output
+    done = CliRunner().invoke(app, ["sat", str(tmp_path / "none.cnf")])
+    assert done.exit_code == 2
+    assert "No such file" in done.output
+
+
+@pytest.mark.parametrize("count", [19, 20, 21, 40])
+def test_every_value_is_printed_once(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sat.Decision(True, (True,) * count, ())
+    monkeypatch.setattr(sat, "satisfiable", lambda file, road: found)
+    lines = CliRunner().invoke(app, ["sat", str(tmp_path / "any.cnf")]).output.splitlines()
+    values = [int(word) for line in lines if line.startswith("v ") for word in line.split()[1:]]
+    assert values == [*range(1, count + 1), 0]

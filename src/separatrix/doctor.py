@@ -30,7 +30,7 @@ EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "transformers": "hf",
-    "tensorboard": "tensorboard",
+    "tensorboardX": "tensorboard",
 }
 
 # Score blocks of 0.5 to 2 MiB in float32: large enough to hide the cost of a call, small enough for a cache.

@@ -14,7 +14,7 @@ and has its own number again whenever the caller holds a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Record:
 
 def train(
     settings: TrainingSettings, *, checkpoint: Path | None = None, checkpoint_every: int = 5000
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Records at every settings.validate_every steps, at the snapshots and at the end.
 
     checkpoint: a file to keep the state in, every `checkpoint_every` steps and at the end; when it exists the run goes

@@ -1,0 +1,1 @@
+"""Wang, Wei, Hsu and Lee, "Transformers Provably Learn Sparse Token Selection While Fully-Connected Nets Cannot"."""

@@ -1,0 +1,272 @@
+"""`separatrix train selection`: what it writes, how it goes on after a stop, what it says when something is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from separatrix import training_commands, training_log
+from separatrix.commands import app
+from separatrix.errors import ArgumentError
+from separatrix.selection.settings import TrainingSettings, paper_settings
+from separatrix.selection.training import Record, train
+from separatrix.training_display import Bars, Lines, spoken
+from separatrix.training_log import json_lines, line
+
+SMALL = {
+    "--T": "9", "--q": "2", "--d": "2", "--d-e": "14", "--threshold": "0.6", "--batch": "6", "--steps": "75",
+    "--validate-every": "10", "--lr": "0.8", "--checkpoint-every": "20",
+}  # fmt: skip
+SETTINGS = TrainingSettings(
+    T=9,
+    q=2,
+    d=2,
+    width=14,
+    threshold=0.6,
+    lr=((0, 0.8),),
+    batch=6,
+    steps=75,
+    validate_every=10,
+    validation_T=(11, 14, 16, 18),
+    validation_q=(4, 5, 6, 7),
+)
+
+
+def ran(folder: Path, *more: str, **other: str) -> Result:
+    options = {**SMALL, **{f"--{name.replace('_', '-')}": value for name, value in other.items()}}
+    words = [word for option in options.items() for word in option]
+    return CliRunner().invoke(app, ["train", "selection", "--folder", str(folder), *words, *more])
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text().splitlines()]
+
+
+def expected_lines(settings: TrainingSettings = SETTINGS) -> list[str]:
+    return [line(record) for record in train(settings)]
+
+
+class _Interrupted:
+    """A training that Ctrl-C stops at its n-th record."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        for record in train(*values, **named):
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield record
+
+
+def test_the_records_are_those_of_the_run(tmp_path: Path) -> None:
+    done = ran(tmp_path)
+    assert done.exit_code == 0, done.output
+    head, *records = (tmp_path / "seed-0.jsonl").read_text().splitlines()
+    assert json.loads(head)["settings"] == json.loads(SETTINGS.to_json())
+    assert records == expected_lines()
+    assert "seed 0: loss" in done.stdout
+    assert "step 75 of 75" in done.stderr
+    assert "T=18" in done.stderr
+    assert "cosines W" in done.stderr
+
+
+@pytest.mark.parametrize("stopped_at", [1, 4, 7])
+@pytest.mark.parametrize("every", ["20", "13", "75"])
+def test_a_stopped_run_says_how_to_go_on_and_goes_on(
+    tmp_path: Path, stopped_at: int, every: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("separatrix.selection.training.train", _Interrupted(stopped_at))
+        patch.setattr("sys.argv", ["separatrix", "train", "selection", "--T", "9"])
+        stopped = ran(tmp_path, checkpoint_every=every)
+    assert stopped.exit_code == 130
+    assert "run the same command again: separatrix train selection --T 9" in stopped.stderr
+    assert len(read(tmp_path / "seed-0.jsonl")) == 1 + stopped_at
+    with (tmp_path / "seed-0.jsonl").open("a") as file:
+        file.write('{"step":4')  # what a killed process may leave
+    resumes = (tmp_path / "seed-0.safetensors").exists()
+    assert resumes == (int(every) < 10 * stopped_at)
+    again = ran(tmp_path, checkpoint_every=every)
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "seed-0.jsonl").read_text().splitlines()[1:] == expected_lines()
+    assert ("goes on from step" in again.stderr) == resumes
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    ran(tmp_path)
+    before = (tmp_path / "seed-0.jsonl").read_bytes()
+    again = ran(tmp_path)
+    assert again.exit_code == 0
+    assert "all 75 steps were done before" in again.stdout
+    assert (tmp_path / "seed-0.jsonl").read_bytes() == before
+
+
+def test_seeds_are_runs_of_their_own(tmp_path: Path) -> None:
+    done = ran(tmp_path, seeds="3", seed="4", steps="20")
+    assert done.exit_code == 0, done.output
+    ends = [read(tmp_path / f"seed-{seed}.jsonl") for seed in (4, 5, 6)]
+    assert [lines[0]["settings"]["seed"] for lines in ends] == [4, 5, 6]
+    assert len({lines[-1]["loss"] for lines in ends}) == 3
+
+
+def test_divergence_is_said_and_everything_kept(tmp_path: Path) -> None:
+    done = ran(tmp_path, "--lr", "25:1e30", init="random", std="1.0", seeds="2")
+    assert done.exit_code == 1
+    assert done.stdout.count("The run diverged: the batch loss at step") == 2
+    for seed in (0, 1):
+        records = read(tmp_path / f"seed-{seed}.jsonl")[1:]
+        assert [record["step"] for record in records[:3]] == [0, 10, 20]
+        assert "diverged" in records[-1]["stopped"]
+        assert all(record["stopped"] is None for record in records[:-1])
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    ran(tmp_path)
+    before = (tmp_path / "seed-0.jsonl").read_bytes()
+    other = ran(tmp_path, batch="7")
+    assert other.exit_code == 2
+    assert "a checkpoint of the same settings" in other.stderr
+    (tmp_path / "seed-0.safetensors").unlink()
+    other = ran(tmp_path, batch="7")
+    assert other.exit_code == 2
+    assert "--folder: expected a folder of the same settings" in other.stderr
+    assert (tmp_path / "seed-0.jsonl").read_bytes() == before
+
+
+def test_records_behind_their_checkpoint_are_refused(tmp_path: Path) -> None:
+    ran(tmp_path, steps="40")
+    records = tmp_path / "seed-0.jsonl"
+    records.write_text("".join(f"{text}\n" for text in records.read_text().splitlines()[:-2]))
+    with (
+        pytest.raises(training_log.SeparatrixError, match="no record of step 40"),
+        json_lines(records, TrainingSettings(**{**vars(SETTINGS), "steps": 40}), 40),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"q": "0"}, "q: expected an integer"),
+        ({"threshold": "0.01"}, "threshold: expected"),
+        ({"lr": "fast"}, "--lr: expected a RATE or STEP:RATE"),
+        ({"lr": "5:1"}, "lr: expected (step, rate) pairs"),
+        ({"seeds": "0"}, "--seeds: expected"),
+        ({"checkpoint_every": "0"}, "--checkpoint-every: expected"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(tmp_path: Path, options: dict[str, str], sentence: str) -> None:
+    done = ran(tmp_path / "new", **options)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = ran(tmp_path / "file")
+    assert done.exit_code == 2
+    assert "could not be written" in done.stderr
+
+
+def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command's own defaults, with each optimiser, are the settings of the paper's runs."""
+    asked: list[TrainingSettings] = []
+    monkeypatch.setattr(training_commands, "_train", lambda settings, *_: asked.append(settings) or "done")
+    for optimiser in ("sgd", "adam"):
+        words = ["train", "selection", "--optimiser", optimiser, "--encoding", "fixed", "--init", "random"]
+        assert CliRunner().invoke(app, [*words, "--folder", str(tmp_path)]).exit_code == 0
+    assert asked == [paper_settings("fixed", optimiser, "random") for optimiser in ("sgd", "adam")]
+
+
+def test_rates() -> None:
+    assert training_commands.rates(["0:1", "10:0.5"]) == ((0, 1.0), (10, 0.5))
+    with pytest.raises(ArgumentError, match=r"--lr: expected .* got 1:2:3"):
+        training_commands.rates(["1:2:3"])
+
+
+def events(folder: Path) -> list[tuple[str, int, float]]:
+    """The scalars of the events in a folder, read from the record format itself: length, check, event, check."""
+    proto = pytest.importorskip("tensorboardX.proto.event_pb2")
+    found = []
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            (size,) = struct.unpack_from("<Q", data, at)
+            event = proto.Event.FromString(data[at + 12 : at + 12 + size])
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            found += [("restart", event.step, 0.0)] if event.HasField("session_log") else []
+            at += 16 + size
+    return found
+
+
+def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboardX")
+    board = tmp_path / "board"
+    with monkeypatch.context() as patch:
+        patch.setattr("separatrix.selection.training.train", _Interrupted(5))
+        assert ran(tmp_path, tensorboard=str(board)).exit_code == 130
+    assert ran(tmp_path, tensorboard=str(board)).exit_code == 0
+    told = events(board / "seed-0")
+    restart = told.index(("restart", 41, 0.0))
+    lasting = [one for one in told[:restart] if one[1] < 41] + told[restart + 1 :]
+    wanted = []
+    for record in train(SETTINGS):
+        wanted += [(name, record.step, value) for name, value in training_log.numbers(record).items()]
+    assert [one[:2] for one in lasting] == [one[:2] for one in wanted]
+    assert [one[2] for one in lasting] == pytest.approx([one[2] for one in wanted], rel=1e-6)
+
+
+def test_without_tensorboardx_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    done = ran(tmp_path / "new", tensorboard=str(tmp_path / "board"))
+    assert done.exit_code == 2
+    assert "pip install 'separatrix[tensorboard]'" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_does_not_import_torch(run: Any) -> None:
+    end = "atexit.register(lambda: print(*sorted({'torch', 'numpy'} & set(sys.modules)), sep=',', file=sys.stderr))"
+    done = run(f"import atexit, sys; {end}; from separatrix.cli import main; main()", "train", "selection", "--help")
+    assert done.stderr == "\n"
+    for option in ("--T", "--d-e", "--tensorboard", "--seeds", "--threshold"):
+        assert option in done.stdout
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_with_the_numbers() -> None:
+    stream = _Terminal()
+    record = Record(50, 0.25, 1.0, 0.5, None, {"T=11": 0.5})
+    with Bars(stream) as bars:
+        bars.begin("seed-0", 75, 0)
+        bars.show(record)
+    text = stream.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+    for part in ("seed-0", "50/75", "loss 0.25", "cosines W 0.5000", "T=11 0.5"):
+        assert part in text
+    assert " V " not in spoken(record)
+
+
+def test_a_pipe_gets_lines_now_and_then() -> None:
+    stream = io.StringIO()
+    with Lines(stream) as lines:
+        lines.begin("seed-0", 75, 20)
+        for step in (30, 40, 50, 75):
+            lines.show(Record(step, 0.25, 1.0, 0.5, 0.5, {}))
+    assert [text.partition("   ")[0] for text in stream.getvalue().splitlines()] == [
+        "seed-0: goes on from step 20",
+        "seed-0: step 30 of 75",
+        "seed-0: step 75 of 75",
+    ]

@@ -34,6 +34,7 @@ def test_public_names() -> None:
         "attention",
         "certified_attention",
         "errors",
+        "hardness",
         "linear_attention",
         "max_order",
         "nn",

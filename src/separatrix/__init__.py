@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from separatrix import attention, errors, nn, selection, separation
+    from separatrix import attention, errors, hardness, nn, selection, separation
     from separatrix.attention.certificate import Certificate
     from separatrix.attention.cost import max_order
     from separatrix.attention.linear import linear_attention
@@ -25,6 +25,7 @@ __all__ = [
     "attention",
     "certified_attention",
     "errors",
+    "hardness",
     "linear_attention",
     "max_order",
     "nn",

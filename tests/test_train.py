@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from separatrix import training_commands, training_log
-from separatrix.commands import app
+from separatrix.commands import app, train_log
+from separatrix.commands import train as train_command
+from separatrix.commands.train_display import Bars, Lines, spoken
+from separatrix.commands.train_log import json_lines, line
 from separatrix.errors import ArgumentError
 from separatrix.selection.settings import TrainingSettings, paper_settings
 from separatrix.selection.training import Record, train
-from separatrix.training_display import Bars, Lines, spoken
-from separatrix.training_log import json_lines, line
 
 SMALL = {
     "--T": "9", "--q": "2", "--d": "2", "--d-e": "14", "--threshold": "0.6", "--batch": "6", "--steps": "75",
@@ -147,7 +147,7 @@ def test_records_behind_their_checkpoint_are_refused(tmp_path: Path) -> None:
     records = tmp_path / "seed-0.jsonl"
     records.write_text("".join(f"{text}\n" for text in records.read_text().splitlines()[:-2]))
     with (
-        pytest.raises(training_log.SeparatrixError, match="no record of step 40"),
+        pytest.raises(train_log.SeparatrixError, match="no record of step 40"),
         json_lines(records, TrainingSettings(**{**vars(SETTINGS), "steps": 40}), 40),
     ):
         pass
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command's own defaults, with each optimiser, are the settings of the paper's runs."""
     asked: list[TrainingSettings] = []
-    monkeypatch.setattr(training_commands, "_train", lambda settings, *_: asked.append(settings) or "done")
+    monkeypatch.setattr(train_command, "_train", lambda settings, *_: asked.append(settings) or "done")
     for optimiser in ("sgd", "adam"):
         words = ["train", "selection", "--optimiser", optimiser, "--encoding", "fixed", "--init", "random"]
         assert CliRunner().invoke(app, [*words, "--folder", str(tmp_path)]).exit_code == 0
@@ -189,9 +189,9 @@ def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_rates() -> None:
-    assert training_commands.rates(["0:1", "10:0.5"]) == ((0, 1.0), (10, 0.5))
+    assert train_command.rates(["0:1", "10:0.5"]) == ((0, 1.0), (10, 0.5))
     with pytest.raises(ArgumentError, match=r"--lr: expected .* got 1:2:3"):
-        training_commands.rates(["1:2:3"])
+        train_command.rates(["1:2:3"])
 
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
@@ -221,7 +221,7 @@ def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.Monke
     lasting = [one for one in told[:restart] if one[1] < 41] + told[restart + 1 :]
     wanted = []
     for record in train(SETTINGS):
-        wanted += [(name, record.step, value) for name, value in training_log.numbers(record).items()]
+        wanted += [(name, record.step, value) for name, value in train_log.numbers(record).items()]
     assert [one[:2] for one in lasting] == [one[:2] for one in wanted]
     assert [one[2] for one in lasting] == pytest.approx([one[2] for one in wanted], rel=1e-6)
 

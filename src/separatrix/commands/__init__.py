@@ -1,0 +1,118 @@
+"""The commands of `separatrix`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import separatrix
+from separatrix.claims.commands import claims, reproduce, sweep
+from separatrix.commands.sat import sat
+from separatrix.commands.train import train_app
+from separatrix.lab.commands import store_app
+from separatrix.report.commands import report
+
+if TYPE_CHECKING:
+    from separatrix.doctor import SelfCheck
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=separatrix.__doc__)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"separatrix {separatrix.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The options every command shares; its help is the package's own first line."""
+
+
+@app.command()
+def doctor() -> None:
+    """Versions, the machine and its roofline, and one self-check of each attention method."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix.doctor import machine, roofline, self_checks, versions
+
+    table = Table("what", "found", title="separatrix doctor", title_justify="left")
+    for name, found in versions():
+        table.add_row(name, escape(found))
+    table.add_section()
+    for name, found in machine():
+        table.add_row(name, escape(found))
+    for width in (16, 64):
+        best = roofline(width)
+        table.add_row(
+            f"roofline, d = {width}",
+            f"{best.gflops:.0f} GFLOP/s (mm, exp, mm in float32 on {best.rows} x {best.columns} scores)",
+        )
+    Console().print(table)
+    _report(self_checks())
+
+
+@app.command()
+def plan(
+    n: Annotated[int, typer.Option(help="Tokens.")],
+    d: Annotated[int, typer.Option(help="Dimension of a head.")],
+    bound: Annotated[float, typer.Option(help="B: the largest magnitude of an entry, of the values too.")],
+    order: Annotated[int, typer.Option(help="k: 2 is ordinary attention.")] = 3,
+    tolerance: Annotated[float, typer.Option(help="Error allowed in every entry of the output.")] = 1e-3,
+) -> None:
+    """Which algorithm order-k attention would take for any entries up to a bound, at which rank and cost."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix import SeparatrixError, max_order, plan_shapes
+
+    try:
+        found = plan_shapes(n, d, bound, order, tolerance)
+        most = max_order(n, bound) if n > 1 else None
+    except SeparatrixError as error:
+        typer.echo(f"separatrix plan: --{error}", err=True)
+        raise typer.Exit(2) from None
+    table = Table("what", "planned", title=f"order {order}, n = {n}, d = {d}, B = {bound:g}", title_justify="left")
+    table.add_row("method", found.method)
+    if found.rank is not None:
+        table.add_row("index set", f"{found.index_set}, rank {found.rank}")
+    table.add_row("flops", f"{found.flops:.3g}")
+    table.add_row("memory", f"{found.bytes / 2**20:.3g} MiB beside inputs and outputs")
+    table.add_row(
+        "largest order by the paper's rule", "-" if most is None else "any" if most == float("inf") else f"{most}"
+    )
+    table.add_row("why", escape(found.why))
+    Console().print(table)
+
+
+def _report(checks: Sequence[SelfCheck]) -> None:
+    """Print the self-checks, and exit with 1 if one failed."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("method", "order", "largest error", "allowed", "verdict", title="self-checks", title_justify="left")
+    for check in checks:
+        verdict = "[green]passed[/]" if check.passed else "[red]FAILED[/]"
+        table.add_row(escape(check.method), str(check.order), f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    Console().print(table)
+    if not all(check.passed for check in checks):
+        raise typer.Exit(1)
+
+
+app.add_typer(store_app, name="store")
+app.add_typer(train_app, name="train")
+app.command()(sweep)
+app.command()(claims)
+app.command()(reproduce)
+app.command()(report)
+app.command()(sat)

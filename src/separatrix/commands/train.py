@@ -1,0 +1,191 @@
+"""The command `separatrix train selection`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.lab.console import in_a_sentence
+
+if TYPE_CHECKING:
+    from separatrix.commands.train_display import Display
+    from separatrix.selection.settings import TrainingSettings
+
+train_app = typer.Typer(no_args_is_help=True, help="Train the models of the papers; a stopped run goes on.")
+
+
+class Optimiser(StrEnum):
+    """How the weights move."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+
+
+class Initial(StrEnum):
+    """Where the weights start."""
+
+    ZERO = "zero"
+    RANDOM = "random"
+
+
+class Encoding(StrEnum):
+    """Whether positions keep their encodings."""
+
+    STOCHASTIC = "stochastic"
+    FIXED = "fixed"
+
+
+PAPER_RATES = {Optimiser.SGD: ((0, 1.0), (50_000, 1 / 3)), Optimiser.ADAM: ((0, 1e-3),)}
+
+
+@train_app.callback()
+def root() -> None:
+    """Its commands are the things that can be trained."""
+
+
+@train_app.command()
+@in_a_sentence
+def selection(
+    length: Annotated[int, typer.Option("--T", help="Tokens of a sequence.")] = 200,
+    q: Annotated[int, typer.Option("--q", help="Tokens of a subset.")] = 3,
+    d: Annotated[int, typer.Option("--d", help="Dimension of a token.")] = 5,
+    width: Annotated[int, typer.Option("--d-e", "--width", help="Dimension of an encoding.")] = 170,
+    encoding: Annotated[Encoding, typer.Option(help="Drawn anew at each step, or once.")] = Encoding.STOCHASTIC,
+    threshold: Annotated[float, typer.Option(help="The largest |dot product| of two encodings.")] = 0.4,
+    optimiser: Annotated[Optimiser, typer.Option(help="Plain gradient steps, or Adam.")] = Optimiser.SGD,
+    lr: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A rate, or STEP:RATE for the rate from a step on; may be repeated. The paper's if left out: 1 and "
+            "from step 50,000 on 1/3 for sgd, 0.001 for adam.",
+            metavar="[STEP:]RATE",
+        ),
+    ] = None,
+    init: Annotated[Initial, typer.Option(help="Weights of zero, or normal ones.")] = Initial.ZERO,
+    std: Annotated[float | None, typer.Option(help="Of a random start; 1/sqrt(d + d_e) if left out.")] = None,
+    batch: Annotated[int, typer.Option(help="Examples a step.")] = 256,
+    steps: Annotated[int, typer.Option(help="Updates.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="The first run's seed.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many runs, with seeds one after the other.")] = 1,
+    validate_every: Annotated[int, typer.Option(help="Steps between two records.")] = 100,
+    validation_length: Annotated[
+        list[int] | None,
+        typer.Option("--validation-T", help="A length to validate at; T times 1.25, 1.5, 1.75 and 2 if left out."),
+    ] = None,
+    validation_q: Annotated[
+        list[int] | None, typer.Option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 likewise.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where checkpoints and records are kept.")] = Path("runs/selection"),
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 1000,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for TensorBoard's events.", metavar="DIR", show_default=False)
+    ] = None,
+) -> None:
+    """Train the one-layer transformer on sparse token selection, with the paper's settings unless said otherwise."""
+    from separatrix.commands.train_display import display
+    from separatrix.commands.train_log import summary_writer
+    from separatrix.selection.checks import whole
+    from separatrix.selection.settings import TrainingSettings
+
+    whole("--seeds", seeds, low=1)
+    whole("--checkpoint-every", checkpoint_every, low=1)
+    longer = validation_length or [round(length * times) for times in (1.25, 1.5, 1.75, 2.0)]
+    larger = validation_q or [size for size in range(q + 2, q + 6) if size <= length]
+    runs = [
+        TrainingSettings(
+            T=length,
+            q=q,
+            d=d,
+            width=width,
+            encoding=encoding.value,
+            threshold=threshold,
+            optimiser=optimiser.value,
+            lr=rates(lr) if lr else PAPER_RATES[optimiser],
+            initial=init.value,
+            std=std,
+            batch=batch,
+            steps=steps,
+            seed=number,
+            validate_every=validate_every,
+            validation_T=tuple(longer),
+            validation_q=tuple(larger),
+        )
+        for number in range(seed, seed + seeds)
+    ]
+    if tensorboard is not None:
+        summary_writer()  # what is missing is said before the first step, not after the last
+    ends: list[str] = []
+    try:
+        with display() as shown:
+            for settings in runs:
+                ends.append(_train(settings, folder, checkpoint_every, tensorboard, shown))
+    except OSError as error:
+        raise SeparatrixError(
+            f"{error.filename or folder} could not be written ({error}). What was kept before stays; mend it and run "
+            "the same command again."
+        ) from error
+    except KeyboardInterrupt:
+        typer.echo(
+            f"Stopped. The records so far and the last checkpoint of each run are kept in {folder}. To go on, run the "
+            f"same command again: {shlex.join(['separatrix', *sys.argv[1:]])}",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    for settings, end in zip(runs, ends, strict=True):
+        typer.echo(f"seed {settings.seed}: {end}")
+    typer.echo(f"Records: {folder}/seed-*.jsonl. Weights: {folder}/seed-*.safetensors.")
+    if any("diverged" in end for end in ends):
+        raise typer.Exit(1)
+
+
+def rates(texts: Sequence[str]) -> tuple[tuple[int, float], ...]:
+    """The schedule that `--lr` spells.
+
+    >>> rates(["1", "50000:0.25"])
+    ((0, 1.0), (50000, 0.25))
+    """
+    found = []
+    for text in texts:
+        start, colon, rate = text.rpartition(":")
+        try:
+            found.append((int(start) if colon else 0, float(rate)))
+        except ValueError:
+            raise ArgumentError("--lr", expected="a RATE or STEP:RATE, such as 50000:0.25", got=text) from None
+    return tuple(found)
+
+
+def _train(settings: TrainingSettings, folder: Path, every: int, tensorboard: Path | None, shown: Display) -> str:
+    """One run, from its checkpoint if there is one. The answer is how it ended, in a sentence."""
+    from separatrix.commands.train_display import spoken
+    from separatrix.commands.train_log import Log, board, json_lines
+    from separatrix.selection.checkpoint import load_checkpoint
+    from separatrix.selection.training import train
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"seed-{settings.seed}"
+    checkpoint, path = folder / f"{name}.safetensors", folder / f"{name}.jsonl"
+    start = load_checkpoint(checkpoint, settings).step if checkpoint.exists() else None
+    shown.begin(name, settings.steps, start or 0)
+    if start == settings.steps:
+        return f"all {settings.steps:,} steps were done before."
+    with ExitStack() as stack:
+        logs: list[Log] = [stack.enter_context(json_lines(path, settings, start))]
+        if tensorboard is not None:
+            logs += stack.enter_context(board(tensorboard / name, start))
+        records = train(settings, checkpoint=checkpoint, checkpoint_every=every)
+        stack.callback(records.close)
+        for record in records:
+            followed = record.step + settings.validate_every
+            lasting = record.step // every != followed // every or followed > settings.steps
+            for log in logs:
+                log.keep(record, lasting=lasting)
+            shown.show(record)
+    return f"{record.stopped} What came before is kept." if record.stopped else spoken(record)

@@ -1,0 +1,46 @@
+"""The command `sat`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from separatrix.lab.console import in_a_sentence
+
+
+class Road(StrEnum):
+    """How the formula becomes an instance of Gap-MaxIP."""
+
+    DIRECT = "direct"
+    PROTOCOL = "protocol"
+
+
+@in_a_sentence
+def sat(
+    file: Annotated[Path, typer.Argument(help="The formula, in DIMACS.", metavar="FILE.cnf")],
+    road: Annotated[
+        Road,
+        typer.Option(help="To Gap-MaxIP directly, or by the Merlin-Arthur protocol (small formulas only)."),
+    ] = Road.DIRECT,
+) -> None:
+    """Decide a small formula by order-3 attention, and tell the sizes at every step of the reduction.
+
+    Prints the DIMACS lines `s SATISFIABLE` with `v` and the assignment, or `s UNSATISFIABLE`; exits with 0 for either.
+    """
+    from separatrix.hardness.sat import satisfiable
+
+    found = satisfiable(file, road=road.value)
+    for step in found.steps:
+        typer.echo(f"c {step.problem}: {step.sizes}")
+    if found.assignment is None:
+        typer.echo("s UNSATISFIABLE")
+        return
+    typer.echo("c the assignment was read off the attention, and checked")
+    typer.echo("s SATISFIABLE")
+    literals = [str(v if true else -v) for v, true in enumerate(found.assignment, start=1)]
+    for start in range(0, len(literals) + 1, 20):
+        chunk = literals[start : start + 20]
+        typer.echo(" ".join(["v", *chunk, *([] if start + 20 <= len(literals) else ["0"])]))

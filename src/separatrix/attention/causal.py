@@ -9,7 +9,7 @@ chunk takes; between chunks one state a set is carried.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -98,18 +98,21 @@ def _rows(tokens: Tokens, offset: int, start: int, stop: int) -> tuple[Rows, lis
     return (tokens.query[:, start:stop], keys, values), masks
 
 
-def _first_states(tokens: Tokens, expansion: Expansion, offset: int) -> list[Tensor]:
-    """The states of the keys before the first query's own position."""
-    return [key_state(tokens, expansion, m, 0, min(max(offset, 0), key.shape[1])) for m, key in enumerate(tokens.keys)]
+def _first_states(
+    tokens: Tokens, expansion: Expansion, offset: int, before: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """The states of the keys before the first query's own position, those of `before` among them."""
+    own = [key_state(tokens, expansion, m, 0, min(max(offset, 0), key.shape[1])) for m, key in enumerate(tokens.keys)]
+    return own if before is None else [z + earlier for z, earlier in zip(own, before, strict=True)]
 
 
-def attend_causal(tokens: Tokens, expansion: Expansion, offset: int) -> Sums:
-    """Every query against the states of its prefix."""
+def attend_causal(tokens: Tokens, expansion: Expansion, offset: int, before: Sequence[Tensor] | None = None) -> Sums:
+    """Every query against the states of its prefix; `before` are the states of tokens before all of these."""
     heads, length, _ = tokens.query.shape
     d_v = tokens.values[0].shape[2]
     out = tokens.query.new_empty(heads, length, d_v)
     denominator, moments = (tokens.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
-    Z = _first_states(tokens, expansion, offset)
+    Z = _first_states(tokens, expansion, offset, before)
     size = chunk_size(tokens, expansion)
     for start in range(0, length, size):
         stop = min(start + size, length)
@@ -123,7 +126,20 @@ def attend_causal(tokens: Tokens, expansion: Expansion, offset: int) -> Sums:
 def backward_causal(
     tokens: Tokens, expansion: Expansion, sums: Sums, offset: int, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The gradients of query, keys and values, from the last chunk to the first.
+    """The gradients of query, keys and values."""
+    return backward_causal_after(tokens, expansion, sums, offset, None, grad_out, grad_lse)[:3]
+
+
+def backward_causal_after(
+    tokens: Tokens,
+    expansion: Expansion,
+    sums: Sums,
+    offset: int,
+    before: Sequence[Tensor] | None,
+    grad_out: Tensor,
+    grad_lse: Tensor,
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """The gradients of query, keys, values and the states `before`, from the last chunk to the first.
 
     A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
     within the section at hand: two square roots in place of all of them.
@@ -143,16 +159,16 @@ def backward_causal(
             moved.append(z + key_state(tokens, expansion, m, first, last))
         return moved
 
-    first_states = _first_states(tokens, expansion, offset)
-    at_section = [first_states]
+    first_states = _first_states(tokens, expansion, offset, before)
+    at_section = [first_states][: len(sections)]
     for section, after in pairwise(sections):
         at_section.append(advance(at_section[-1], section[0], after[0]))
     grad_Z = [torch.zeros_like(z) for z in first_states]
     for section, Z in zip(reversed(sections), reversed(at_section), strict=True):
-        before = [Z]
+        at_chunk = [Z]
         for start, stop in pairwise(section):
-            before.append(advance(before[-1], start, stop))
-        for start, states in zip(reversed(section), reversed(before), strict=True):
+            at_chunk.append(advance(at_chunk[-1], start, stop))
+        for start, states in zip(reversed(section), reversed(at_chunk), strict=True):
             stop = min(start + size, length)
             here = slice(start, stop)
             (query, keys, values), masks = _rows(tokens, offset, start, stop)
@@ -171,7 +187,7 @@ def backward_causal(
     for m, key in enumerate(tokens.keys):
         stop = min(max(offset, 0), key.shape[1])
         state_backward(tokens, expansion, m, stop, grad_Z[m], grad_keys[m], grad_values[m])
-    return grad_query, grad_keys, grad_values
+    return grad_query, grad_keys, grad_values, grad_Z
 
 
 def _put(into: Tensor, start: int, rows: Tensor) -> None:

@@ -24,14 +24,27 @@ from separatrix.selection.encodings import (
 from separatrix.selection.fcn import FCN, parameter_count
 from separatrix.selection.fcn_bound import NearOptimalNet, fcn_infimum, fcn_lower_bound
 from separatrix.selection.fcn_training import FCNRecord, FCNSettings, train_fcn
+from separatrix.selection.fixed_evaluation import EncodingLosses, encoding_loss, encoding_losses
 from separatrix.selection.flow import population_flow
 from separatrix.selection.isometry import IsometryConstant, coherence, restricted_isometry
 from separatrix.selection.laws import fitted_exponents, plateau_time, tail_constant, time_law
+from separatrix.selection.learner_training import LearnerRecord, LearnerSettings, train_learner
+from separatrix.selection.learners import SelectionLearner
+from separatrix.selection.length_curves import (
+    LengthCurve,
+    SampledLengths,
+    length_curve,
+    limit_ratio,
+    sampled_lengths,
+    stochastic_state,
+)
 from separatrix.selection.moments import exact_descent, exact_gradient
 from separatrix.selection.overlap_table import OverlapTable, overlap_table
+from separatrix.selection.position_codes import RotaryLearner, sinusoidal_encoding
 from separatrix.selection.settings import TrainingSettings, heat_map_settings, paper_settings
 from separatrix.selection.stochastic_dynamics import settled_loss, stochastic_dynamics, stochastic_loss
 from separatrix.selection.task import Batch, SparseTokenSelection, all_subsets, flatten_input, subset_average
+from separatrix.selection.trained_lengths import TrainedLengths, trained_lengths
 from separatrix.selection.training import Record, train
 from separatrix.selection.transformer import (
     SelectionTransformer,
@@ -47,21 +60,31 @@ __all__ = [
     "Construction",
     "Counterexample",
     "Dynamics",
+    "EncodingLosses",
     "FCNRecord",
     "FCNSettings",
     "IsometryConstant",
+    "LearnerRecord",
+    "LearnerSettings",
+    "LengthCurve",
     "NearOptimalNet",
     "NearOrthogonal",
     "OverlapTable",
     "Record",
+    "RotaryLearner",
+    "SampledLengths",
+    "SelectionLearner",
     "SelectionTransformer",
     "SparseTokenSelection",
     "StochasticSelectionTransformer",
+    "TrainedLengths",
     "TrainingSettings",
     "all_subsets",
     "coherence",
     "construct",
     "cosine",
+    "encoding_loss",
+    "encoding_losses",
     "exact_descent",
     "exact_gradient",
     "fcn_counterexample",
@@ -71,6 +94,8 @@ __all__ = [
     "flatten_input",
     "ground_truth",
     "heat_map_settings",
+    "length_curve",
+    "limit_ratio",
     "near_orthogonal_encoding",
     "near_orthogonal_stack",
     "one_hot_encoding",
@@ -83,10 +108,13 @@ __all__ = [
     "population_flow",
     "population_loss",
     "restricted_isometry",
+    "sampled_lengths",
     "selection_loss",
     "settled_loss",
+    "sinusoidal_encoding",
     "stochastic_dynamics",
     "stochastic_loss",
+    "stochastic_state",
     "subset_average",
     "subset_code",
     "subset_weights",
@@ -95,4 +123,6 @@ __all__ = [
     "time_to_loss",
     "train",
     "train_fcn",
+    "train_learner",
+    "trained_lengths",
 ]

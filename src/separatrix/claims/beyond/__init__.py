@@ -1,0 +1,1 @@
+"""Claims of our own, beyond the papers: a module for each question."""

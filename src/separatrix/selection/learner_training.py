@@ -1,0 +1,252 @@
+"""Training any attention with any encoding on the task, same data and same budget: a generator of records.
+
+>>> run = LearnerSettings(T=6, q=2, d=2, width=6, attention="relu", encoding="one-hot", steps=32, record_every=16)
+>>> [record.step for record in train_learner(run)]
+[0, 16, 32]
+
+Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets whatever their attention. Every
+number of a run comes from its seed. A run that diverges, or whose normaliser vanishes, ends with a sentence.
+
+encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", drawn afresh each step; "sinusoidal";
+"learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
+sequence takes more rows of the same encoding, which training never saw, or fresh ones when stochastic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.selection.checks import positive, sizes, whole
+from separatrix.selection.encodings import (
+    near_orthogonal_encoding,
+    near_orthogonal_stack,
+    one_hot_encoding,
+    solved_weights,
+    subset_code,
+)
+from separatrix.selection.learners import ATTENTIONS, AttentionKind, SelectionLearner
+from separatrix.selection.position_codes import RotaryLearner, sinusoidal_encoding
+from separatrix.selection.settings import InitialKind
+from separatrix.selection.stream import derived_generator
+from separatrix.selection.task import subset_average, uniform_subsets
+from separatrix.selection.thresholds import met
+from separatrix.selection.training import EXPLOSION
+
+__all__ = ["ENCODINGS", "EncodingChoice", "LearnerRecord", "LearnerSettings", "train_learner"]
+
+EncodingChoice = Literal["one-hot", "fixed", "stochastic", "sinusoidal", "learned", "rotary"]
+ENCODINGS: tuple[EncodingChoice, ...] = get_args(EncodingChoice)
+
+BLOCK = 32
+"""Steps whose tokens and subsets are drawn at once."""
+
+EVALUATION_PARTS = 8
+"""Fresh encodings that a stochastic run is judged on, each with its share of the points."""
+
+_DATA, _ENCODING, _POINTS, _JUDGED, _FIXED, _INITIAL = range(6)
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """A run: the task, the attention, the encoding, Adam, and how it is judged.
+
+    width: the encoding's; for one-hot it must be the longest length. lengths: the lengths it is judged at besides T.
+    """
+
+    T: int
+    q: int
+    d: int
+    width: int
+    attention: AttentionKind
+    encoding: EncodingChoice
+    threshold: float = 0.5
+    initial: InitialKind = "random"
+    lr: float = 0.01
+    batch: int = 32
+    steps: int = 400
+    seed: int = 0
+    lengths: tuple[int, ...] = ()
+    record_every: int = 100
+    evaluation_points: int = 2048
+
+    def __post_init__(self) -> None:
+        sizes(self.T, self.q, self.d)
+        positive("lr", self.lr)
+        for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("record_every", 1)):
+            whole(name, getattr(self, name), low=low)
+        whole("evaluation_points", self.evaluation_points, low=2 * EVALUATION_PARTS)
+        for T in self.lengths:
+            whole("lengths", T, low=self.q)
+        for name, kinds in (("attention", ATTENTIONS), ("encoding", ENCODINGS), ("initial", get_args(InitialKind))):
+            if getattr(self, name) not in kinds:
+                raise ArgumentError(name, expected=f"one of {', '.join(kinds)}", got=getattr(self, name))
+        if self.encoding == "rotary" and self.attention != "softmax QK":
+            raise ArgumentError("attention", expected="'softmax QK' with rotary positions", got=self.attention)
+        if self.encoding == "one-hot" and self.width != self.longest:
+            raise ArgumentError("width", expected=f"{self.longest}, the longest length, for one-hot", got=self.width)
+        if self.encoding in ("fixed", "learned", "stochastic"):
+            met(self.longest, self.width, self.threshold)
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence of the run."""
+        return max((self.T, *self.lengths))
+
+
+@dataclass(frozen=True)
+class LearnerRecord:
+    """A run after `step` updates.
+
+    losses: equation (3) on points it never trained on, by length. errors: their standard errors. stopped: why the run
+    ended before its last step, if it did; its losses are then those that could still be computed, maybe none.
+    """
+
+    step: int
+    losses: dict[int, float]
+    errors: dict[int, float]
+    parameters: int
+    stopped: str | None = None
+
+
+class _Inputs(NamedTuple):
+    """A batch. X: (n, T, d). y, g: (n, q), so that e_y = sum_j g_j e_j. E: (T, width)."""
+
+    X: Tensor
+    y: Tensor
+    g: Tensor
+    E: Tensor
+
+
+class _Model(nn.Module):
+    """The attention with its encoding, which is a parameter too when it is learned."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        super().__init__()
+        first = derived_generator(settings.seed, _INITIAL)
+        self.layer: SelectionLearner | RotaryLearner
+        if settings.encoding == "rotary":
+            self.layer = RotaryLearner(settings.d, settings.width, generator=first)
+        else:
+            zero = settings.initial == "zero"
+            self.layer = SelectionLearner(settings.attention, settings.d, settings.width, generator=first, zero=zero)
+        # The whole table of the run; None when every step draws its own.
+        table = _table(settings)
+        self.table = nn.Parameter(table) if table is not None and settings.encoding == "learned" else table
+
+    def forward(self, inputs: _Inputs) -> Tensor:
+        X, y, g, E = inputs
+        if isinstance(self.layer, RotaryLearner):
+            out: Tensor = self.layer(X, y, g)
+        elif isinstance(self.table, nn.Parameter):
+            E = self.table[: X.shape[1]]
+            out = self.layer(X, E, subset_code(E, y))
+        else:
+            out = self.layer(X, E, (E[y] * g.unsqueeze(2)).sum(1))
+        return out
+
+    def loss(self, inputs: _Inputs) -> Tensor:
+        """Of each example."""
+        each: Tensor = 0.5 * (self(inputs) - subset_average(inputs.X, inputs.y)).square().sum(1)
+        return each
+
+
+def train_learner(settings: LearnerSettings) -> Iterator[LearnerRecord]:
+    """Records every settings.record_every steps and at the end."""
+    model = _Model(settings)
+    points = {T: _points(settings, T, model.table) for T in dict.fromkeys((settings.T, *settings.lengths))}
+    batches = _batches(settings, model.table)
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
+    for step in range(settings.steps + 1):
+        if step % settings.record_every == 0 or step == settings.steps:
+            record = _judged(model, points, step)
+            yield record
+            if record.stopped:
+                return
+        if step < settings.steps and (stopped := _updated(model, optimiser, next(batches), settings)):
+            yield LearnerRecord(step, {}, {}, _count(model), f"Stopped at step {step}: {stopped}")
+            return
+
+
+def _updated(model: _Model, optimiser: torch.optim.Optimizer, inputs: _Inputs, settings: LearnerSettings) -> str | None:
+    """One step of the optimiser; or none, and why."""
+    try:
+        loss = model.loss(inputs).mean()
+    except SeparatrixError as refused:
+        return str(refused)
+    value = float(loss.detach())
+    if not value <= EXPLOSION * settings.d / (2 * settings.q):  # also when it is nan
+        return f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more."
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return None
+
+
+@torch.no_grad()
+def _judged(model: _Model, points: dict[int, list[_Inputs]], step: int) -> LearnerRecord:
+    losses, errors = {}, {}
+    try:
+        for T, parts in points.items():
+            each = torch.cat([model.loss(inputs) for inputs in parts]).double()
+            losses[T], errors[T] = float(each.mean()), float(each.std()) / len(each) ** 0.5
+    except SeparatrixError as refused:
+        return LearnerRecord(step, losses, errors, _count(model), f"Stopped at step {step}: {refused}")
+    return LearnerRecord(step, losses, errors, _count(model))
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _table(settings: LearnerSettings) -> Tensor | None:
+    """The encodings of the longest sequence, or None when they are drawn afresh."""
+    longest, width = settings.longest, settings.width
+    if settings.encoding == "stochastic":
+        return None
+    if settings.encoding == "one-hot":
+        return one_hot_encoding(longest)
+    if settings.encoding in ("sinusoidal", "rotary"):
+        return sinusoidal_encoding(longest, width)
+    source = derived_generator(settings.seed, _FIXED)
+    return near_orthogonal_encoding(longest, width, threshold=settings.threshold, generator=source).E
+
+
+def _batches(settings: LearnerSettings, table: Tensor | None) -> Iterator[_Inputs]:
+    data, encodings = derived_generator(settings.seed, _DATA), derived_generator(settings.seed, _ENCODING)
+    while True:
+        yield from _drawn(settings, BLOCK, settings.batch, settings.T, table, data, encodings)
+
+
+def _points(settings: LearnerSettings, T: int, table: Tensor | None) -> list[_Inputs]:
+    """What a run is judged on at one length; the same whenever, and with the same tokens for every encoding."""
+    data, encodings = derived_generator(settings.seed, _POINTS), derived_generator(settings.seed, _JUDGED)
+    n = settings.evaluation_points // EVALUATION_PARTS
+    return list(_drawn(settings, EVALUATION_PARTS, n, T, table, data, encodings))
+
+
+def _drawn(
+    settings: LearnerSettings,
+    count: int,
+    n: int,
+    T: int,
+    table: Tensor | None,
+    data: torch.Generator,
+    encodings: torch.Generator,
+) -> Iterator[_Inputs]:
+    """`count` batches of n examples of length T, drawn at once."""
+    q, width = settings.q, settings.width
+    X = torch.randn(count, n, T, settings.d, generator=data)
+    y = uniform_subsets(count * n, T, q, data).reshape(count, n, q)
+    if table is None:
+        E = near_orthogonal_stack(count, T, width, threshold=settings.threshold, generator=encodings).E
+    else:
+        E = table.detach()[:T].expand(count, -1, -1)
+    E_y = E[torch.arange(count).view(-1, 1, 1), y]
+    g = solved_weights(E_y @ E_y.mT, y)
+    yield from map(_Inputs._make, zip(X, y, g, E, strict=True))

@@ -1,0 +1,156 @@
+r"""Length generalisation as a curve: the loss at T_2 over the loss at T_1, where the transformer was trained.
+
+Orthonormal encodings have a closed form. Training at T_1 settles at alpha = 1 + w_1 and 1 - q s_+ = w_1; at T_2 the
+scale C is the same, so w_2 = x w_1 to first order with x = (T_2 - q)/(T_1 - q), while alpha still makes up for w_1.
+With rho_i = q/(T_i - q), as w_1 falls
+
+    L_{T_2} / L_{T_1}  ->  ((x - 1)^2 + rho_2 x^2) / rho_1,    about (T_1/q) (x - 1)^2 + x,
+
+which is of order T_1/q at any fixed T_2/T_1 > 1. Corollary 3.6 of Wang, Wei, Hsu and Lee has O(T_2^2/T_1^2) there.
+
+Random encodings are sampled: the state (alpha, C) comes from the stochastic dynamics at T_1, the losses from encodings
+drawn at each length (`separatrix.selection.fixed_evaluation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.selection.dynamics import Floats, population_loss
+from separatrix.selection.fixed_evaluation import EncodingLosses, encoding_losses
+from separatrix.selection.flow import population_flow
+from separatrix.selection.overlap_table import overlap_table
+from separatrix.selection.stochastic_dynamics import stochastic_dynamics
+
+__all__ = ["LengthCurve", "SampledLengths", "length_curve", "limit_ratio", "sampled_lengths", "stochastic_state"]
+
+
+def limit_ratio(T1: int, T2: int, q: int) -> float:
+    """The limit of L_{T_2} / L_{T_1} as training at T_1 goes on for ever, encodings orthonormal.
+
+    >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)
+    (336, 1.0)
+    """
+    T1, q, _ = sizes(T1, q)
+    T2 = whole("T2", T2, low=q + 1)
+    whole("q", q, low=1, high=T1 - 1)
+    x = (T2 - q) / (T1 - q)
+    return float(((x - 1) ** 2 + q / (T2 - q) * x**2) * (T1 - q) / q)
+
+
+@dataclass(frozen=True)
+class LengthCurve:
+    """Population losses with orthonormal encodings along one training at T_1.
+
+    times: tau = eta t. trained: L_{T_1} at each time. losses: L_{T_2}, a row for each time, a column for each length.
+    """
+
+    T1: int
+    lengths: tuple[int, ...]
+    times: Floats
+    trained: Floats
+    losses: Floats
+
+    @property
+    def ratios(self) -> Floats:
+        """L_{T_2} / L_{T_1}."""
+        return self.losses / self.trained[:, None]
+
+
+def length_curve(T1: int, lengths: Sequence[int], q: int, d: int, times: Sequence[float] | Floats) -> LengthCurve:
+    """The losses at the times tau of equation (6) from a zero start at T_1.
+
+    >>> curve = length_curve(100, [100, 200], q=2, d=5, times=[1e4, 1e9])
+    >>> [round(float(x), 3) for x in curve.ratios[:, 0]]
+    [1.0, 1.0]
+    >>> abs(float(curve.ratios[1, 1]) / limit_ratio(100, 200, 2) - 1) < 0.01
+    True
+    """
+    run = population_flow(T1, q, d, times)
+    losses = np.stack([population_loss(run.alpha, run.C, T, q, d) for T in lengths], 1)
+    return LengthCurve(T1, tuple(lengths), np.asarray(times, np.float64), run.loss, losses)
+
+
+@dataclass(frozen=True)
+class SampledLengths:
+    """Losses with random encodings at the state (alpha, C) that training at T_1 reached, by length."""
+
+    T1: int
+    alpha: float
+    C: float
+    by_length: dict[int, EncodingLosses]
+
+
+def stochastic_state(
+    T: int,
+    q: int,
+    d: int,
+    width: int,
+    *,
+    threshold: float,
+    schedule: Sequence[tuple[int, float]],
+    encodings: int,
+    subsets: int,
+    generator: torch.Generator | int,
+) -> tuple[float, float]:
+    """(alpha, C) after training with stochastic encodings, by the recursion for the mean of the loss.
+
+    schedule: (steps, rate) pairs, one after the other. encodings, subsets: of the table that the recursion reads.
+
+    >>> alpha, C = stochastic_state(10, 2, 3, 32, threshold=0.5, schedule=[(300, 1.0), (100, 0.3)], encodings=8,
+    ...                             subsets=8, generator=0)
+    >>> 0.5 < alpha < 2, C > 1
+    (True, True)
+    """
+    table = overlap_table(
+        T, q, width, threshold=threshold, encodings=encodings, subsets=subsets, generator=generator, spacing=0.125
+    )
+    state = (0.0, 0.0)
+    for steps, rate in schedule:
+        run = stochastic_dynamics(table, d, rate, steps, start=state)
+        state = float(run.alpha[-1]), float(run.C[-1])
+    return state
+
+
+def sampled_lengths(
+    state: tuple[float, float],
+    T1: int,
+    lengths: Sequence[int],
+    q: int,
+    d: int,
+    width: int,
+    *,
+    threshold: float,
+    encodings: int,
+    subsets: int,
+    generator: torch.Generator | int,
+) -> SampledLengths:
+    """The losses at T_1 and the other lengths over `encodings` fresh encodings at each.
+
+    >>> found = sampled_lengths((1.05, 5.0), 10, [20], 2, 3, 32, threshold=0.6, encodings=4, subsets=16, generator=0)
+    >>> found.by_length[20].mean > found.by_length[10].mean
+    True
+    """
+    alpha, C = state
+    source = seeded(generator)
+    by_length = {
+        T: encoding_losses(
+            T,
+            q,
+            d,
+            width,
+            alpha=alpha,
+            C=C,
+            threshold=threshold,
+            encodings=encodings,
+            subsets=subsets,
+            generator=source,
+        )
+        for T in dict.fromkeys((T1, *lengths))
+    }
+    return SampledLengths(T1, alpha, C, by_length)

@@ -1,0 +1,99 @@
+r"""Encodings of position that the paper leaves out: sinusoidal, and rotary.
+
+Sinusoidal (Vaswani et al., "Attention Is All You Need"), scaled to unit length, with width/2 frequencies theta_k =
+10000^{-2k/width}:
+
+    e_i = sqrt(2/width) (cos theta_0 i, sin theta_0 i, cos theta_1 i, ...)
+
+Rotary (Su et al., "RoFormer") turns the key of position i and the queries of the positions of y by the same angles,
+R_i = diag of the rotations by theta_k i, so that only differences of positions count. A query names q positions, so it
+is their sum with the weights of the subset code, and with content vectors a of the query and b + K x_i of the keys
+
+    score_i = < R_i (b + K x_i), sum_{j in y} g_j R_j a >.
+
+With K = 0 this is <e_i, W e_y> on the sinusoidal encodings for the matrices W that commute with the rotations: one
+amplitude and one phase a frequency.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+
+from separatrix.errors import ArgumentError
+from separatrix.selection.checks import seeded, whole
+
+__all__ = ["RotaryLearner", "sinusoidal_encoding", "turned"]
+
+BASE = 10_000.0
+
+
+def sinusoidal_encoding(T: int, width: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """E, (T, width), rows of length 1; the width is even.
+
+    >>> E = sinusoidal_encoding(3, 2)
+    >>> round(float(E[1, 0]), 6), round(float(E[2] @ E[1]), 6)  # cos 1, twice
+    (0.540302, 0.540302)
+    """
+    cos, sin = _angles(whole("T", T, low=1), width, dtype)
+    return torch.stack([cos, sin], -1).flatten(1) * math.sqrt(2 / width)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """R_i x_i: the pairs of coordinates (2k, 2k + 1) of x (..., T, width) turned by the angles of (T, width/2).
+
+    >>> cos, sin = torch.tensor([[0.0]]), torch.tensor([[1.0]])
+    >>> turned(torch.tensor([[2.0, 3.0]]), cos, sin).tolist()  # a quarter
+    [[-3.0, 2.0]]
+    """
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack([cos * even - sin * odd, sin * even + cos * odd], -1).flatten(-2)
+
+
+class RotaryLearner(nn.Module):
+    """f = V X softmax(score): values are read off the tokens, positions enter by rotation alone.
+
+    >>> learner = RotaryLearner(d=2, width=4, generator=0)
+    >>> learner(torch.ones(1, 5, 2), torch.tensor([[0, 3]]), torch.ones(1, 2)).shape
+    torch.Size([1, 2])
+    """
+
+    a: Tensor
+    b: Tensor
+    K: Tensor
+    V: Tensor
+
+    def __init__(
+        self, d: int, width: int, *, generator: torch.Generator | int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__()
+        d, width, source = whole("d", d, low=1), whole("width", width, low=2), seeded(generator)
+        std = 1 / math.sqrt(d + width)
+        for name, shape in (("a", (width,)), ("b", (width,)), ("K", (width, d)), ("V", (d, d))):
+            self.register_parameter(name, nn.Parameter(std * torch.randn(shape, generator=source, dtype=dtype)))
+        self.width = width
+
+    def forward(self, X: Tensor, y: Tensor, g: Tensor) -> Tensor:
+        """X: (n, T, d). y, g: (n, q), the positions and their weights. Returns (n, d)."""
+        S = torch.softmax(self.scores(X, y, g), -1)
+        return torch.bmm(S.unsqueeze(1), X).squeeze(1) @ self.V.mT
+
+    def scores(self, X: Tensor, y: Tensor, g: Tensor) -> Tensor:
+        """(n, T)."""
+        cos, sin = _angles(X.shape[1], self.width, X.dtype)
+        queries = embedding_bag(y, turned(self.a.expand(X.shape[1], -1), cos, sin), per_sample_weights=g, mode="sum")
+        keys = turned(self.b + X @ self.K.mT, cos, sin)
+        return torch.bmm(keys, queries.unsqueeze(2)).squeeze(2)
+
+
+@functools.lru_cache(maxsize=64)
+def _angles(T: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    if whole("width", width, low=2) % 2:
+        raise ArgumentError("width", expected="an even number: a frequency has a cosine and a sine", got=width)
+    theta = BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = torch.arange(T, dtype=torch.float64).unsqueeze(1) * theta
+    return angle.cos().to(dtype), angle.sin().to(dtype)

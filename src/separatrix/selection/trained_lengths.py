@@ -1,0 +1,88 @@
+"""A transformer trained with stochastic encodings, then measured: at other lengths, and with one encoding fixed.
+
+The measurement that `separatrix.selection.validation` makes during a run is on few points; here it is made once, at
+the end, on enough points and encodings for a standard error. Corollary E.9 and Appendix E.6 of Wang, Wei, Hsu and Lee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.selection.checks import whole
+from separatrix.selection.encodings import near_orthogonal_encoding, subset_weights
+from separatrix.selection.gradient import Inputs, batch_loss
+from separatrix.selection.settings import TrainingSettings
+from separatrix.selection.stream import derived_generator
+from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.training import train
+
+__all__ = ["TrainedLengths", "trained_lengths"]
+
+_MEASURED = 6
+"""The purpose of the generator here; a run's own are 0 to 5."""
+
+ENCODINGS, POINTS = 6, 128
+"""Fresh encodings that a length is measured on, and points with each."""
+
+FIXED_PARTS = 16
+"""Batches of POINTS that a fixed encoding is measured on."""
+
+
+@dataclass(frozen=True)
+class TrainedLengths:
+    """losses, errors: by length, the mean over fresh encodings and its standard error. fixed, fixed_errors: at the
+    trained length, of each of some encodings by itself."""
+
+    losses: dict[int, float]
+    errors: dict[int, float]
+    fixed: tuple[float, ...]
+    fixed_errors: tuple[float, ...]
+    cosine_W: float
+    cosine_V: float
+
+
+def trained_lengths(settings: TrainingSettings, lengths: Sequence[int], *, fixed: int) -> TrainedLengths:
+    """Train to the end, then measure at `lengths` and on `fixed` encodings. The last step must be a snapshot.
+
+    >>> run = TrainingSettings(T=8, q=2, d=2, width=16, threshold=0.8, batch=8, steps=50, validation_T=(),
+    ...                        validation_q=(), validate_every=50, snapshots=(50,))
+    >>> found = trained_lengths(run, [8, 12], fixed=2)
+    >>> list(found.losses), len(found.fixed)
+    ([8, 12], 2)
+    """
+    if settings.steps not in settings.snapshots:
+        raise ArgumentError("settings.snapshots", expected=f"the last step {settings.steps}", got=settings.snapshots)
+    whole("fixed", fixed, low=0)
+    *_, last = train(settings)
+    if last.weights is None or last.cosine_W is None or last.cosine_V is None:
+        raise SeparatrixError(f"trained_lengths: {last.stopped or 'the run ended where it began'}")
+    source = derived_generator(settings.seed, _MEASURED)
+    losses, errors = {}, {}
+    for T in lengths:
+        parts = [_part(last.weights, _encoding(T, settings, source), settings, source) for _ in range(ENCODINGS)]
+        losses[T], errors[T] = _mean(parts)
+    each = []
+    for _ in range(fixed):
+        E = _encoding(settings.T, settings, source)
+        each.append(_mean([_part(last.weights, E, settings, source) for _ in range(FIXED_PARTS)]))
+    means, spreads = zip(*each, strict=True) if each else ((), ())
+    return TrainedLengths(losses, errors, means, spreads, last.cosine_W, last.cosine_V)
+
+
+def _encoding(T: int, settings: TrainingSettings, source: torch.Generator) -> Tensor:
+    return near_orthogonal_encoding(T, settings.width, threshold=settings.threshold, generator=source).E
+
+
+def _part(weights: tuple[Tensor, Tensor], E: Tensor, settings: TrainingSettings, source: torch.Generator) -> float:
+    X, y, _ = SparseTokenSelection(len(E), settings.q, settings.d).batch(POINTS, generator=source)
+    return float(batch_loss(*weights, Inputs(X.mT.contiguous(), E, y, subset_weights(E, y))))
+
+
+def _mean(parts: list[float]) -> tuple[float, float]:
+    values = torch.tensor(parts, dtype=torch.float64)
+    return float(values.mean()), float(values.std()) / len(parts) ** 0.5

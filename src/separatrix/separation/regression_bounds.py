@@ -176,11 +176,15 @@ class _Lattice:
         self.means = [float(law.probabilities @ np.arange(len(law.probabilities))) for law in (self.plus, self.minus)]
 
     def fires(self, n: int, level: float) -> tuple[Array, Array]:
-        """Bounds on P[sum of n terms > level | k signs are +1], for k = 0, ..., n."""
+        """Bounds on P[sum of n terms > level | k signs are +1], for k = 0, ..., n.
+
+        They are 0 and 1 for k further than 3.5 sqrt(n) from n / 2, which has a chance below 2 exp(-24.5) (Hoeffding).
+        """
         M = self.M
         upper, lower = math.floor(level / self.h) + 1, math.ceil(level / self.h) + n
-        bounds = np.empty((2, n + 1))
-        for k in range(n + 1):
+        bounds = np.stack([np.zeros(n + 1), np.ones(n + 1)])
+        away = 3.5 * math.sqrt(n)
+        for k in range(max(0, math.ceil(n / 2 - away)), min(n, math.floor(n / 2 + away)) + 1):
             # Counted from the least value the lattice sum can have.
             least = k * self.plus.first + (n - k) * self.minus.first
             end = round(k * self.means[0] + (n - k) * self.means[1]) + M // 2

@@ -1,0 +1,208 @@
+r"""Learned instead of random: what can linear attention do when it may choose y, or y and X = Q K^T?
+
+The networks, tau and the data are the paper's; only the weights are trained. The network F fires exactly when its score
+
+    s = max over queries j0 and columns l of <c_{j0}, y_l>, minus tau
+
+is positive, so s is the margin of the classifier "D1 if F > 0", and training minimises the logistic loss
+
+    mean over the examples of log(1 + exp(-label * s)),    label = -1 on D0, +1 on D1.
+
+It starts from the paper's random signs y (and its X), uses all examples at every step, and is Adam (Kingma and Ba,
+"Adam: A Method for Stochastic Optimization") with a rate that falls linearly to zero: linear attention's signal, and
+with it the gradient, is of size 1 / n, which plain gradient descent would follow in steps as small. Everything is in
+float64 and a seed decides the examples and the signs; the seeds run side by side and do not touch one another.
+
+What y can do at best is no secret: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.separation.decimals import whole
+from separatrix.separation.examples import Examples, attend, draw_examples, initial_weights, rows_at, stack
+from separatrix.separation.results import Estimate, wilson
+from separatrix.separation.simulation import LARGEST_N, random_signs
+from separatrix.separation.softmax_regression import SoftmaxRegression
+from separatrix.separation.tokens import AttentionSetting
+
+__all__ = ["ByHand", "Learned", "by_hand", "learn"]
+
+LearningSetting = AttentionSetting | SoftmaxRegression
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one seed learned: shares of examples classified rightly, each with its 95 % Wilson interval.
+
+    held_out: on fresh examples, of n tokens and of n times each further factor. signs: on the first of these, with the
+    random y that training started from. loss: at the end. size: the largest |y_l|.
+    """
+
+    seed: int
+    train: Estimate
+    held_out: tuple[Estimate, ...]
+    signs: Estimate
+    loss: float
+    size: float
+
+
+def learn(
+    setting: LearningSetting,
+    mechanism: Literal["softmax", "linear"],
+    trained: Literal["y", "y and X"],
+    *,
+    examples: int,
+    steps: int,
+    seeds: Sequence[int],
+    rate: float = 0.1,
+    factors: Sequence[int] = (1,),
+    held_out: int = 200,
+) -> tuple[Learned, ...]:
+    """Train on `examples` elements of each data set (see `examples`), for each seed.
+
+    trained: "y", or "y and X"; X is x in softmax regression, where only its sign and softmax's temperature come of it.
+    factors: lengths of the held-out examples in units of n, of which there are `held_out` for each data set. In softmax
+        regression y has an entry for every token, so there is no other length.
+
+    >>> from separatrix.separation.self_attention import SelfAttention
+    >>> setting = SelfAttention(n=40, d=4, m=8, a0=0.09, a1=1, b=0.2, c=0.8, weights="ones")
+    >>> for mechanism in ("softmax", "linear"):
+    ...     [found] = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1], factors=(1, 64))
+    ...     print(mechanism, *(estimate.value for estimate in (found.signs, *found.held_out)))
+    softmax 0.5 1.0 1.0
+    linear 0.2925 0.99 0.5
+    """
+    _check(setting, mechanism, trained, examples, steps, seeds, rate, factors, held_out)
+    generators = [torch.Generator().manual_seed(whole(seed, "seeds", 0)) for seed in seeds]
+    data = _drawn(setting, examples, generators)
+    lengths = [dataclasses.replace(setting, n=factor * setting.n) for factor in factors]
+    fresh = [_drawn(longer, held_out, generators) for longer in lengths]
+    width = setting.n if isinstance(setting, SoftmaxRegression) else setting.d
+    y = torch.stack([random_signs((width, setting.m), generator).double() for generator in generators])
+    X = initial_weights(setting).repeat(len(generators), 1, 1, 1)
+
+    def attended(over: Examples) -> Tensor:
+        return attend(over, X, softmax=mechanism == "softmax", regression=isinstance(setting, SoftmaxRegression))
+
+    signs = _right(_score(attended(fresh[0]), y, setting.threshold), fresh[0].label)
+    fixed = attended(data) if trained == "y" else None
+    parameters = [y.requires_grad_()] if trained == "y" else [y.requires_grad_(), X.requires_grad_()]
+    optimiser = torch.optim.Adam(parameters, lr=rate)
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
+        optimiser.zero_grad()
+        c = attended(data) if fixed is None else fixed
+        _loss(_score(c, y, setting.threshold), data.label).sum().backward()
+        optimiser.step()
+    with torch.no_grad():
+        s = _score(attended(data), y, setting.threshold)
+        loss, train = _loss(s, data.label), _right(s, data.label)
+        if not loss.isfinite().all():
+            raise SeparatrixError(f"{mechanism} attention: training diverged at a rate of {rate:g}.")
+        right = [
+            _right(_score(attended(over), y, longer.threshold), over.label)
+            for over, longer in zip(fresh, lengths, strict=True)
+        ]
+        size = y.norm(dim=1).amax(1)
+    return tuple(
+        Learned(seed, train[i], tuple(one[i] for one in right), signs[i], float(loss[i]), float(size[i]))
+        for i, seed in enumerate(seeds)
+    )
+
+
+def _drawn(setting: LearningSetting, count: int, generators: list[torch.Generator]) -> Examples:
+    return stack([draw_examples(setting, count, generator) for generator in generators])
+
+
+def _score(c: Tensor, y: Tensor, tau: float) -> Tensor:
+    """s, (seeds, examples); c: (seeds, examples, queries, width), y: (seeds, width, m)."""
+    seeds, examples = c.shape[:2]
+    return (c.flatten(1, 2) @ y).reshape(seeds, examples, -1).amax(2) - tau
+
+
+def _loss(s: Tensor, label: Tensor) -> Tensor:
+    return softplus(-label * s).mean(1)
+
+
+def _right(s: Tensor, label: Tensor) -> list[Estimate]:
+    """For each seed, how many examples are on the right side; F fires where s > 0."""
+    hits = ((s > 0) == (label > 0)).sum(1).tolist()
+    return [wilson(hit, label.shape[1]) for hit in hits]
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """y = K e_1 for one mechanism: the largest first coordinate of c on D0 and on D1, and a K with tau between.
+
+    K is None where no K separates: where D1's is not the larger.
+    """
+
+    on_d0: float
+    on_d1: float
+    K: float | None
+
+
+def by_hand(setting: AttentionSetting, mechanism: Literal["softmax", "linear"]) -> ByHand:
+    """K = tau / sqrt(on_d0 * on_d1), at the setting's own a0 and a1; a smaller a on D0 or a larger on D1 only helps.
+
+    >>> from separatrix.separation.cross_attention import CrossAttention
+    >>> found = [by_hand(CrossAttention(n, 5, 1, a0=0.05, a1=2), "linear") for n in (40, 4000)]
+    >>> [round(one.on_d1 / one.on_d0, 2) for one in found], [round(one.K) for one in found]
+    ([2.72, 2.86], [21, 2029])
+    """
+    _check_mechanism(mechanism)
+    values = setting.values()
+    largest = []
+    for name in ("a0", "a1"):
+        a = float(values[name])
+        rows = rows_at(setting, torch.tensor([a], dtype=torch.float64), torch.zeros(1, dtype=torch.int64))
+        c = attend(rows, initial_weights(setting), softmax=mechanism == "softmax", regression=False)
+        largest.append(float(c[..., 0].max()))
+    on_d0, on_d1 = largest
+    return ByHand(on_d0, on_d1, setting.threshold / math.sqrt(on_d0 * on_d1) if on_d1 > on_d0 else None)
+
+
+def _check_mechanism(mechanism: str) -> None:
+    if mechanism not in ("softmax", "linear"):
+        raise ArgumentError("mechanism", expected='"softmax" or "linear"', got=mechanism)
+
+
+def _check(
+    setting: LearningSetting,
+    mechanism: str,
+    trained: str,
+    examples: int,
+    steps: int,
+    seeds: Sequence[int],
+    rate: float,
+    factors: Sequence[int],
+    held_out: int,
+) -> None:
+    _check_mechanism(mechanism)
+    if trained not in ("y", "y and X"):
+        raise ArgumentError("trained", expected='"y" or "y and X"', got=trained)
+    for name, value in (("examples", examples), ("steps", steps), ("held_out", held_out)):
+        whole(value, name, 1)
+    if not seeds:
+        raise ArgumentError("seeds", expected="at least one", got=seeds)
+    if not rate > 0:
+        raise ArgumentError("rate", expected="positive", got=rate)
+    if not factors:
+        raise ArgumentError("factors", expected="at least one", got=factors)
+    for factor in factors:
+        whole(factor, "factors", 1)
+        if factor * setting.n > LARGEST_N:
+            raise ArgumentError("factors", expected=f"at most {LARGEST_N} tokens, in float64", got=factor * setting.n)
+        if factor != 1 and isinstance(setting, SoftmaxRegression):
+            raise ArgumentError("factors", expected="1 alone, as y has an entry for each token", got=factor)

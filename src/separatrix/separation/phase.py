@@ -1,0 +1,74 @@
+"""Phase diagrams: exact success over two parameters, and the line where it first reaches a level."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from separatrix.errors import ArgumentError
+from separatrix.separation.boundary import Boundary, boundary
+from separatrix.separation.cross_attention import CrossAttention
+from separatrix.separation.decimals import Number
+from separatrix.separation.results import Bracket, Probabilities
+from separatrix.separation.self_attention import SelfAttention
+from separatrix.separation.softmax_regression import SoftmaxRegression
+
+__all__ = ["Phase", "phase"]
+
+AnySetting = SoftmaxRegression | SelfAttention | CrossAttention
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A column for each setting: the probabilities at each value of `parameter`, and the edge, a `Boundary`."""
+
+    parameter: str
+    values: tuple[Any, ...]
+    columns: tuple[tuple[Probabilities | Bracket, ...], ...]
+    edges: tuple[Boundary, ...]
+
+    @property
+    def success(self) -> tuple[tuple[float, ...], ...]:
+        """Success by column and value; of certified bounds, the lower."""
+        return tuple(
+            tuple(float(one.low.success if isinstance(one, Bracket) else one.success) for one in column)
+            for column in self.columns
+        )
+
+
+def phase(
+    settings: Sequence[AnySetting],
+    parameter: Literal["d", "m", "a1"],
+    values: Sequence[Number],
+    level: float,
+    *,
+    candidates: Sequence[Number] | None = None,
+) -> Phase:
+    """Success of each setting with `parameter` at each of the values, and where it first reaches `level`.
+
+    settings: the columns. They may differ in anything, say in a0, or in n and with it m; their own value of
+        `parameter` does not matter. Values may leave the theorem's range, as in the paper's own sweeps.
+    candidates: where `boundary` looks for the edge; by default, among the values.
+
+    >>> settings = [CrossAttention(n, 2, 9, a0=0.01, a1=3) for n in (16, 64)]
+    >>> found = phase(settings, "d", [2, 3, 5, 9, 17], 0.5)
+    >>> [[round(success, 2) for success in column] for column in found.success]
+    [[0.0, 0.06, 0.51, 0.78, 0.92], [0.0, 0.06, 0.51, 0.89, 0.92]]
+    >>> [edge.value for edge in found.edges]
+    [5, 5]
+    """
+    if not settings:
+        raise ArgumentError("settings", expected="at least one", got=settings)
+    if not values:
+        raise ArgumentError("values", expected="at least one", got=values)
+    looked_at = values if candidates is None else candidates
+    edges = tuple(boundary(one, parameter, level, candidates=looked_at) for one in settings)
+    columns = tuple(tuple(_at(one, parameter, value) for value in values) for one in settings)
+    return Phase(parameter, tuple(values), columns, edges)
+
+
+def _at(setting: AnySetting, parameter: str, value: Number) -> Probabilities | Bracket:
+    changed: dict[str, Any] = {parameter: value, "strict": False}
+    return dataclasses.replace(setting, **changed).success_probability()

@@ -1,0 +1,94 @@
+"""A lemma about every entry, as data; and how it becomes a claim: the right lines hold, the printed slips do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.separation.statements import Reading, Values, evaluate
+from separatrix.lab.cell import Cell
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A misprint: what is printed, as lines that fail, and the erratum.
+
+    `a1`, if given, is a value that the printed hypotheses allow and the right ones do not.
+    """
+
+    reading: Reading
+    erratum: Erratum
+    a1: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class Lemma:
+    """A lemma as it is right, and its slips."""
+
+    where: str
+    says: str
+    right: Reading
+    slips: tuple[Slip, ...] = ()
+    note: str = ""
+
+
+def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
+    """How each line fared, over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
+    right: dict[str, list[Any]] = {}
+    slips = [[0, 0] for _ in lemma.slips]
+    relation = {line.part: line.relation for line in lemma.right.lines}
+    for values in settings:
+        for part, found in evaluate(lemma.right, values).items():
+            compared, violations, ratio = right.get(part, [0, 0, None])
+            ratios = [x for x in (ratio, found.ratio) if x is not None]
+            worst = (min if relation[part] == ">=" else max)(ratios, default=None)
+            right[part] = [compared + found.compared, violations + found.violations, worst]
+        for count, slip in zip(slips, lemma.slips, strict=True):
+            for found in evaluate(slip.reading, replace(values, a1=slip.a1 or values.a1)).values():
+                count[0] += found.compared
+                count[1] += found.violations
+    return {"right": right, "slips": slips, "relation": relation}
+
+
+def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]]) -> Claim:
+    """The lemma as a claim. `cells` of its name return what `outcome` does."""
+
+    @claim(
+        paper="separation",
+        where=lemma.where,
+        says=lemma.says,
+        cells=lambda: cells(lemma.where),
+        errata=tuple(slip.erratum for slip in lemma.slips),
+        figures=("entry_bounds",),
+    )
+    def check(found: Sequence[Found]) -> Finding:
+        return judged(lemma, found)
+
+    return check
+
+
+def judged(lemma: Lemma, found: Sequence[Found]) -> Finding:
+    """Holds (corrected) if no entry anywhere goes against the right lines, and every slip is refuted somewhere."""
+    rows = [row for one in found for row in one.result["right"].values()]
+    numbers: dict[str, float | str] = {
+        "settings (n, d, a_0, a_1, b, c)": len(found),
+        "comparisons": sum(compared for compared, _, _ in rows),
+        "against the lemma": sum(violations for _, violations, _ in rows),
+    }
+    refuted = []
+    for k in range(len(lemma.slips)):
+        counts = [one.result["slips"][k] for one in found]
+        refuted.append(sum(violations for _, violations in counts))
+        total = sum(compared for compared, _ in counts)
+        numbers[f"against what is printed, slip {k + 1}"] = f"{refuted[-1]:,} of {total:,}"
+    unmet = [part for part in found[0].result["right"] if not any(one.result["right"][part][0] for one in found)]
+    if unmet:
+        return Finding(Verdict.UNDECIDED, numbers, f"No setting has an entry of part {', '.join(unmet)}.")
+    if numbers["against the lemma"]:
+        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
+    if not all(refuted):
+        return Finding(Verdict.UNDECIDED, numbers, "A slip is not refuted by these settings.")
+    return Finding(Verdict.HOLDS_CORRECTED if refuted else Verdict.HOLDS, numbers, lemma.note)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +16,8 @@ from separatrix.claims.reproduce import needed, reproduce
 from separatrix.claims.verdicts import Judgement, differences, expected, judge
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import Store, in_process
+from separatrix.report.evidence import entry
+from separatrix.report.theme import Drawing
 from tests.lab.app import app
 from tests.lab.experiments import counts_runs, fails, number
 
@@ -88,7 +91,9 @@ def test_claims_are_chosen_by_paper_and_id(empty) -> None:
     assert [one.paper for one in claims()] == [paper for paper in PAPERS for _ in range(2)]
     assert [one.id for one in claims("selection")] == ["selection/lemma-1", "selection/lemma-2"]
     assert [one.id for one in claims(only=["kronecker/lemma-2"])] == ["kronecker/lemma-2"]
-    with pytest.raises(ArgumentError, match="--paper: expected separation or kronecker or selection or beyond, got cookbook"):
+    with pytest.raises(
+        ArgumentError, match="--paper: expected separation or kronecker or selection or beyond, got cookbook"
+    ):
         claims("cookbook")
     with pytest.raises(ArgumentError, match=r"--only: expected the id of a claim, such as .*kronecker/lemma-2.*, got"):
         claims(only=["kronecker/lema-2"])
@@ -288,7 +293,58 @@ def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> 
     recorded[made.id] = Verdict.HOLDS
     invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
-    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5/5"))
+    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5 of 5 cells"))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 30])
+@pytest.mark.parametrize("many", [1, 7])
+def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, columns: int, many: int) -> None:
+    words = " ".join(f"word{i}" for i in range(60))
+    made = [
+        declare(
+            f"Theorem {i}", part="a part with a name that goes on and on", cells=lambda: [number.cell(seed=1, x=1.0)]
+        )
+        for i in range(many)
+    ]
+    for one in made:
+        object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, note=words))
+    with Store.create(tmp_path) as store:
+        reproduce(made, store, in_process(), profile="quick")
+    arguments = ["claims", "--store", str(tmp_path)]
+    told = CliRunner().invoke(app, arguments, env={"COLUMNS": str(columns), "NO_COLOR": "1"}).stdout.splitlines()
+    for one in made:
+        assert f"holds asymptotically  {one.id}" in told
+    assert told[-1] == f"{many} claim{'s' * (many > 1)}: {many} holds asymptotically."
+    found = [line for line in told if line.startswith("   ")]
+    assert max(map(len, found)) <= max(columns, 60)
+    assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]
+    if many == 1:  # a few are told in full
+        assert "word59" in found[-1]
+    else:
+        assert len(found) == 3 * many
+        assert found[2].endswith("...")
+
+
+def test_seconds_are_for_figures_and_no_check_sees_them(empty, tmp_path: Path) -> None:
+    seen: list[Found] = []
+
+    @claim(paper="kronecker", where="Lemma 1", says="It is.", cells=lambda: [number.cell(seed=0, x=1.0)],
+           figures=["clock"])  # fmt: skip
+    def check(found: Sequence[Found]) -> Finding:
+        seen.extend(found)
+        return Finding(Verdict.HOLDS)
+
+    def clock(found: Sequence[Found]) -> Drawing:
+        seen.extend(found)
+        return Drawing(go.Figure(), "A clock.", {})
+
+    with Store.create(tmp_path) as store:
+        (judgement,) = reproduce([check], store, in_process(), profile="quick").judgements
+        entry(judgement, store, {"clock": clock}, {})
+    judged, drawn = seen
+    assert judged.seconds is None
+    assert drawn.seconds is not None
+    assert drawn.seconds > 0
 
 
 def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) -> None:

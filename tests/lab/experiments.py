@@ -63,6 +63,16 @@ def counts_runs(folder: str, pause: float = 0.0, *, seed: int) -> dict[str, int]
     return {"seed": seed}
 
 
+@experiment(version=1, name="tests.leaves_traces")
+def leaves_traces(folder: str, pause: float, *, seed: int) -> dict[str, int]:
+    """Writes down which process begins it, and whether it ended."""
+    with Path(folder, f"{seed}.begun").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(pause)
+    Path(folder, f"{seed}.ended").touch()
+    return {"seed": seed}
+
+
 @experiment(version=1, name="tests.matmul")
 def matmul(n: int, *, seed: int) -> dict[str, Any]:
     """Sums whose order depends on the number of threads, in torch and in numpy."""

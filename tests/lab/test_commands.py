@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,24 @@ def test_bars_tell_notes_above(tmp_path: Path) -> None:
         bars.show(Tally(done=5))
         bars.note("a worker died with x[1]")
     assert "a worker died with x[1]" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(("name", "claims"), [("tests.number", 0), ("kronecker.lemma_e1", 1)])
+def test_a_sweep_imports_the_claims_it_needs_and_no_others(tmp_path: Path, name: str, claims: int) -> None:
+    """All of them take seconds to import, and a sweep that has nothing left to do should not."""
+    parameters = {"tests.number": "x = [1.0]", "kronecker.lemma_e1": "d = [2]\ndegree = [1]"}[name]
+    sweep = write(tmp_path, f'experiment = "{name}"\ntrials = 1\n[axes]\n{parameters}')
+    code = (
+        "import sys, typer; from tests.lab.app import app\n"
+        "try: app(sys.argv[1:], standalone_mode=False)\n"
+        "except typer.Exit: pass\n"
+        "print(sorted({name.split('.')[2] for name in sys.modules if name.startswith('separatrix.claims.')}))"
+    )
+    arguments = ["sweep", str(sweep), "--store", str(tmp_path / "r"), "--in-process", *MODULE]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment(), capture_output=True, text=True, check=True
+    )
+    imported = set(json.loads(done.stdout.replace("'", '"')))
+    assert ("kronecker" in imported) == bool(claims)
+    assert not imported & {"separation", "selection", "beyond"}
+    assert "1 of 1 cells are done, 1 of them now" in done.stderr

@@ -15,7 +15,6 @@ import torch
 from separatrix.errors import ArgumentError
 from separatrix.lab import Cell, Crew, CrewError, Store, driver, experiment, in_process, processes, run
 from separatrix.lab.executors import fate
-from separatrix.lab.interrupts import held_back
 from separatrix.lab.progress import Tally
 from tests.lab.experiments import counts_runs, fails, interrupts_worker, kills_worker, matmul, number, walk
 from tests.lab.helpers import contents, do
@@ -229,27 +228,18 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_taken(tmp_path: Path) -> N
     assert (rest.done, rest.skipped) == (100 - tally.done, tally.done)
 
 
-def test_ctrl_c_is_held_back_and_not_lost() -> None:
-    reached = []
-
-    def go_on() -> None:
-        with held_back():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-            reached.append("the end")
-
-    with pytest.raises(KeyboardInterrupt):
-        go_on()
-    assert reached == ["the end"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_ctrl_c_does_not_wait_for_long_cells(tmp_path: Path) -> None:
     cells = [counts_runs.cell(seed=seed, folder=str(tmp_path), pause=10_000.0) for seed in range(3)]
-    timer = threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def press_when_two_are_running() -> None:
+        while len(list(tmp_path.glob("*.runs"))) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press_when_two_are_running, daemon=True)
+    pressing.start()
     assert do(tmp_path / "results", cells, processes(2)).stopped
-    timer.join()
+    pressing.join()
 
 
 def test_ctrl_c_in_a_worker_is_none_of_its_business(tmp_path: Path) -> None:

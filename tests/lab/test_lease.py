@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from separatrix.lab import Store, StoreError, alive, in_process, lease, run
 from separatrix.lab.lease import Lease
+from separatrix.lab.progress import Tally
 from separatrix.lab.worker import Outcome
 from tests.lab.experiments import counts_runs, number
 from tests.lab.helpers import do, environment
@@ -145,11 +145,17 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
     code = (
         "import sys; from tests.lab.helpers import do; from tests.lab.experiments import counts_runs\n"
         "from pathlib import Path\n"
-        "cells = [counts_runs.cell(seed=s, folder=sys.argv[2], pause=0.01) for s in range(60)]\n"
+        "cells = [counts_runs.cell(seed=s, folder=sys.argv[2], pause=0.05) for s in range(60)]\n"
+        "print('ready', flush=True); input()\n"
         "tally = do(Path(sys.argv[1]), cells); print(tally.done, tally.skipped)"
     )
     arguments = [sys.executable, "-c", code, str(tmp_path / "results"), str(marks)]
-    runs = [subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen(arguments, env=environment(), **pipes) for _ in range(2)]
+    assert [one.stdout.readline() for one in runs] == ["ready\n"] * 2
+    for one in runs:
+        one.stdin.write("go\n")
+        one.stdin.flush()
     told = [tuple(map(int, one.communicate(timeout=100)[0].split())) for one in runs]
     assert [path.read_text() for path in marks.iterdir()] == ["run\n"] * 60
     assert [done + skipped for done, skipped in told] == [60, 60]
@@ -158,12 +164,26 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
 
 
 def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:
-    with holder(tmp_path) as other:
-        killer = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(2); os.kill({other.pid}, 9)"])
-        started = time.monotonic()
-        tally = do(tmp_path, CELLS)
-        assert time.monotonic() - started > 1
-        killer.wait()
+    class Killer:
+        """Kills the other run when this one has looked after its cells a few times, and has none of its own."""
+
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def show(self, tally: Tally) -> None:
+            self.looks += 1
+            if self.looks == 5:
+                assert tally.passed == 0
+                other.kill()
+                other.wait()
+
+        def note(self, text: str) -> None:
+            raise AssertionError(text)
+
+    killer = Killer()
+    with holder(tmp_path) as other, Store.create(tmp_path) as store:
+        tally = run(store, CELLS, in_process(), progress=killer)
+    assert killer.looks > 5
     assert (tally.done, tally.skipped) == (4, 0)
 
 

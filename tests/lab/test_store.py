@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +150,29 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
     assert [maker.communicate(timeout=60)[1] for maker in makers] == [""] * 6
     with Store.open(tmp_path / "new") as store:
         assert store.counts() == {}
+
+
+@pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, hold: str) -> None:
+    """SQLite itself does not wait in the second case."""
+    other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute(hold)
+    other.execute("SELECT * FROM sqlite_schema").fetchall()
+    ends = threading.Timer(0.2, lambda: other.execute("COMMIT"))
+    ends.start()
+    with Store.create(tmp_path) as store:
+        assert store.counts() == {}
+    ends.join()
+    other.close()
+
+
+def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.lab.store._WAIT_SECONDS", 0.05)
+    other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="is held by another program"):
+        Store.create(tmp_path)
+    other.close()
 
 
 def test_a_store_is_one_file_when_nobody_has_it_open(filled: Path) -> None:

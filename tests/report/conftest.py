@@ -10,6 +10,7 @@ import pytest
 from separatrix import claims as room
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim
+from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.report import standin, visits
 
 

@@ -110,6 +110,12 @@ def declare_all() -> None:
     declare("selection", "Theorem 8", Verdict.HOLDS)
 
 
+def recorded() -> dict[str, Verdict]:
+    """The verdicts that were written down for them: one is not what is found."""
+    table = {one.id: one.check([]).verdict for one in claims()}
+    return table | {"selection/theorem-7": Verdict.UNDECIDED, "kronecker/theorem-5": Verdict.HOLDS}
+
+
 def judged(store: Store) -> tuple[Judgement, ...]:
     """Run the quick profile of all of them."""
     return reproduce(claims(), store, in_process(), profile="quick").judgements
@@ -119,5 +125,5 @@ def written(folder: Path) -> Path:
     """The page of all of them, in a folder."""
     with Store.create(folder) as store:
         path = folder / "report.html"
-        path.write_text(page(judged(store), store, FIGURES, THEME, path), "utf-8")
+        path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded()), "utf-8")
     return path

@@ -198,6 +198,41 @@ def test_parts_of_one_place_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     assert [called(made) for made in claims()] == ["Lemma 9", "Lemma 9: the sharper bound"]
 
 
+def test_a_verdict_that_is_not_the_recorded_one_is_marked(reader: Reader) -> None:
+    ((_, unlike),) = reader.all("details", class_="differs")
+    assert unlike == (
+        "1 verdict not as recordedTheorem 5: illustrated, and holds is recorded. A conditional lower bound; its "
+        "reduction ran."
+    )
+    marked = [attributes["data-text"] for attributes, _ in reader.all("tr", data_paper="kronecker")
+              if "data-unlike" in attributes]  # fmt: skip
+    assert marked == ["kronecker/theorem-5"]
+    assert "Not as recorded: illustrated, and holds is recorded." in reader.text("article", id="kronecker/theorem-5")
+    assert reader.text("p", class_="differs").startswith("Not as recorded")
+
+
+def test_what_has_no_record_is_marked(standins, store: Store) -> None:
+    reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
+    assert "8 verdicts not as recorded" in reader.text("details", class_="differs")
+    assert "holds, and no verdict is recorded." in reader.text("article", id="kronecker/lemma-1")
+
+
+def test_a_paper_has_its_own_contents(reader: Reader) -> None:
+    ids = {attributes["id"] for _, attributes, _ in reader.elements if "id" in attributes}
+    contents = [text for _, text in reader.all("details", class_="contents")]
+    assert [text.split("claims")[0] for text in contents] == ["5 ", "3 "]
+    assert contents[0].endswith("2 errata")
+    assert "errat" not in contents[1]
+    targets = [attributes["href"][1:] for attributes, _ in reader.all("a") if attributes["href"].startswith("#")]
+    assert {one.id for one in claims()} | {"errata-kronecker"} <= set(targets) <= ids
+
+
+def test_a_figure_has_its_height_before_it_is_drawn(reader: Reader) -> None:
+    assert [attributes["style"] for attributes, _ in reader.all("div", class_="plot")] == ["min-height: 450px"] * 4
+    tall = panel("tall", lambda found: Fake(go.Figure(layout={"height": 700}), "Words.", {}), [])
+    assert tall.height == 700
+
+
 def test_texts_stay_texts(path: Path, reader: Reader) -> None:
     assert path.read_text("utf-8").count('<script>document.title = "broken"') == 0
     assert reader.text("title") == "Separatrix: what the papers claim, and what was found"
@@ -206,7 +241,7 @@ def test_texts_stay_texts(path: Path, reader: Reader) -> None:
 
 
 def test_the_page_says_so_where_there_is_nothing(store: Store) -> None:
-    text = page([], store, {}, THEME, store.folder / "report.html")
+    text = page([], store, {}, THEME, store.folder / "report.html", {})
     assert "No claims are recorded yet." in text
     assert "No claim shows a misprint." in text
 
@@ -215,9 +250,9 @@ def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> 
     judgements = [one for one in judged(store) if one.claim.id == "kronecker/lemma-1"]
     where = store.folder / "report.html"
     with pytest.raises(TypeError, match="claim kronecker/lemma-1 names the figure 'lines', which is none of plane"):
-        page(judgements, store, {"plane": plane}, THEME, where)
+        page(judgements, store, {"plane": plane}, THEME, where, {})
     with pytest.raises(KeyError) as caught:
-        page(judgements, store, {"lines": plane}, THEME, where)
+        page(judgements, store, {"lines": plane}, THEME, where, {})
     assert caught.value.__notes__ == ["This happened in the figure 'lines' of the claim kronecker/lemma-1."]
     with pytest.raises(TypeError, match="the figure 'mute' has no text alternative"):
         panel("mute", lambda found: Fake(go.Figure(), " ", {}), [])
@@ -226,7 +261,7 @@ def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> 
 def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
     declare("kronecker", "Lemma 9", Verdict.HOLDS_CORRECTED, figures=["lines"])  # it names no erratum
-    reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html"))
+    reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
     assert "names no erratum" in reader.text("details", class_="problem")
     assert not reader.all("div", class_="plot")
 

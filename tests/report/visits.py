@@ -45,9 +45,13 @@ def launched() -> Iterator[Any]:
 
 
 class Visit:
-    """A page in a window of its own, with all that it asked for and complained of."""
+    """A page in a window of its own, with all that it asked for and complained of.
 
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+    It is read from the top to the end first, so that every figure has been near the window and is drawn; not with
+    `read` false.
+    """
+
+    def __init__(self, browser: Any, address: str, *, read: bool = True, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.requests: list[str] = []
@@ -56,7 +60,11 @@ class Visit:
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(address)
-        self.page.locator(".plot:not([data-state])").last.wait_for(state="detached")
+        if read:
+            for plot in self.page.locator(".plot").all():
+                plot.scroll_into_view_if_needed()
+                plot.and_(self.page.locator("[data-state=drawn], [data-state=failed]")).wait_for()
+            self.page.evaluate("scrollTo(0, 0)")
 
     def __enter__(self) -> Any:
         return self.page

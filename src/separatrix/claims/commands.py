@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
@@ -23,6 +26,7 @@ from separatrix.lab.console import (
     choose_crew,
     in_a_sentence,
     last_words,
+    many,
 )
 
 if TYPE_CHECKING:
@@ -55,12 +59,10 @@ def sweep(
     ] = None,
 ) -> None:
     """Run a grid of cells; those that the store has are skipped, so a stopped sweep goes on where it was."""
-    from separatrix.claims import load
     from separatrix.lab import driver, progress
     from separatrix.lab.store import Store
     from separatrix.lab.sweep import load as read
 
-    load()
     for name in module or ():
         try:
             import_module(name)
@@ -68,11 +70,23 @@ def sweep(
             raise ArgumentError(
                 "--module", expected="a module that Python can import", got=f"{name} ({error})"
             ) from error
+    _register_experiment_of(file)
     grid = read(file)
     crew = choose_crew(workers, in_process, dask)
     with Store.create(store) as kept, progress.on(len(grid)) as shown:
         tally = driver.run(kept, grid, crew, progress=shown, retry_failed=retry_failed)
     raise typer.Exit(last_words(tally, len(grid), store))
+
+
+def _register_experiment_of(file: Path) -> None:
+    """Import the paper that the experiment's name begins with; all of them only to say which experiments there are."""
+    from separatrix.claims import PAPERS, load
+    from separatrix.lab import registry, tomlfile
+
+    wanted = tomlfile.load(file).get("experiment")
+    for paper in (str(wanted).partition(".")[0], None):
+        if not registry.known(str(wanted)) and (paper is None or paper in PAPERS):
+            load(paper)
 
 
 @in_a_sentence
@@ -137,22 +151,41 @@ def report_writer() -> ReportWriter | None:
     return writer
 
 
+_COLOURS = {"holds": "green", "fails as printed": "red", "undecided": "yellow"}
+_BRIEF_FROM = 6
+"""So many claims are told in a few lines each: the report has the rest."""
+
+
 def _print_table(judgements: Sequence[Judgement]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from separatrix.lab.progress import spell
-
+    """Every verdict and id whole, whatever the width: what was found goes below."""
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
-    table = Table("claim", "verdict", "found", "cells", "time", title="claims", title_justify="left")
+    width = max(60, min(shutil.get_terminal_size().columns, 140))
+    lines = 3 if len(judgements) >= _BRIEF_FROM else None
+    margin = max(len(one.verdict.value) for one in judgements) + 2
     for one in judgements:
-        found = "; ".join([f"{name}: {_short(value)}" for name, value in one.finding.numbers.items()])
-        note = " ".join(text for text in (found, one.finding.note) if text)
-        have = f"{len(one.keys) - one.missing - one.failed:,}/{len(one.keys):,}"
-        table.add_row(one.claim.id, one.verdict.value, note, have, spell(one.seconds))
-    Console().print(table, markup=False)
+        verdict = one.verdict.value
+        typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
+        typer.echo(_wrapped(_told(one), width, margin, lines))
+    count = Counter(one.verdict.value for one in judgements)
+    typer.echo(f"{many(len(judgements), 'claim')}: {', '.join(f'{n} {verdict}' for verdict, n in count.items())}.")
+
+
+def _told(one: Judgement) -> str:
+    """The cells, the time, and what was found."""
+    from separatrix.lab.progress import spell
+
+    have = f"{len(one.keys) - one.missing - one.failed:,} of {many(len(one.keys), 'cell')}, {spell(one.seconds)}."
+    found = "; ".join(f"{name}: {_short(value)}" for name, value in one.finding.numbers.items())
+    return " ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text)
+
+
+def _wrapped(text: str, width: int, margin: int, lines: int | None) -> str:
+    indent = " " * margin
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent, max_lines=lines, placeholder=" ..."
+    )
 
 
 def _short(value: object) -> str:

@@ -79,11 +79,15 @@ class Erratum:
 
 @dataclass(frozen=True)
 class Found:
-    """What came out of one cell of a claim: its parameters, its seed, its result with the arrays loaded."""
+    """What came out of one cell of a claim: its parameters, its seed, its result with the arrays loaded.
+
+    `seconds` is provenance: a figure may draw it, and a check is never given it.
+    """
 
     parameters: Mapping[str, Any]
     seed: int
     result: Mapping[str, Any]
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     failed = sum(record is not None and record.status == "failed" for _, record in records)
     missing = sum(record is None or record.status == "running" for _, record in records)
     if store is None or failed or missing:
-        counted = [f"{missing:,} have not been run"] * bool(missing) + [f"{failed:,} failed"] * bool(failed)
+        counted = [f"{missing:,} {'has' if missing == 1 else 'have'} not been run"] * bool(missing) + [
+            f"{failed:,} failed"
+        ] * bool(failed)
         note = f"Of {len(cells):,} cells, {' and '.join(counted)}."
         return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, failed)
     found = [Found(cell.arguments, cell.seed, store.result(record)) for cell, record in records if record]
@@ -81,25 +83,31 @@ def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
     return recorded
 
 
+def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile) -> str | None:
+    """How a verdict is not the recorded one; None if it is.
+
+    A claim that needs the full profile is no difference in the quick one while its cells have not been run.
+    """
+    record = recorded.get(one.claim.id)
+    if one.problem:
+        return f"{one.finding.note} {one.problem.splitlines()[-1]}"
+    if record is None:
+        return f"{one.verdict}, and no verdict is recorded."
+    waits = one.missing and not one.failed and (profile, one.claim.profile) == ("quick", "full")
+    if one.verdict == record or waits:
+        return None
+    return f"{one.verdict}, and {record} is recorded. {one.finding.note}".rstrip()
+
+
 def differences(
     judgements: Sequence[Judgement], recorded: Mapping[str, Verdict], profile: Profile, *, everything: bool
 ) -> list[str]:
     """A sentence for each verdict that is not the recorded one.
 
-    A claim that needs the full profile is no difference in the quick one while its cells have not been run. With
-    `everything`, all claims were judged, and a record without a claim is a difference too.
+    With `everything`, all claims were judged, and a record without a claim is a difference too.
     """
-    told: list[str] = []
-    for one in judgements:
-        id, record = one.claim.id, recorded.get(one.claim.id)
-        if one.problem:
-            told.append(f"{id}: {one.finding.note} {one.problem.splitlines()[-1]}")
-        elif record is None:
-            told.append(f"{id}: {one.verdict}, and no verdict is recorded.")
-        elif one.verdict != record and not (
-            one.missing and not one.failed and (profile, one.claim.profile) == ("quick", "full")
-        ):
-            told.append(f"{id}: {one.verdict}, and {record} is recorded. {one.finding.note}".rstrip())
+    differs = ((one.claim.id, difference(one, recorded, profile)) for one in judgements)
+    told = [f"{id}: {how}" for id, how in differs if how]
     if everything:
         judged = {one.claim.id for one in judgements}
         told += [

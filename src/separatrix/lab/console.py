@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 RESULTS = Path("results")
 StoreOption = Annotated[Path, typer.Option("--store", help="The folder of results.", metavar="FOLDER")]
 WorkersOption = Annotated[
@@ -33,7 +34,7 @@ RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run the cells
 
 
 def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
-    """Let a command end with the sentence of its error and exit code 2, not with a traceback."""
+    """Let a command end with the sentence of its error and exit code 2, or 130 after Ctrl-C, not with a traceback."""
 
     @wraps(command)
     def wrapped(*values: P.args, **named: P.kwargs) -> R:
@@ -42,6 +43,9 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
         except SeparatrixError as error:
             typer.echo(f"separatrix: {error}", err=True)
             raise typer.Exit(2) from error
+        except KeyboardInterrupt as pressed:
+            typer.echo(f"Stopped. What is done is kept. To go on, {_again()}", err=True)
+            raise typer.Exit(INTERRUPTED) from pressed
 
     return wrapped
 
@@ -57,13 +61,17 @@ def choose_crew(workers: int | None, in_process: bool, dask: str | None) -> Crew
     return executors.processes(workers) if dask is None else executors.dask_workers(dask, workers)
 
 
-def many(count: int, word: str) -> str:
-    """A number of things.
+def many(count: int, word: str, words: str | None = None) -> str:
+    """A number of things; `words` where an s does not make them many.
 
-    >>> many(1, "cell"), many(1200, "cell")
-    ('1 cell', '1,200 cells')
+    >>> many(1, "cell"), many(1200, "cell"), many(2, "erratum", "errata")
+    ('1 cell', '1,200 cells', '2 errata')
     """
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"{count:,} {word if count == 1 else words or f'{word}s'}"
+
+
+def _again() -> str:
+    return f"run the same command again: {shlex.join(['separatrix', *sys.argv[1:]])}"
 
 
 def last_words(tally: Tally, total: int, store: Path) -> int:
@@ -73,11 +81,10 @@ def last_words(tally: Tally, total: int, store: Path) -> int:
     have = tally.done + tally.skipped
     if tally.stopped:
         typer.echo(
-            f"Stopped. {have:,} of {total:,} cells are done and kept in {store}. "
-            f"To go on, run the same command again: {shlex.join(['separatrix', *sys.argv[1:]])}",
+            f"Stopped. {have:,} of {total:,} cells are done and kept in {store}. To go on, {_again()}",
             err=True,
         )
-        return 130
+        return INTERRUPTED
     typer.echo(
         f"{have:,} of {total:,} cells are done, {tally.done:,} of them now, in {spell(tally.seconds)}.", err=True
     )

@@ -19,7 +19,7 @@ from typing import Any
 from separatrix.lab import provenance, registry, worker
 from separatrix.lab.cell import Cell
 from separatrix.lab.executors import Crew, CrewError, deaths, fate
-from separatrix.lab.interrupts import held_back
+from separatrix.lab.interrupts import Noted, noted
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Progress, Silent, Tally
 from separatrix.lab.store import Store
@@ -28,6 +28,7 @@ from separatrix.lab.worker import Outcome
 RETRIES = 3
 _BATCH = 500
 _POLL_SECONDS = 1.0
+_GLANCE_SECONDS = 0.1  # how late Ctrl-C may be seen
 
 
 def run(
@@ -39,8 +40,8 @@ def run(
     Cells that failed before are left, unless `retry_failed`.
     """
     started = time.perf_counter()
-    with Lease(store) as lease:
-        current = _Run(lease, iter(cells), crew, progress or Silent(), retry_failed)
+    with noted() as ctrl_c, Lease(store) as lease:
+        current = _Run(lease, iter(cells), crew, progress or Silent(), retry_failed, ctrl_c)
         try:
             current.go()
         except KeyboardInterrupt:
@@ -49,6 +50,7 @@ def run(
         finally:
             for hand in current.hands:
                 hand.executor.shutdown(wait=True, cancel_futures=True)
+    current.tally.stopped |= ctrl_c.came
     current.tally.seconds = time.perf_counter() - started
     return current.tally
 
@@ -79,13 +81,20 @@ class _Run:
     """
 
     def __init__(
-        self, lease: Lease, source: Iterator[Cell], crew: Crew, progress: Progress, retry_failed: bool
+        self,
+        lease: Lease,
+        source: Iterator[Cell],
+        crew: Crew,
+        progress: Progress,
+        retry_failed: bool,
+        ctrl_c: Noted,
     ) -> None:
         self.lease = lease
         self.source = source
         self.crew = crew
         self.progress = progress
         self.retry_failed = retry_failed
+        self.ctrl_c = ctrl_c
         self.tally = Tally()
         self.fresh: deque[_Task] = deque()
         self.again: deque[_Task] = deque()
@@ -100,19 +109,30 @@ class _Run:
                 self.hands = [self.hire() for _ in range(self.crew.hands)]
             for hand in self.hands:
                 self.feed(hand)
-            if pending := [future for hand in self.hands for future in hand.tasks]:
-                wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-                for hand, error in self.harvest():
-                    self.replace(hand, error)
-            elif self.held:
-                time.sleep(_POLL_SECONDS)
+            self.rest()
+            for hand, error in self.harvest():
+                self.replace(hand, error)
             self.lease.check()
             if self.held and not self.fresh:
                 self.look_after_the_held()
 
+    def rest(self) -> None:
+        """Wait until something has come back, or until it is time to look around; no longer than until Ctrl-C."""
+        pending = [future for hand in self.hands for future in hand.tasks]
+        if not (pending or self.held):
+            return
+        until = time.monotonic() + _POLL_SECONDS
+        while time.monotonic() < until:
+            self.ctrl_c.check()
+            if not pending:
+                time.sleep(_GLANCE_SECONDS)
+            elif wait(pending, timeout=_GLANCE_SECONDS, return_when=FIRST_COMPLETED).done:
+                return
+
     def look_ahead(self) -> bool:
         """Whether a cell is left to hand out, suspects aside; reads on until there is."""
         while not (self.fresh or self.again):
+            self.ctrl_c.check()
             batch = [_Task(cell, cell.key) for cell in islice(self.source, _BATCH)]
             if not batch:
                 return False
@@ -176,14 +196,13 @@ class _Run:
     def harvest(self) -> list[tuple[_Hand, BaseException]]:
         """Write down what has come back; the answer is the hands whose executors are of no more use, and why."""
         finished: list[tuple[_Task, Outcome]] = []
-        with held_back():  # so that what has come back is also written and counted
-            useless = [(hand, error) for hand in self.hands if (error := self.reap(hand, finished)) is not None]
-            if finished:
-                self.lease.record([(task.key, task.cell, outcome) for task, outcome in finished])
-                self.losses = 0
-            failed = sum(outcome.result is None for _, outcome in finished)
-            self.tally.failed += failed
-            self.tally.done += len(finished) - failed
+        useless = [(hand, error) for hand in self.hands if (error := self.reap(hand, finished)) is not None]
+        if finished:
+            self.lease.record([(task.key, task.cell, outcome) for task, outcome in finished])
+            self.losses = 0
+        failed = sum(outcome.result is None for _, outcome in finished)
+        self.tally.failed += failed
+        self.tally.done += len(finished) - failed
         self.progress.show(self.tally)
         return useless
 

@@ -188,6 +188,10 @@ class _OnDask(Executor):
             self._client.cancel(list(self._running))
         elif wait:
             import_module("distributed").wait(list(self._running))
-        self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        try:
+            self._client.close()
+        except TimeoutError:
+            pass  # a scheduler that does not answer keeps nobody from leaving
+        finally:
+            if self._cluster is not None:
+                self._cluster.close()

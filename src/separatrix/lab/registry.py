@@ -115,6 +115,11 @@ def _place(function: Callable[..., Any]) -> tuple[str, str]:
     return module, function.__qualname__
 
 
+def known(name: str) -> bool:
+    """Whether an experiment is registered under `name`."""
+    return name in _REGISTRY
+
+
 def named(name: str, argument: str = "experiment") -> Experiment:
     """The experiment registered under `name`; `argument` is what an error calls it."""
     if name in _REGISTRY:

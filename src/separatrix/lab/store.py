@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ class Store:
         if make:
             # Before the log is switched on, which would write into a file that is not ours.
             self._refuse_others()
-            self.connection.execute("PRAGMA journal_mode = WAL")
+            self._switch_log_on()
             self.connection.execute("PRAGMA synchronous = FULL")
             with self.transaction():
                 if self._pragma("user_version") == 0:
@@ -141,6 +142,21 @@ class Store:
         self._refuse_others()
         if not {"runs", "origins", "cells"} <= self._tables():
             raise StoreError(f"{self.path} is empty or damaged: it has no table of cells. It was left as it is.")
+
+    def _switch_log_on(self) -> None:
+        """Ask again while another process does the same.
+
+        Of two that have read the file and want it alone, SQLite refuses one at once, as neither would ever give way.
+        """
+        until = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     def _refuse_others(self) -> None:
         layout, application = self._pragma("user_version"), self._pragma("application_id")

@@ -17,6 +17,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignor
 
 from separatrix.lab import provenance, registry, results
 from separatrix.lab.cell import Cell
+from separatrix.lab.interrupts import cut_short
 
 _LIMITING = Lock()
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -49,7 +50,9 @@ def execute(module: str, cell: Cell) -> Outcome:
                 "for: give every worker the same code"
             )
         started = time.perf_counter()  # what was imported for the first cell is not its cost
-        text, arrays = results.encode(recipe.function(**cell.arguments, seed=cell.seed))
+        with cut_short():  # where the run is in this process too
+            came_out = recipe.function(**cell.arguments, seed=cell.seed)
+        text, arrays = results.encode(came_out)
     except (Exception, SystemExit):
         seconds = time.perf_counter() - started
         return Outcome(traceback=traceback.format_exc(), seconds=seconds, origin=provenance.origin())

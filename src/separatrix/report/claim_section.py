@@ -15,14 +15,33 @@ from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, data_link, inert, join, slug, tag
 from separatrix.report.panel import Panel
-from separatrix.report.summary import badge, called, spelled
+from separatrix.report.summary import badge, called, mark, spelled
 
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
-    """A paper, and each of its claims."""
+    """A paper, what is said of it, and each of its claims."""
     paper = PAPERS[name]
     articles = [article(one, page) for one in entries]
-    return tag("section", tag("h2", paper.title), tag("p", paper.authors, class_="authors"), *articles, id=name)
+    head = [tag("h2", paper.title), tag("p", paper.authors, class_="authors"), _contents(name, entries)]
+    return tag("section", *head, *articles, id=name)
+
+
+def _contents(name: str, entries: Sequence[Entry]) -> Html:
+    """The claims of a paper with the marks of their verdicts, and the way to its errata."""
+    items = [
+        tag(
+            "li",
+            mark(one.judgement.verdict),
+            " ",
+            tag("a", called(one.judgement.claim), href=f"#{one.judgement.claim.id}"),
+        )
+        for one in entries
+    ]
+    misprints = sum(len(one.judgement.claim.errata) for one in entries)
+    way = tag("p", tag("a", many(misprints, "erratum", "errata"), href=f"#errata-{name}")) if misprints else None
+    return tag(
+        "details", tag("summary", many(len(items), "claim")), tag("ul", *items), way, class_="contents", open=True
+    )
 
 
 def article(entry: Entry, page: Path) -> Html:
@@ -35,6 +54,7 @@ def article(entry: Entry, page: Path) -> Html:
     return tag(
         "article",
         title,
+        tag("p", f"Not as recorded: {entry.difference}", class_="differs") if entry.difference else None,
         tag("p", claim.says, class_="statement"),
         tag("p", one.finding.note, class_="note") if one.finding.note else None,
         problem or None,
@@ -73,11 +93,17 @@ def figure(panel: Panel, id: str) -> Html:
     label = slug(f"figure {id} {panel.name}")
     return tag(
         "figure",
-        tag("div", tag("div", class_="plot", role="img", aria_labelledby=f"{label}-words", id=label), class_="wide"),
+        tag("div", _place(panel, label), class_="wide"),
         inert(panel.json, class_="drawing"),
         tag("figcaption", panel.words, id=f"{label}-words"),
         data_link("The data (CSV)", "text/csv", f"{slug(f'{id} {panel.name}')}.csv", panel.csv),
     )
+
+
+def _place(panel: Panel, label: str) -> Html:
+    """As high as the figure will be, so that nothing moves when it is drawn."""
+    height = f"min-height: {panel.height}px"
+    return tag("div", class_="plot", role="img", aria_labelledby=f"{label}-words", id=label, style=height)
 
 
 def _not_drawn(entry: Entry) -> Html | None:

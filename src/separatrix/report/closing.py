@@ -25,7 +25,7 @@ def errata(entries: Sequence[Entry]) -> Html:
     for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
         misprinted = [entry.judgement for entry in group if entry.judgement.claim.errata]
         if misprinted:
-            found.append(tag("h3", PAPERS[paper].title))
+            found.append(tag("h3", PAPERS[paper].title, id=f"errata-{paper}"))
         for one in misprinted:
             heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict))
             found.append(tag("div", heading, *map(misprint, one.claim.errata), class_="misprinted"))
@@ -48,10 +48,14 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         tag("h2", "Provenance"),
         tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
         tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
-        tag("h3", "When the cells were done") if sets else None,
-        tag("div", table(names, sets, class_="stacked"), class_="wide") if sets else None,
+        _folded("When the cells were done", table(names, sets, class_="stacked")) if sets else None,
         id="provenance",
     )
+
+
+def _folded(title: str, wide: Html) -> Html:
+    """What is long, and seldom asked for."""
+    return tag("details", tag("summary", title), tag("div", wide, class_="wide"))
 
 
 def _origin(number: int, origin: str, cells: int) -> Html:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from separatrix.claims.ledger import Found
-from separatrix.claims.verdicts import Judgement
+from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.verdicts import Judgement, difference
 from separatrix.lab.cell import Cell
 from separatrix.lab.store import Record, Store
 from separatrix.report.panel import Figures, Panel, panel
@@ -27,11 +27,12 @@ class CellFacts:
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim on the page."""
+    """A claim on the page. `difference` says how the verdict is not the recorded one, if it is not."""
 
     judgement: Judgement
     cells: tuple[CellFacts, ...]
     panels: tuple[Panel, ...]
+    difference: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -39,7 +40,7 @@ class Entry:
         return not (self.judgement.missing or self.judgement.failed or self.judgement.problem)
 
 
-def entry(judgement: Judgement, store: Store, figures: Figures) -> Entry:
+def entry(judgement: Judgement, store: Store, figures: Figures, recorded: Mapping[str, Verdict]) -> Entry:
     """Read the cells of a claim, and draw its figures if all of them are there; nothing is run."""
     claim = judgement.claim
     whole = not (judgement.missing or judgement.failed or judgement.problem)
@@ -48,9 +49,9 @@ def entry(judgement: Judgement, store: Store, figures: Figures) -> Entry:
     for cell, record in store.find(claim.cells()) if judgement.keys else ():
         facts.append(_facts(cell, record))
         if whole and claim.figures and record is not None:
-            found.append(Found(cell.arguments, cell.seed, store.result(record)))
+            found.append(Found(cell.arguments, cell.seed, store.result(record), record.seconds))
     panels = [_draw(name, claim.id, figures, found) for name in claim.figures] if whole else []
-    return Entry(judgement, tuple(facts), tuple(panels))
+    return Entry(judgement, tuple(facts), tuple(panels), difference(judgement, recorded, "quick"))
 
 
 def _facts(cell: Cell, record: Record | None) -> CellFacts:

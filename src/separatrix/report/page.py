@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import time
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from separatrix.claims import PAPERS, ledger
+from separatrix.claims import PAPERS, ledger, verdicts
+from separatrix.claims.ledger import Verdict
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab.faults import plainly
 from separatrix.lab.provenance import origin
@@ -44,14 +45,22 @@ def write_report(judgements: Sequence[Judgement], store: Store) -> Path:
     given = {one.claim.id: one for one in judgements}
     rest = [judge(claim, store) for claim in ledger.claims() if claim.id not in given]
     path = store.folder / "report.html"
-    _replace(path, page([*judgements, *rest], store, FIGURES, THEME, path))
+    _replace(path, page([*judgements, *rest], store, FIGURES, THEME, path, verdicts.expected()))
     return path
 
 
-def page(judgements: Sequence[Judgement], store: Store, figures: Figures, theme: Any, path: Path) -> str:
+def page(
+    judgements: Sequence[Judgement],
+    store: Store,
+    figures: Figures,
+    theme: Any,
+    path: Path,
+    recorded: Mapping[str, Verdict],
+) -> str:
     """The page's text, for a file at `path`.
 
-    `figures` gives the function of each name that a claim knows, `theme` is the Plotly template they share.
+    `figures` gives the function of each name that a claim knows, `theme` is the Plotly template they share. A verdict
+    that is not the one `recorded` is marked.
     """
     from plotly.io import to_json  # type: ignore[import-untyped]
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
@@ -59,7 +68,7 @@ def page(judgements: Sequence[Judgement], store: Store, figures: Figures, theme:
     place = {claim.id: i for i, claim in enumerate(ledger.claims())}
     papers = list(PAPERS)
     ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
-    entries = [entry(one, store, figures) for one in ordered]
+    entries = [entry(one, store, figures, recorded) for one in ordered]
     scripts = [Html(get_plotlyjs()), Html((_ASSETS / "page.js").read_text("utf-8"))]
     body = tag(
         "body",

@@ -21,18 +21,25 @@ class Drawn(Protocol):
     def csv(self) -> str: ...
 
 
+PLOTLY_HEIGHT = 450
+"""That of a figure which does not say."""
+
 Figure = Callable[[Sequence[Found]], Drawn]
 Figures = Mapping[str, Figure]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure's name, its text alternative, its traces and layout as JSON, its numbers as CSV, and its function."""
+    """A figure's name, its text alternative, its traces and layout as JSON, its numbers as CSV, and its function.
+
+    `height` is kept free for it, in pixels, until it is drawn.
+    """
 
     name: str
     words: str
     json: str
     csv: str
+    height: int
     function: Figure
 
 
@@ -45,4 +52,5 @@ def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
         raise TypeError(f"the figure {name!r} has no text alternative")
     content = drawn.figure.to_dict()
     content["layout"].pop("template", None)
-    return Panel(name, drawn.text, to_json(content, validate=False), drawn.csv(), function)
+    height = int(content["layout"].get("height", PLOTLY_HEIGHT))
+    return Panel(name, drawn.text, to_json(content, validate=False), drawn.csv(), height, function)

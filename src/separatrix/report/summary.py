@@ -32,8 +32,16 @@ _MARKS = {
 
 def badge(verdict: Verdict) -> Html:
     """A verdict in its colour, with a mark for those who do not see it."""
-    mark = tag("span", _MARKS[verdict], aria_hidden="true")
-    return tag("span", mark, f" {verdict}", class_=f"badge {_class(verdict)}")
+    sign = tag("span", _MARKS[verdict], aria_hidden="true")
+    return tag("span", sign, f" {verdict}", class_=f"badge {_class(verdict)}")
+
+
+def mark(verdict: Verdict) -> Html:
+    """A verdict's mark alone, for lists; its name is there for those who do not see it."""
+    return tag(
+        "span", _MARKS[verdict], role="img", aria_label=verdict.value, title=verdict.value,
+        class_=f"mark {_class(verdict)}",
+    )  # fmt: skip
 
 
 def _class(verdict: Verdict) -> str:
@@ -63,14 +71,29 @@ def summary(entries: Sequence[Entry]) -> Html:
     heading = tag("h2", "Summary")
     frame = tag("div", _table(entries), class_="wide")
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
-    return tag("section", heading, _filter(entries), frame, none, _legend(), id="summary")
+    return tag("section", heading, _unlike(entries), _filter(entries), frame, none, _legend(), id="summary")
+
+
+def _unlike(entries: Sequence[Entry]) -> Html | None:
+    """The verdicts that are not the recorded ones, if there are any."""
+    unlike = [one for one in entries if one.difference]
+    if not unlike:
+        return None
+    items = [
+        tag("li", tag("a", called(one.judgement.claim), href=f"#{one.judgement.claim.id}"), f": {one.difference}")
+        for one in unlike
+    ]
+    said = f"{many(len(unlike), 'verdict')} not as recorded"
+    return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
 def _filter(entries: Sequence[Entry]) -> Html:
     """Shown by the script that makes it work."""
     count = Counter(one.judgement.verdict for one in entries)
-    choices = [_choice("", "all", len(entries), checked=True)]
-    choices += [_choice(verdict, verdict.value, count[verdict]) for verdict in Verdict if count[verdict]]
+    choices = [_choice("all", "all", len(entries), checked=True)]
+    choices += [_choice(verdict.value, _class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
+    if unlike := sum(one.difference is not None for one in entries):
+        choices.append(_choice("not as recorded", "differs", unlike))
     papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))
     options = [
         tag("option", "all papers", value=""),
@@ -90,9 +113,8 @@ def _filter(entries: Sequence[Entry]) -> Html:
     )
 
 
-def _choice(value: str, text: str, count: int, *, checked: bool = False) -> Html:
-    button = tag("input", type="radio", name="verdict", value=value, checked=checked)
-    kind = _class(Verdict(value)) if value else "all"
+def _choice(text: str, kind: str, count: int, *, checked: bool = False) -> Html:
+    button = tag("input", type="radio", name="verdict", value="" if kind == "all" else text, checked=checked)
     return tag("label", button, tag("span", f"{text} ", tag("b", f"{count:,}"), class_=f"badge {kind}"))
 
 
@@ -113,15 +135,21 @@ def _row(entry: Entry) -> Html:
         tag(
             "th",
             tag("a", called(claim), href=f"#{claim.id}"),
-            tag("span", claim.says, class_="says"),
+            tag("span", claim.says, class_="says short"),
             tag("span", claim.paper, class_="of"),
             scope="row",
         ),
-        tag("td", badge(one.verdict), data_column="Verdict"),
-        tag("td", found, data_column="Found", class_="found"),
+        tag(
+            "td",
+            badge(one.verdict),
+            tag("span", "not as recorded", class_="differs") if entry.difference else None,
+            data_column="Verdict",
+        ),
+        tag("td", tag("span", found, class_="short") if found else None, data_column="Found", class_="found"),
         tag("td", have, data_column="Cells", class_="number"),
         tag("td", spell(one.seconds), data_column="Time", class_="number"),
         data_verdict=one.verdict.value,
+        data_unlike=entry.difference is not None,
         data_paper=claim.paper,
         data_text=claim.id,
     )

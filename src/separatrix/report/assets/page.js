@@ -40,6 +40,7 @@
       // A finger that moves over a figure scrolls the page.
       if (coarse.matches) layout.dragmode = false;
       plot.dataset.colours = colours;
+      plot.dataset.state = "begun";
       const config = { responsive: true, displaylogo: false };
       if (coarse.matches) config.displayModeBar = false;
       await Plotly.react(plot, data, layout, config);
@@ -52,21 +53,26 @@
   }
 
   const screen = () => (dark.matches ? "dark" : "light");
-  const all = (colours) => Promise.all(plots.map((plot) => draw(plot, colours)));
+  const every = (chosen, colours) => Promise.all(chosen.map((plot) => draw(plot, colours)));
+  const drawn = () => plots.filter((plot) => plot.dataset.state);
 
-  // One at a time, so that the page can be read meanwhile.
-  async function first() {
-    for (const plot of plots) {
-      if (!plot.dataset.state) await draw(plot, screen());
-      await new Promise((next) => setTimeout(next));
-    }
-  }
+  // A page has many figures: each is drawn when the reader comes near it.
+  const near = new IntersectionObserver(
+    (seen) => {
+      for (const { target, isIntersecting } of seen) {
+        if (isIntersecting && !target.dataset.state) draw(target, screen());
+      }
+    },
+    { rootMargin: "50% 0%" },
+  );
+  plots.forEach((plot) => near.observe(plot));
+  dark.addEventListener("change", () => every(drawn(), screen()));
+  narrow.addEventListener("change", () => every(drawn(), screen()));
+  addEventListener("beforeprint", () => every(plots, "paper"));
+  addEventListener("afterprint", () => every(plots, screen()));
 
-  first();
-  dark.addEventListener("change", () => all(screen()));
-  narrow.addEventListener("change", () => all(screen()));
-  addEventListener("beforeprint", () => all("paper"));
-  addEventListener("afterprint", () => all(screen()));
+  // On a phone the contents of a paper would fill the screen.
+  if (narrow.matches) document.querySelectorAll(".contents").forEach((contents) => (contents.open = false));
 
   const form = document.getElementById("filter");
   if (!form) return;
@@ -80,7 +86,7 @@
     let shown = 0;
     rows.forEach((row, i) => {
       const fits =
-        (!verdict || row.dataset.verdict === verdict) &&
+        (!verdict || row.dataset.verdict === verdict || (verdict === "not as recorded" && "unlike" in row.dataset)) &&
         (!paper || row.dataset.paper === paper) &&
         words.every((word) => texts[i].includes(word));
       row.hidden = !fits;

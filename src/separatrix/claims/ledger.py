@@ -169,7 +169,7 @@ def identity(paper: str, where: str, part: str = "") -> str:
 
 
 def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
-    """The registered claims, or those of one paper, or those named; in the order of the papers, then of the modules."""
+    """The registered claims, or those of one paper, or those named; in the order of the papers, then of the places."""
     if paper is not None and paper not in PAPERS:
         raise ArgumentError("--paper", expected=" or ".join(PAPERS), got=paper)
     for id in only:
@@ -178,7 +178,24 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
             hint = f", such as {', '.join(near)}" if near else "; `separatrix claims` lists them"
             raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
     chosen = [one for one in _REGISTRY.values() if paper in (None, one.paper) and (not only or one.id in only)]
-    return sorted(chosen, key=lambda one: list(PAPERS).index(one.paper))
+    papers = list(PAPERS)
+    # What is beyond the papers has no place in them, and stays in the order of the modules.
+    return sorted(
+        chosen, key=lambda one: (papers.index(one.paper), place(one.where) if one.paper != "beyond" else (0, "", ()))
+    )
+
+
+def place(where: str) -> tuple[int, str, tuple[int, ...]]:
+    """What sorts places as a reader meets them: the text by its numbers, then figures, then appendices by letter.
+
+    >>> sorted(["Lemma D.10", "Figure 4", "Lemma D.9", "Theorem 3.5", "Theorem 1.4"], key=place)
+    ['Theorem 1.4', 'Theorem 3.5', 'Figure 4', 'Lemma D.9', 'Lemma D.10']
+    """
+    letter = re.search(r"\b([A-Z])\.\d", where)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", where))
+    if letter:
+        return 2, letter.group(1), numbers
+    return int(where.startswith("Figure")), "", numbers
 
 
 def errata(paper: str | None = None) -> list[tuple[Claim, Erratum]]:

@@ -14,10 +14,9 @@ import separatrix as sx
 from benchmarks import Row
 from benchmarks.roofline import product_seconds
 from benchmarks.timing import alternate, peak_bytes
-from separatrix.attention.cost import paper_rank
+from separatrix.attention.cost import chunk_tokens, paper_rank
 from separatrix.attention.monomials import greedy_alphas
 from separatrix.attention.plan import worst_case_degree
-from separatrix.attention.polynomial import chunk_tokens
 
 MEMORY_LIMIT = 256 << 20
 
@@ -29,7 +28,7 @@ def uniform(n: int, d: int, order: int = 3) -> tuple[Tensor, list[Tensor], list[
 
 def _products(n: int, rank: int, d_v: int, order: int, dtype: torch.dtype) -> float:
     """The roofline: the products of all chunks, k - 1 of states and one of queries, each on memory in cache."""
-    size = chunk_tokens(1, rank, dtype)
+    size = chunk_tokens(1, rank, dtype == torch.float64)
     state = product_seconds(rank, size, d_v + 1, dtype)
     query = product_seconds(d_v + 2, rank, size, dtype)
     return n / size * ((order - 1) * state + query)

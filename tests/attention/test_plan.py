@@ -13,6 +13,7 @@ from separatrix.attention import forecast as forecasting
 from separatrix.attention import plan as planning
 from separatrix.attention.cost import paper_rank, threshold
 from separatrix.attention.plan import worst_case_degree
+from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
 
 
@@ -176,3 +177,20 @@ def test_max_order_at_most_one():
 def test_ranks_of_the_paper_and_ours():
     assert paper_rank(8, 4, 3) == 1251677700
     assert threshold(10**6, 3) == pytest.approx(2.3997, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "order", "heads", "tolerance"),
+    [(100, 2, 2, 1, 1e-3), (500, 6, 3, 1, 3e-4), (3000, 6, 3, 1, 3e-4), (1500, 4, 2, 4, 1e-4), (600, 4, 4, 1, 1e-4)],
+)
+def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal):
+    """What is alive at once beside inputs and output, counted as PyTorch dispatches it, is within the plan's bytes."""
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = (2 * torch.rand(heads, n, d, generator=generator) - 1 for _ in range(2 * order - 1))
+    with torch.no_grad(), LiveBytes([query, *sets]) as live:
+        result = sx.certified_attention(
+            query, sets[: order - 1], sets[order - 1 :], tolerance=tolerance, method="polynomial", is_causal=is_causal
+        )
+    counted = live.peak - result.output.nbytes
+    assert 0.3 * result.plan.bytes < counted <= result.plan.bytes

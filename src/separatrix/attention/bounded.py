@@ -24,7 +24,7 @@ from torch import Tensor
 from separatrix.attention import causal, polynomial
 from separatrix.attention.certificate import Certificate, gamma
 from separatrix.attention.certified import Run, differentiable
-from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK, chunk_tokens
 from separatrix.attention.frame import Frame, Tokens
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
@@ -141,7 +141,7 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device)
 
 def roundings(plan: BoundedPlan, lengths: Sequence[int], heads: int) -> float:
     """The relative rounding of sums over sets of these lengths, cut into the polynomial method's own chunks."""
-    steps = polynomial.chunk_tokens(heads, plan.rank, torch.float64)
+    steps = chunk_tokens(max(heads, 1), plan.rank, True)
     return gamma(lengths, plan.degree, plan.rank, steps, torch.float64)
 
 

@@ -16,14 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from separatrix.attention import cost
 from separatrix.attention.frame import Tokens
 from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
 from separatrix.attention.polynomial import Expansion, Sums, grad_sums, key_state, state_backward, with_ones
-
-_CHUNK_BYTES = 1 << 22
-_FEWEST = 8
-"""Tokens of a chunk at the least, whatever they take."""
-
 
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
@@ -46,10 +42,8 @@ _monomials: Callable[[Tensor, IndexSet], Tensor] = _Monomials.apply
 
 
 def chunk_size(tokens: Tokens, expansion: Expansion) -> int:
-    """Tokens of a chunk: its running sums take about `_CHUNK_BYTES`."""
-    width = tokens.values[0].shape[2] + 1
-    one = tokens.query.shape[0] * expansion.index_set.rank * width * 8
-    return max(_FEWEST, _CHUNK_BYTES // max(one, 1))
+    """Tokens of a chunk."""
+    return cost.causal_chunk(tokens.query.shape[0], expansion.index_set.rank, tokens.values[0].shape[2] + 1)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:

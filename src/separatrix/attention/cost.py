@@ -17,6 +17,10 @@ POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
 """The same for a monomial of a token in float32: its products are thin."""
 POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+CHUNK_BYTES = 1 << 25
+"""Of the monomials of a chunk."""
+CAUSAL_BYTES = 1 << 22
+"""Of the running sums of a causal chunk."""
 CAUSAL_FEATURE = 1.5
 """A monomial and value column of a token when the states are running sums, for each key set."""
 AFFORDABLE = 1e15
@@ -95,16 +99,53 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
     """States from each key set, then the queries against their product."""
     rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
-    states = 8.0 * shape.heads * rank * width * len(shape.key_lengths)
     if shape.is_causal:
         flops = 2.0 * shape.heads * rank * (width + 1) * shape.query_length
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
-        return Cost(flops, states + 2.0**24, POLYNOMIAL_START + tokens * rank * width * CAUSAL_FEATURE)
+        return Cost(flops, _causal_bytes(shape, rank), POLYNOMIAL_START + tokens * rank * width * CAUSAL_FEATURE)
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
     written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
     time = POLYNOMIAL_START + (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * written) * (2.0 if wide else 1.0)
-    return Cost(flops, states + 2.0**20 + 64.0 * rank * size, time)
+    return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
+
+
+def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
+    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go.
+
+    They stay in the last cache, and a product is long enough to be worth two threads.
+    """
+    fit = CHUNK_BYTES // (heads * rank * (8 if wide else 4))
+    return min(8192 if wide else 2048, max(64, fit // 64 * 64))
+
+
+def causal_chunk(heads: int, rank: int, width: int) -> int:
+    """Tokens of a causal chunk: its running sums take about `CAUSAL_BYTES`."""
+    return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
+
+
+def _causal_bytes(shape: Shape, rank: int) -> float:
+    """The same with running sums, of which a chunk has up to seven alive: its own, and those of products and steps."""
+    heads, width = max(shape.heads, 1), shape.d_v + 1
+    one = 8.0 * heads * rank * width
+    chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    sample = 8.0 * heads * 64 * 256 * (2 * shape.d + 6)
+    return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+
+
+def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
+    """What is held at once beside inputs and outputs, at the most; measured it is a half to three quarters of this.
+
+    The largest of what planning, a chunk of the certificate and a chunk of the computation take; besides, a few
+    numbers for each query.
+    """
+    heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
+    longest = max(shape.query_length, *shape.key_lengths)
+    tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
+    states = 8 * heads * rank * (width * len(shape.key_lengths) + 3 * (width + 1))
+    chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
+    sample, certificate = 8 * heads * 64 * 256 * (2 * d + 6), 8 * heads * 2**14 * (4 * d + 10)
+    return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
 
 
 def paper_rank(d: int, degree: int, order: int) -> int:

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.certificate import ValueRange, gamma, greedy_error, key_norms, query_radii, value_range
-from separatrix.attention.cost import Shape
+from separatrix.attention.cost import Shape, chunk_tokens
 from separatrix.attention.frame import Frame, Tokens, key_mean, make_frame
 from separatrix.attention.monomials import IndexSet
-from separatrix.attention.polynomial import chunk_tokens
 from separatrix.attention.remainder import Polynomial
 
 _QUERIES, _TUPLES = 64, 256
@@ -124,7 +123,7 @@ def _forecast(
 ) -> float:
     if not truncation.numel():
         return 0.0
-    steps = chunk_tokens(analysis.shape.heads, rank, dtype)
+    steps = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
     relative = gamma(analysis.shape.key_lengths, degree, rank, steps, dtype)
     rounding = 2 * relative * magnitude * mean_power(analysis, 0)
     width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)

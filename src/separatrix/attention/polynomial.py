@@ -17,18 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.attention.cost import chunk_tokens
 from separatrix.attention.frame import Frame, Tokens, chunks
 from separatrix.attention.monomials import IndexSet
 from separatrix.attention.products import Products, products
-
-_CHUNK_BYTES = 1 << 25
-"""Bytes of a chunk's monomials: they stay in the last cache, and a product is long enough to be worth two threads."""
-
-
-def chunk_tokens(heads: int, rank: int, dtype: torch.dtype) -> int:
-    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go."""
-    fit = _CHUNK_BYTES // (heads * rank * (torch.finfo(dtype).bits // 8))
-    return min(8192 if dtype == torch.float64 else 2048, max(64, fit // 64 * 64))
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Expansion:
 
     def chunk(self, heads: int) -> int:
         """Tokens to a chunk, at the most."""
-        return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype)
+        return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype == torch.float64)
 
     def even_chunk(self, heads: int, length: int) -> int:
         """Tokens to a chunk when `length` of them are cut into as few, equally long ones."""

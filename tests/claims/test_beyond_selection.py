@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
-from typing import Any
-
 import pytest
 
-from separatrix.claims import ledger
 from separatrix.claims.beyond import selection_attention, selection_fixed, selection_length, selection_positions
-from separatrix.claims.ledger import Claim, Found, Interval, Verdict
+from separatrix.claims.ledger import Found, Interval, Verdict
 from separatrix.claims.verdicts import expected
-from separatrix.lab import results
-from separatrix.lab.registry import named
+from tests.claims.beyond_cells import changed, claims_of, given, run_cells
 
-MODULES = (selection_attention, selection_fixed, selection_length, selection_positions)
-OURS: dict[str, Claim] = {
-    one.id.removeprefix("beyond/"): one
-    for one in ledger._REGISTRY.values()
-    if one.paper == "beyond" and any(one in vars(module).values() for module in MODULES)
-}
+OURS = claims_of(selection_attention, selection_fixed, selection_length, selection_positions)
 QUICK = sorted(id for id, one in OURS.items() if one.profile == "quick")
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-_RESULTS: dict[str, Mapping[str, Any]] = {}
 
 
-@cache
 def ran(id: str) -> tuple[Found, ...]:
-    """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
-    found = []
-    for cell in OURS[id].cells():
-        if cell.key not in _RESULTS:
-            text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
-            _RESULTS[cell.key] = results.decode(text, lambda digest, files=files: files[digest])
-        found.append(Found(cell.arguments, cell.seed, _RESULTS[cell.key]))
-    return tuple(found)
-
-
-def changed(found: Sequence[Found], where: Callable[[Found], bool], **to: Any) -> list[Found]:
-    """The results with some entries of the first that qualifies set to other values."""
-    at = next(i for i, one in enumerate(found) if where(one))
-    one = found[at]
-    assert to.keys() <= one.result.keys()
-    return [*found[:at], replace(one, result={**one.result, **to}), *found[at + 1 :]]
-
-
-def given(**values: Any) -> Callable[[Found], bool]:
-    return lambda one: all(one.parameters.get(name) == value for name, value in values.items())
+    return run_cells(OURS[id])
 
 
 def test_there_are_seven_quick_claims_and_five_full_ones() -> None:

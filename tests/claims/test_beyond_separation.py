@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 
-from separatrix.claims import ledger
 from separatrix.claims.beyond import separation_learned, separation_mechanisms, separation_phase
-from separatrix.claims.ledger import Claim, Found, Interval, Verdict
+from separatrix.claims.ledger import Found, Interval, Verdict
 from separatrix.claims.verdicts import expected
 from separatrix.errors import ArgumentError
-from separatrix.lab import results
-from separatrix.lab.registry import named
+from tests.claims.beyond_cells import changed, claims_of, given, run_cells
 
-MODULES = (separation_mechanisms, separation_phase, separation_learned)
-OURS: dict[str, Claim] = {
-    one.id.removeprefix("beyond/"): one
-    for one in ledger._REGISTRY.values()
-    if one.paper == "beyond" and any(one in vars(module).values() for module in MODULES)
-}
+OURS = claims_of(separation_mechanisms, separation_phase, separation_learned)
 QUICK = sorted(id for id, one in OURS.items() if one.profile == "quick")
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-_RESULTS: dict[str, Mapping[str, Any]] = {}
 
 
-@cache
 def ran(id: str) -> tuple[Found, ...]:
-    """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
-    found = []
-    for cell in OURS[id].cells():
-        if cell.key not in _RESULTS:
-            text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
-            _RESULTS[cell.key] = results.decode(text, lambda digest, files=files: files[digest])
-        found.append(Found(cell.arguments, cell.seed, _RESULTS[cell.key]))
-    return tuple(found)
-
-
-def changed(found: Sequence[Found], where: Callable[[Found], bool], **to: Any) -> list[Found]:
-    """The results with some entries of the first that qualifies set to other values."""
-    at = next(i for i, one in enumerate(found) if where(one))
-    one = found[at]
-    assert to.keys() <= one.result.keys()
-    return [*found[:at], replace(one, result={**one.result, **to}), *found[at + 1 :]]
-
-
-def given(**values: Any) -> Callable[[Found], bool]:
-    return lambda one: all(one.parameters.get(name) == value for name, value in values.items())
+    return run_cells(OURS[id])
 
 
 def test_eleven_claims_are_recorded() -> None:

@@ -138,3 +138,10 @@ def test_compiled():
     plain, other = model(query, *keys), compiled(query, *keys)
     assert torch.allclose(plain, other, atol=1e-13)
     assert torch.allclose(*(torch.autograd.grad(loss, query)[0] for loss in (plain, other)), atol=1e-13)
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, lambda f: torch.func.grad(lambda *x: f(*x).sum())])
+def test_transforms_of_functions_are_refused(transform):
+    x = torch.rand(3, 2, 5, 2, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(sx.SeparatrixError, match="tolerance: attention with a certificate reads the numbers"):
+        transform(lambda q, k, v: sx.tensor_attention(q, k, v, tolerance=1e-2))(*x)

@@ -105,6 +105,7 @@ def _forward(problem: Problem, tiling: Tiling, out: Tensor, lse: Tensor) -> None
 
     for box in tiling.found:
         row_blocks = tiling.row_blocks(box)
+        plain = not (shifted or problem.masks or box.masked)
         made: dict[tuple[int, int], tuple[Tensor, list[_Views]]] = {}
         for chunk in chunks(box, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
@@ -113,17 +114,21 @@ def _forward(problem: Problem, tiling: Tiling, out: Tensor, lse: Tensor) -> None
             weights = _weights(problem, chunk).unsqueeze(-1) if problem.masks else None
             for at in made[chunk.shape][1]:
                 torch.bmm(at.left, at.keys, out=at.scores)
-                S = at.scores.view(heads, -1, chunk.size) if shifted or problem.masks or box.masked else at.scores
+                if not plain:
+                    S = at.scores.view(heads, -1, chunk.size)
                 if shifted:
                     counted = S.clone() if box.masked else S
                     for part, may in contested.parts(counted, box, chunk, at.rows):
                         part.masked_fill_(may == 0, -math.inf)
                     _shift(S, counted, weights, *(x[:, slice(*at.rows)] for x in (out, total, peak)))
                 at.scores.exp_()
-                for part, may in contested.parts(S, box, chunk, at.rows):
-                    part.mul_(may)
-                summed = at.scores.sum(-1) if weights is None else S @ weights
-                at.total.add_(summed.view_as(at.total))
+                if box.masked:
+                    for part, may in contested.parts(S, box, chunk, at.rows):
+                        part.mul_(may)
+                if weights is None:
+                    at.total.add_(at.scores.sum(-1))
+                else:
+                    at.total.add_((S @ weights).view_as(at.total))
                 at.into.baddbmm_(at.scores, at.values)
     empty = total == 0
     out /= total.masked_fill(empty, 1.0).unsqueeze(-1)

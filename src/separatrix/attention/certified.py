@@ -54,6 +54,12 @@ class Run:
 
 def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     """`certified_attention` of a checked call."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise SeparatrixError(
+            "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "
+            "(vmap, grad, jacrev) does not allow. Give a batch as leading dimensions and take gradients with "
+            "torch.autograd, or leave the tolerance out."
+        )
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
     if 0 in (query.shape[1], *(key.shape[1] for key in keys)):

@@ -76,7 +76,7 @@ def split_of(heads: int, rows: int) -> int:
     A batch of products, the exponential and the sum over it are shared out among threads in the same way, so that
     each finds in its own cache what it left there; one product is shared out in another way than what follows.
     """
-    return heads if heads > 1 or rows % PARTS or rows < 32 * PARTS else PARTS
+    return heads if heads > 1 or rows % PARTS or rows < 8 * PARTS else PARTS
 
 
 def tiling_of(problem: Problem) -> Tiling:

@@ -17,7 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.arguments import check_call
-from separatrix.attention.bounded import BoundedPlan, bounded_attention, check_bound, norm_slack, plan_bounded
+from separatrix.attention.bounded import (
+    BoundedPlan,
+    bounded_attention,
+    check_bound,
+    norm_slack,
+    normalised,
+    plan_bounded,
+)
 from separatrix.attention.exact import flatten_heads
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.plan import check_tolerance
@@ -294,23 +301,6 @@ class TensorAttention(nn.Module):
             raise ArgumentError(name, expected=f"the layer's type {weight.dtype}", got=str(x.dtype))
         if x.device != weight.device:
             raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
-
-
-def normalised(x: Tensor, order: int) -> Tensor:
-    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
-
-    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
-
-    >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
-    tensor([[0.6000, 0.8000],
-            [0.0000, 0.0000]])
-    """
-    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    largest = wide.detach().abs().amax(-1, keepdim=True)
-    scaled = wide / torch.where(largest == 0, 1.0, largest)
-    norms = scaled.abs().pow(order).sum(-1, keepdim=True)
-    return (scaled / torch.where(largest == 0, 1.0, norms).pow(1 / order)).to(x.dtype)
 
 
 def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:

@@ -116,6 +116,23 @@ def plan_bounded(order: int, d: int, radius: float, tolerance: float) -> Bounded
     )
 
 
+def normalised(x: Tensor, order: int) -> Tensor:
+    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
+
+    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
+
+    >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest == 0, 1.0, largest)
+    norms = scaled.abs().pow(order).sum(-1, keepdim=True)
+    return (scaled / torch.where(largest == 0, 1.0, norms).pow(1 / order)).to(x.dtype)
+
+
 def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
     """By how much the l_k norm of a vector can exceed 1 that was divided by it, in float32 at least, and then rounded.
 

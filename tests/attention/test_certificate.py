@@ -189,3 +189,29 @@ def test_a_tolerance_finer_than_the_dtype_is_refused():
     )
     with pytest.raises(sx.SeparatrixError, match=r"float32, is certain to .* only, and 1e-12"):
         sx.certified_attention(query, keys, values, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("method", ["polynomial", "exact"])
+@pytest.mark.parametrize("power", [-130, -76, -73, -70, -20])
+@pytest.mark.parametrize("balance", [0, 60])
+def test_values_whose_products_underflow_float32(method, power, balance):
+    """Products of the two value sets are about 2^(2 power): below 2^-149 float32 has none, above it a few digits."""
+    generator = torch.Generator().manual_seed(power)
+    for _ in range(20):
+        query, key1, key2, value1, value2 = 2 * torch.rand(5, 2, 2, generator=generator) - 1
+        key1, value1 = key1[:1], value1[:1] * 2.0 ** (power - balance)
+        value2 = value2 * 2.0 ** (power + balance)
+        result = sx.certified_attention(query, [key1, key2], [value1, value2], tolerance=1e-3, method=method)
+        wide = [x.double() for x in (query, key1, key2, value1, value2)]
+        exact, _ = reference.tensor_attention(wide[0], wide[1:3], wide[3:])
+        error = (result.output.double() - exact).abs().amax(-1)
+        assert (error <= result.certificate.per_query * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("method", ["polynomial", "exact"])
+def test_values_that_underflow_float64_are_refused(method):
+    x = torch.rand(5, 6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(sx.SeparatrixError, match=r"underflows|out of reach"):
+        sx.certified_attention(x[0], [x[1], x[2]], [x[3] * 2.0**-500, x[4] * 2.0**-500], tolerance=1e-3, method=method)
+    zero = torch.zeros_like(x[3])
+    assert not sx.certified_attention(x[0], [x[1], x[2]], [zero, x[4]], tolerance=1e-3, method=method).output.any()

@@ -219,3 +219,10 @@ def test_detached_tokens_have_no_gradient():
     state.attend(query).sum().backward()
     assert not key.grad[:4].any()
     assert key.grad[4:].all()
+
+
+def test_nothing_is_promised_of_values_that_underflow():
+    state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, dtype=torch.float64)
+    key, value = torch.ones(3, 2, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
+    state.append([key, key], [value * 2.0**-500, value * 2.0**-500])
+    assert state.certificate.total == math.inf

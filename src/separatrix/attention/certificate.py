@@ -36,7 +36,7 @@ from separatrix.attention.remainder import Polynomial
 
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of the bounds themselves: a few hundred operations in float64 on positive numbers."""
-_UNDERFLOW = 2.0**-900
+_UNDERFLOW = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
 """More than what the underflow of all monomials of a query can add, in balanced coordinates, relative to one tuple."""
 
 
@@ -55,23 +55,42 @@ class Certificate:
     per_query: Tensor = field(repr=False)
 
 
+SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
+"""Of values: from here on, what underflows is below 2^-60 of any rounding, even summed over 2^30 tokens."""
+
+
 @dataclass(frozen=True)
 class ValueRange:
-    """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v)."""
+    """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v).
+
+    `scale` is the least, over heads, of the largest magnitude of a value set and of these magnitudes multiplied, zeros
+    aside: what tells whether values are so small that their products underflow.
+    """
 
     magnitude: Tensor
     width: Tensor
+    scale: float
+
+    def underflows(self, dtype: torch.dtype) -> bool:
+        """Whether the absolute errors of numbers that are not normal could count beside the relative ones."""
+        return self.scale < SMALLEST_SCALE[dtype]
 
 
 def value_range(tokens: Tokens) -> ValueRange:
     """From the smallest and the largest value of each set: the extremes of a product are products of extremes."""
     heads, _, d_v = tokens.values[0].shape
     low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
+    scales = [torch.zeros(heads, dtype=torch.float64, device=tokens.query.device)]  # logarithms, the product's first
     for m, value in enumerate(tokens.values):
         least, most = finite_extremes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
-    return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK)
+        scales.append(torch.log2(torch.maximum(least.abs(), most.abs()).amax(1)))
+        scales[0] = scales[0] + scales[-1]
+    logs = torch.stack(scales)
+    logs = logs[logs > -math.inf]
+    scale = 2.0 ** max(float(logs.min()), -1074.0) if logs.numel() else 1.0
+    return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK, scale)
 
 
 def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
@@ -192,7 +211,8 @@ def certify(
     `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E.
     """
     index_set, lengths = expansion.index_set, [key.shape[1] for key in tokens.keys]
-    relative = gamma(lengths, index_set.degree, index_set.rank, steps, expansion.coefficients.dtype) + _UNDERFLOW
+    dtype = expansion.coefficients.dtype
+    relative = gamma(lengths, index_set.degree, index_set.rank, steps, dtype) + _UNDERFLOW[dtype]
     width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)

@@ -208,6 +208,13 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     for dtype in dict.fromkeys((narrow, torch.float64)):
+        if analysis.values.underflows(dtype):
+            if dtype == torch.float64:
+                raise SeparatrixError(
+                    f"values: their magnitudes, or the products of those, fall to {analysis.values.scale:.3g}, where "
+                    "float64 underflows and no bound on the error can be given. Multiply the values by a power of two."
+                )
+            continue
         per_query, lse_error = _exact_rounding(analysis, dtype, call)
         if not per_query.numel() or float(per_query.max()) <= tolerance:
             break

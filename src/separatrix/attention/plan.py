@@ -72,7 +72,7 @@ def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
 
 def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Recipe | None:
     """The lowest rank whose forecast keeps the tolerance, of all index sets; None if there is none."""
-    if analysis.radius > _LARGEST_RADIUS:
+    if analysis.radius > _LARGEST_RADIUS or analysis.values.underflows(torch.float64):
         return None
     target, d = _MARGIN * tolerance, len(analysis.frame.kept)
     polynomial, rank = _total_degree(analysis, target, least_degree)
@@ -88,8 +88,10 @@ def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Reci
 
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
-    """float32 where its forecast keeps the target, else float64."""
-    return torch.float32 if analysis.tokens.query.dtype != torch.float64 and narrow <= target else torch.float64
+    """float32 where its forecast keeps the target and nothing underflows, else float64."""
+    given_wide = analysis.tokens.query.dtype == torch.float64
+    keeps = narrow <= target and not analysis.values.underflows(torch.float32)
+    return torch.float32 if keeps and not given_wide else torch.float64
 
 
 def _total_degree(analysis: Analysis, target: float, least_degree: int) -> tuple[Polynomial | None, int]:

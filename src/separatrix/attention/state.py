@@ -15,7 +15,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES
 from separatrix.attention.bounded import BoundedPlan, check_bound, expansion, norm_slack, plan_bounded
-from separatrix.attention.certificate import Certificate
+from separatrix.attention.certificate import SMALLEST_SCALE, Certificate
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.polynomial import contraction, with_ones
 from separatrix.attention.products import against_monomials, sum_of_monomials
@@ -105,6 +105,9 @@ class TensorAttentionState:
         degree, rank = self.plan.degree, self.plan.rank
         count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + 16
         relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
+        logs = [math.log2(largest) for largest in self._largest if largest]
+        if logs and min(*logs, sum(logs)) < math.log2(SMALLEST_SCALE[torch.float64]):
+            relative = math.inf  # products of such values underflow
         return self.plan.certificate(relative, magnitude, self.dtype, self._states[0])
 
     def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:

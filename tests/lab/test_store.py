@@ -166,6 +166,26 @@ def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, ho
     other.close()
 
 
+def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the file is ours and which tables it has must be one look."""
+    look, others = Store._pragma, []
+
+    def slow_look(store: Store, name: str) -> int:
+        value = look(store, name)
+        if name == "application_id" and not others:
+            others.append(threading.Thread(target=lambda: Store.create(tmp_path).close()))
+            others[0].start()
+            others[0].join(0.3)
+        return value
+
+    monkeypatch.setattr(Store, "_pragma", slow_look)
+    with Store.create(tmp_path) as store:
+        assert store.counts() == {}
+    others[0].join()
+
+
 def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("separatrix.lab.store._WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)

@@ -159,8 +159,12 @@ class Store:
                 time.sleep(0.01)
 
     def _refuse_others(self) -> None:
-        layout, application = self._pragma("user_version"), self._pragma("application_id")
-        if application != _APPLICATION and (application or layout or self._tables()):
+        self.connection.execute("BEGIN")  # one look: another process may be making the store between two
+        try:
+            layout, application, tables = self._pragma("user_version"), self._pragma("application_id"), self._tables()
+        finally:
+            self.connection.execute("ROLLBACK")
+        if application != _APPLICATION and (application or layout or tables):
             raise StoreError(f"{self.path} is a database of another program. Choose another folder with --store.")
         if layout > LAYOUT:
             raise StoreError(

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention import causal, polynomial
-from separatrix.attention.certificate import Certificate, gamma
+from separatrix.attention.certificate import Certificate
 from separatrix.attention.certified import Run, differentiable
-from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK, chunk_tokens
+from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.frame import Frame, Tokens
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
@@ -154,12 +154,6 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device)
     sets = (ones,) * plan.order
     frame = Frame(torch.arange(plan.d, device=device), sets, None, sets, scale, plan.d, torch.float64)
     return Expansion(frame, plan.index_set, plan.coefficients(device), None)
-
-
-def roundings(plan: BoundedPlan, lengths: Sequence[int], heads: int) -> float:
-    """The relative rounding of sums over sets of these lengths, cut into the polynomial method's own chunks."""
-    steps = chunk_tokens(max(heads, 1), plan.rank, True)
-    return gamma(lengths, plan.degree, plan.rank, steps, torch.float64)
 
 
 def bounded_attention(

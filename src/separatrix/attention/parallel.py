@@ -90,7 +90,7 @@ def sharded_attention(
             dtype=q.dtype,
             device=q.device,
         )
-        local._check_bound("query", q)
+        local.refuse_beyond_bound("query", q)
         local.append(ks, vs)
         configuration = {
             "function": "sharded_attention",
@@ -112,7 +112,7 @@ def sharded_attention(
     ((batch, q, ks, vs, _), local), reports = agree(ranks, prepare)
     if q.shape[0] == 0:
         return query.new_zeros(*batch, q.shape[1], local.value_dim)
-    stacked = torch.stack(local._states)
+    stacked = torch.stack(local.states)
     if any(report.wants_gradient for report in reports) and not stacked.requires_grad:
         stacked.requires_grad_()  # the backward pass of the other ranks waits for this one
     expanded = expansion(local.plan, q.shape[0], local.scale, q.device)

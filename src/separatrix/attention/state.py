@@ -83,7 +83,7 @@ class TensorAttentionState:
         self._heads = math.prod(self.batch_shape)
         self._expansion = expansion(self.plan, self._heads, self.scale, self.device)
         shape = (self._heads, self.plan.rank, value_dim + 1)
-        self._states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
+        self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
         self._tokens = [0] * (order - 1)
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
@@ -96,7 +96,7 @@ class TensorAttentionState:
     @property
     def nbytes(self) -> int:
         """Bytes of the state: they do not depend on the tokens seen."""
-        return sum(z.nbytes for z in self._states)
+        return sum(z.nbytes for z in self.states)
 
     @property
     def certificate(self) -> Certificate:
@@ -108,7 +108,7 @@ class TensorAttentionState:
         logs = [math.log2(largest) for largest in self._largest if largest]
         if logs and min(*logs, sum(logs)) < math.log2(SMALLEST_SCALE[torch.float64]):
             relative = math.inf  # products of such values underflow
-        return self.plan.certificate(relative, magnitude, self.dtype, self._states[0])
+        return self.plan.certificate(relative, magnitude, self.dtype, self.states[0])
 
     def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
         """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
@@ -122,7 +122,7 @@ class TensorAttentionState:
             if key.shape[-2] != value.shape[-2]:
                 expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
-            self._check_bound(f"keys[{m}]", key)
+            self.refuse_beyond_bound(f"keys[{m}]", key)
             if not torch.isfinite(value).all():
                 raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
         for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
@@ -135,7 +135,7 @@ class TensorAttentionState:
         size = self._expansion.even_chunk(self._heads, length)
         x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
         W = with_ones(value, None, torch.float64)
-        self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
+        self.states[m] = self.states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
         # A token is summed with those of its chunk, then with later chunks, then with what was there before.
@@ -147,12 +147,12 @@ class TensorAttentionState:
         Before every set has a token there is nothing to attend, and the output is zero.
         """
         self._check("query", query, self.head_dim)
-        self._check_bound("query", query)
+        self.refuse_beyond_bound("query", query)
         flat = self._flat(query)
         out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
         if 0 in self._tokens or not out.numel():
             return out
-        met = contraction(self._states, self._expansion)[..., :-1]
+        met = contraction(self.states, self._expansion)[..., :-1]
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
         found = sums[:, :-1] / sums[:, -1:]
@@ -164,18 +164,18 @@ class TensorAttentionState:
         for name, value in mine.items():
             if theirs[name] != value:
                 raise ArgumentError("other", expected=f"a state with {name} = {value}", got=f"{name} = {theirs[name]}")
-        self._states = [a + b for a, b in zip(self._states, other._states, strict=True)]
+        self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
         self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
         self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
 
     def detach(self) -> None:
         """Forget how the state came to be: what is appended later still has gradients, what was has none."""
-        self._states = [z.detach() for z in self._states]
+        self.states = [z.detach() for z in self.states]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors to save, with safetensors for one."""
-        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self._states)}
+        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self.states)}
         saved["tokens"] = torch.tensor(self._tokens)
         saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
         saved["roundings"] = torch.tensor(self._roundings)
@@ -195,7 +195,7 @@ class TensorAttentionState:
                 raise ArgumentError("saved", expected=expected, got=f"shape {tuple(there.shape)} and {there.dtype}")
             if name in ("bound", "shape") and not torch.equal(there.cpu(), here):
                 raise ArgumentError("saved", expected=f"{name} {here.tolist()}", got=str(there.tolist()))
-        self._states = [saved[f"states.{m}"].to(self.device, copy=True) for m in range(self.order - 1)]
+        self.states = [saved[f"states.{m}"].to(self.device, copy=True) for m in range(self.order - 1)]
         self._tokens = [int(x) for x in saved["tokens"]]
         self._largest = [float(x) for x in saved["largest"]]
         self._roundings = [int(x) for x in saved["roundings"]]
@@ -221,7 +221,8 @@ class TensorAttentionState:
         if x.device != self.device:
             raise ArgumentError(name, expected=f"the state's device {self.device}", got=x.device)
 
-    def _check_bound(self, name: str, x: Tensor) -> None:
+    def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
+        """Refuse, by name and token, what the state is not planned for."""
         if not x.numel():
             return
         wide = x.detach().to(torch.float64)

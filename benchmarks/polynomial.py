@@ -15,7 +15,7 @@ from benchmarks import Row
 from benchmarks.roofline import product_seconds
 from benchmarks.timing import alternate, peak_bytes
 from separatrix.attention.cost import chunk_tokens, paper_rank
-from separatrix.attention.monomials import greedy_alphas
+from separatrix.attention.greedy import greedy_alphas
 from separatrix.attention.plan import worst_case_degree
 
 MEMORY_LIMIT = 256 << 20
@@ -164,7 +164,7 @@ def _shaped_rank(b: list[float], most: int) -> str:
     """The smallest greedy set that leaves out no more than a worst-case 1e-3 allows, looked for up to `most`."""
     left = math.exp(sum(b)) - 0.5e-3 * math.exp(-sum(b))
     total = 0.0
-    for rank, alpha in enumerate(greedy_alphas(b, min(most, 20_000)), start=1):
+    for rank, alpha in enumerate(greedy_alphas(b, min(most, 20_000)).tolist(), start=1):
         total += math.prod(x**p / math.factorial(p) for x, p in zip(b, alpha, strict=True))
         if total >= left:
             return str(rank)

@@ -49,11 +49,14 @@ def test_auto_runs_what_is_planned():
 
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_flops_are_those_counted(order):
-    """The plan's flops are the matrix products' of the run, counted by PyTorch."""
+    """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
     arguments = uniform(700, 4, order)
+    with FlopCounterMode(display=False) as planning:
+        sx.plan_attention(*arguments, tolerance=1e-3, method="polynomial")
     with FlopCounterMode(display=False) as counter:
         result = sx.certified_attention(*arguments, tolerance=1e-3, method="polynomial")
-    assert counter.get_total_flops() == result.plan.flops
+    assert counter.get_total_flops() - planning.get_total_flops() == result.plan.flops
+    assert planning.get_total_flops() == (4 * 700 * 4**2 + 2 * 2 * 4**3 if order == 2 else 0)
     planned = sx.plan_attention(*arguments, tolerance=1e-3, method="exact") if order == 3 else None
     if planned:
         assert planned.flops == 2 * 700**3 * (4 + 4)

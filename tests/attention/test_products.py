@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from separatrix.attention.cost import Expanded
-from separatrix.attention.monomials import downward_closed, greedy_alphas, total_degree
+from separatrix.attention.greedy import greedy_alphas
+from separatrix.attention.monomials import downward_closed, total_degree
 from separatrix.attention.products import Direct, Factored, expanded, expanded_total_degree, factoring, products
 
 SETS = {

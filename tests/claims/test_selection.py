@@ -172,8 +172,10 @@ def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
     assert _edited(two, "stochastic", lambda r: r.update(stopped="The run diverged.")).verdict is UNDECIDED
 
 
-def _pair(free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, **more: Any) -> list[Found]:
-    """Runs of both architectures that fall from 1 to the given ends and stay there."""
+def _pair(
+    free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, growth: float = 0.1, **more: Any
+) -> list[Found]:
+    """Runs of both architectures that fall from 1 to the given ends and stay there, each task above the one before."""
     made = []
     for encoding, end in (("stochastic", free), ("fixed", fixed)):
         for seed in range(seeds):
@@ -181,7 +183,7 @@ def _pair(free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, **mor
             result = {
                 "step": np.arange(100),
                 "tasks": list(tasks),
-                "validation": np.repeat(losses[:, None], len(tasks), 1),
+                "validation": losses[:, None] * (1 + growth * np.arange(len(tasks))),
                 "stopped": None,
             }
             made.append(Found({"encoding": encoding, "threshold": 0.4, **more}, seed, result))
@@ -199,6 +201,7 @@ def test_the_floor_of_fixed_encodings_is_read_off_every_length() -> None:
 def test_subsets_and_lengths_have_their_own_checks() -> None:
     subsets, lengths = (OURS[f"selection/figure-4/{part}"].check for part in ("subsets", "lengths"))
     assert subsets(_pair(0.01, 0.05, ["q=5", "q=6"], seeds=3)).verdict is HOLDS
+    assert subsets(_pair(0.01, 0.05, ["q=5", "q=6"], seeds=3, growth=-0.1)).verdict is FAILS
     assert subsets(_pair(0.05, 0.01, ["q=5", "q=6"], seeds=3)).verdict is FAILS
     assert subsets(_pair(0.01, 0.5, ["q=5", "q=6"], seeds=3)).verdict is FAILS
     assert lengths(_pair(0.01, 0.2, ["T=250"], seeds=3)).verdict is HOLDS

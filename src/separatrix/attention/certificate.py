@@ -11,9 +11,8 @@ Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and
 
 - total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
   is a value of level m of the expansion itself, within its own rounding;
-- other sets: x_l = |scale q_l k_1,l ...| <= b_l. For alpha outside A, by the inequality of the means and x_l <= b_l,
-  x^alpha <= b^alpha sum_l (alpha_l / |alpha|) (x_l / b_l)^e for even e <= |alpha|; summed over tuples,
-  sum_t (x_l / b_l)^e is a product of power sums, one a factor.
+- scores s' in place of s, within eta of them: E grows by (e^eta - 1) sum_t exp(s'_t) <= (e^eta - 1) (D~ + E + rho);
+- other sets: see `greedy`.
 
 Rounding: a sum of products in any order errs by at most gamma_n = n u / (1 - n u) times the sum of magnitudes, and
 the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
@@ -25,12 +24,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from separatrix.attention.frame import Frame, Tokens, chunks, finite_extremes
-from separatrix.attention.monomials import IndexSet
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.remainder import Polynomial
 
@@ -141,60 +138,6 @@ def gamma(key_lengths: Sequence[int], degree: int, rank: int, steps: int, dtype:
     return total
 
 
-def greedy_tail(index_set: IndexSet, amplitudes: Sequence[float], powers: Sequence[int]) -> dict[int, np.ndarray]:
-    """W_e (d,) for even e: sum over alpha outside the set, with e the largest of `powers` <= |alpha|, of
-    (alpha_l / |alpha|) b^alpha / alpha!.
-
-    Over *all* alpha of degree p that sum is b_l R^(p-1) / p!; what the set has is subtracted, and what the
-    subtraction can lose is added.
-    """
-    b = np.asarray(amplitudes, dtype=np.float64)
-    R = float(b.sum())
-    tail = {e: np.zeros(len(b)) for e in powers}
-    factorials = np.array([float(math.factorial(p)) for p in range(index_set.degree + 1)])
-    weights = np.prod(np.where(index_set.alphas > 0, b, 1.0) ** index_set.alphas / factorials[index_set.alphas], axis=1)
-    p, level = 1, 1.0
-    while p <= index_set.degree or p < 2 * R or level > 1e-30:
-        level = 1.0 if p == 1 else level * R / p
-        share = b * level
-        if p <= index_set.degree:
-            rows = slice(*index_set.levels[p])
-            inside = (index_set.alphas[rows] / p * weights[rows, None]).sum(0)
-            share = np.maximum(share - inside, 0.0) + 2.0**-40 * share
-        tail[max(e for e in powers if e <= p)] += share
-        p += 1
-    tail[max(powers)] += 2 * b * level * (1 + R)
-    return tail
-
-
-def greedy_error(tokens: Tokens, frame: Frame, index_set: IndexSet, amplitudes: Tensor) -> Tensor:
-    """E (H, L_q) for a set that is not of total degree; `amplitudes` (d',) are the largest over the heads."""
-    powers = (0, 2, 4, 6)
-    tail = greedy_tail(index_set, amplitudes.tolist(), powers)
-    E = torch.zeros(tokens.query.shape[:2], dtype=torch.float64, device=tokens.query.device)
-    for e in powers:
-        sums = torch.from_numpy(tail[e]).to(E).expand(E.shape[0], -1)
-        for m, key in enumerate(tokens.keys):
-            part = torch.zeros_like(sums)
-            for start, stop in chunks(key.shape[1], 1 << 14):
-                mask = tokens.masks[m][:, start:stop] if tokens.masks else None
-                x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-                x = (x / _nonzero(frame.largest[m + 1]).unsqueeze(-1)) ** e
-                x = x if mask is None else x.masked_fill(~mask.unsqueeze(1), 0.0)
-                part = part + x.sum(-1)
-            sums = sums * part
-        for start, stop in chunks(tokens.query.shape[1], 1 << 14):
-            x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
-            x = (x / _nonzero(frame.largest[0]).unsqueeze(-1)) ** e
-            E[:, start:stop] += (x * sums.unsqueeze(-1)).sum(1)
-    return E * _SLACK * (1 + 64 * torch.finfo(frame.dtype).eps)
-
-
-def _nonzero(largest: Tensor) -> Tensor:
-    """A coordinate that is 0 throughout is 0 relative to anything."""
-    return largest.masked_fill(largest == 0, 1.0)
-
-
 def certify(
     tokens: Tokens,
     expansion: Expansion,
@@ -205,10 +148,12 @@ def certify(
     tuples: Tensor,
     steps: int,
     outside: Tensor | None,
+    drift: Tensor | None,
 ) -> Certificate:
     """The certificate of computed sums; `tuples` (H, L_q) counts what each query attends.
 
-    `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E.
+    `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E. `drift` (H, L_q) bounds
+    |s' - s| where the scores s' expanded are not quite the given ones.
     """
     index_set, lengths = expansion.index_set, [key.shape[1] for key in tokens.keys]
     dtype = expansion.coefficients.dtype
@@ -228,6 +173,8 @@ def certify(
             E = polynomial.factors(R) * torch.minimum(sums.moment[here] + relative * most, most)
             magnitude = polynomial.magnitude(R)
         rho = relative * N * magnitude
+        if drift is not None:
+            E = E + torch.expm1(drift[here]) * (D + E + rho) * _SLACK
         empty = N == 0
         proved = (E + rho < D) | empty
         D = D.masked_fill(empty, math.inf)

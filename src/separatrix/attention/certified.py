@@ -12,10 +12,10 @@ from torch import Tensor
 
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
-from separatrix.attention.certificate import Certificate, certify, greedy_error
+from separatrix.attention.certificate import Certificate, certify
 from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
-from separatrix.attention.forecast import Analysis, amplitudes, analyse
+from separatrix.attention.forecast import Analysis, analyse, outside, turned
 from separatrix.attention.frame import Tokens, key_mean
 from separatrix.attention.plan import (
     Plan,
@@ -96,7 +96,15 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
         _, query, keys, values, masks = flatten_heads(call)
         tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
         analysis = analyse(tokens, call.is_causal, call.query_offset)
-        return analysis, choose(analysis, tolerance, "exact" if windowed else method)
+        if windowed or method == "exact":
+            return analysis, choose(analysis, None, tolerance, "exact")
+        recipe = recipes(analysis, tolerance)
+        other = turned(analysis)
+        if other is not None:
+            better = recipes(other, tolerance)
+            if better is not None and (recipe is None or better.index_set.rank < recipe.index_set.rank):
+                analysis, recipe = other, better
+        return analysis, choose(analysis, recipe, tolerance, method)
 
 
 def _run(
@@ -154,11 +162,18 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
     else:
         tuples = _causal_tuples(tokens, run.offset)
         steps = max(run.expansion.chunk(tokens.query.shape[0]), causal.chunk_size(tokens, run.expansion))
-    outside = None
-    if recipe.polynomial is None:
-        outside = greedy_error(tokens, run.expansion.frame, recipe.index_set, amplitudes(analysis))
+    left_out = outside(analysis, recipe.index_set.alphas, tokens.query) if recipe.polynomial is None else None
     return certify(
-        tokens, run.expansion, recipe.polynomial, run.sums, analysis.values, analysis.radii, tuples, steps, outside
+        tokens,
+        run.expansion,
+        recipe.polynomial,
+        run.sums,
+        analysis.values,
+        analysis.radii,
+        tuples,
+        steps,
+        left_out,
+        analysis.drift,
     )
 
 

@@ -6,16 +6,18 @@ Bounds on the entries are exact; sums over all tuples are replaced by those over
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.certificate import ValueRange, gamma, greedy_error, key_norms, query_radii, value_range
+from separatrix.attention.certificate import ValueRange, gamma, key_norms, query_radii, value_range
 from separatrix.attention.cost import Shape, chunk_tokens
 from separatrix.attention.frame import Frame, Tokens, key_mean, make_frame
-from separatrix.attention.monomials import IndexSet
+from separatrix.attention.greedy import greedy_error, key_powers
+from separatrix.attention.monomials import Array
 from separatrix.attention.remainder import Polynomial
+from separatrix.attention.rotation import drift, rotated
 
 _QUERIES, _TUPLES = 64, 256
 """The sample: queries of each head, half of them those with the largest bounds, and tuples of each."""
@@ -34,7 +36,9 @@ class Analysis:
     scores: Tensor
     sampled: Tensor
     sampled_radii: Tensor
+    drift: Tensor | None
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def radius(self) -> float:
@@ -47,16 +51,28 @@ class Analysis:
 
 def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
     """Bounds and a sample; an error for NaN or infinity."""
-    values = value_range(tokens)
     shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
-    frame = make_frame(tokens, shift, torch.float64)
+    return _analyse(tokens, make_frame(tokens, shift, torch.float64), value_range(tokens), is_causal, offset)
+
+
+def turned(analysis: Analysis) -> Analysis | None:
+    """The same in a better basis; None if there is none, or none is free: beyond order 2, and when causal."""
+    tokens, frame = analysis.tokens, analysis.frame
+    if tokens.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in tokens.query.shape:
+        return None
+    basis = rotated(tokens, frame)
+    return None if basis is None else _analyse(tokens, basis, analysis.values, False, 0)
+
+
+def _analyse(tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int) -> Analysis:
     norms = key_norms(tokens, frame)
     radii = query_radii(tokens, frame, norms)
     heads, length, d = tokens.query.shape
     shape = Shape(heads, length, tuple(key.shape[1] for key in tokens.keys), d, tokens.values[0].shape[2], is_causal)
     sampled = _sample_queries(radii)
     scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
-    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, torch.gather(radii, 1, sampled))
+    at_sample = torch.gather(radii, 1, sampled)
+    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, at_sample, drift(tokens, frame))
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
@@ -107,15 +123,21 @@ def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch
     return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
 
 
-def greedy_forecast(analysis: Analysis, index_set: IndexSet, dtype: torch.dtype) -> float:
+def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:
+    """E (H, c) of queries for a set shaped by the amplitudes; what it needs of the keys is computed once."""
+    if not analysis.key_powers:
+        analysis.key_powers.update(key_powers(analysis.tokens, analysis.frame))
+    return greedy_error(query, analysis.frame, alphas, amplitudes(analysis), analysis.key_powers)
+
+
+def greedy_forecast(analysis: Analysis, alphas: Array, dtype: torch.dtype) -> float:
     """The same for a set shaped by the amplitudes."""
     rows = analysis.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
-    tokens = replace(analysis.tokens, query=torch.gather(analysis.tokens.query, 1, rows))
-    E = greedy_error(tokens, analysis.frame, index_set, amplitudes(analysis))
+    E = outside(analysis, alphas, torch.gather(analysis.tokens.query, 1, rows))
     tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
     magnitude = torch.exp(analysis.sampled_radii)
     truncation = E / tuples * mean_power(analysis, 0)
-    return _forecast(analysis, truncation, magnitude, index_set.degree, index_set.rank, dtype)
+    return _forecast(analysis, truncation, magnitude, int(alphas.sum(1).max()), len(alphas), dtype)
 
 
 def _forecast(

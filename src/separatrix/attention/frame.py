@@ -8,6 +8,8 @@ r"""The coordinates in which scores are expanded: what leaves every score, or ev
   which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
   the softmax does not see: the keys' mean is subtracted. Not when causal: the mean would look into the future.
+- At order 2 any invertible map of the query, and its inverse transpose on the keys, leaves <q, k> as it is: see
+  `rotation`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,22 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Basis:
+    """What `rotation` applies to query and keys after all else, (H, d'', d') each.
+
+    Scores change by |q_i| `relative` + `absolute` at most, (H,) each, q_i the query in the coordinates before.
+    """
+
+    query: Tensor
+    keys: Tensor
+    relative: Tensor
+    absolute: Tensor
+
+    def matrix(self, m: int) -> Tensor:
+        return self.keys if m else self.query
+
+
+@dataclass(frozen=True)
 class Frame:
     """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
 
@@ -60,6 +78,12 @@ class Frame:
     scale: float
     dimension: int
     dtype: torch.dtype
+    basis: Basis | None = None
+
+    @property
+    def width(self) -> int:
+        """d', the number of coordinates."""
+        return self.largest[0].shape[-1]
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
         """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; hidden tokens become 0."""
@@ -72,6 +96,8 @@ class Frame:
             if mask is not None:
                 x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
         factor = (self.factors[m] * (1.0 if m else self.scale)).unsqueeze(-1)
+        if self.basis is not None:
+            return (self.basis.matrix(m) @ (x.mT * factor)).to(self.dtype)
         if x.requires_grad:
             return (x.mT * factor).to(self.dtype)
         into = x.new_empty(x.shape[0], x.shape[2], x.shape[1], dtype=self.dtype)
@@ -81,7 +107,10 @@ class Frame:
 
     def pull_back(self, grad: Tensor, m: int) -> Tensor:
         """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not hidden."""
-        grad = grad.to(torch.float64).mT * self.factors[m].unsqueeze(1)
+        grad = grad.to(torch.float64)
+        if self.basis is not None:
+            grad = self.basis.matrix(m).mT @ grad
+        grad = grad.mT * self.factors[m].unsqueeze(1)
         if m == 0:
             grad = grad * self.scale
         whole = grad.new_zeros(*grad.shape[:-1], self.dimension)
@@ -156,6 +185,13 @@ def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype) -> Fram
     largest = [largest_magnitudes("query", tokens.query, None) * abs(tokens.scale)]
     for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
+    kept, factors, balanced = balance(largest)
+    shift = None if shift is None else shift[..., kept]
+    return Frame(kept, factors, shift, balanced, tokens.scale, tokens.query.shape[2], dtype)
+
+
+def balance(largest: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The coordinates that are not zero, powers of two (H, d') that bring their factors together, and the result."""
     logs = torch.stack([torch.log2(x) for x in largest])
     used = logs.sum(0) > -math.inf
     kept = used.any(0).nonzero().squeeze(-1)
@@ -167,6 +203,4 @@ def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype) -> Fram
             "Rescale them first (a factor moved from the query to a key set changes no score)."
         )
     factors = torch.exp2(exponents)[..., kept]
-    balanced = torch.stack(largest)[..., kept] * factors
-    shift = None if shift is None else shift[..., kept]
-    return Frame(kept, tuple(factors), shift, tuple(balanced), tokens.scale, tokens.query.shape[2], dtype)
+    return kept, tuple(factors), tuple(torch.stack(largest)[..., kept] * factors)

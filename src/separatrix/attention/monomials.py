@@ -12,9 +12,7 @@ coordinate l of a level are then a copy of the level's beginning times x_l: no g
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -89,68 +87,33 @@ def total_degree(d: int, degree: int) -> IndexSet:
     return IndexSet(np.concatenate(rows), tuple(levels), tuple(blocks))
 
 
-def downward_closed(alphas: Sequence[tuple[int, ...]]) -> IndexSet:
-    """The index set of given alphas, which must be closed downward.
+def downward_closed(alphas: npt.ArrayLike) -> IndexSet:
+    """The index set of given alphas (rank, d), which must be closed downward.
 
     >>> downward_closed([(0, 0), (1, 0), (2, 0), (0, 1)]).levels
     ((0, 1), (1, 3), (3, 4))
     """
-    d = len(alphas[0])
-    by_level: dict[int, list[tuple[int, ...]]] = {}
-    for alpha in alphas:
-        by_level.setdefault(sum(alpha), []).append(alpha)
-    rows: list[tuple[int, ...]] = []
-    levels, blocks = [], []
-    places: dict[tuple[int, ...], int] = {}
-    for p in range(len(by_level)):
-        level = sorted(by_level[p], key=lambda alpha: (_largest(alpha), alpha))
+    rows = np.asarray(alphas, dtype=np.int64)
+    d = rows.shape[1]
+    degrees, last = rows.sum(1), np.where(rows > 0, np.arange(d), -1).max(1)
+    order = np.lexsort((*rows.T[::-1], last, degrees))
+    rows, degrees, last = rows[order], degrees[order], last[order]
+    parents = rows.copy()
+    parents[np.arange(len(rows)), last] -= last >= 0
+    places = {row.tobytes(): i for i, row in enumerate(rows)}
+    above = np.array([places[parent.tobytes()] for parent in parents])
+    levels: list[tuple[int, int]] = []
+    blocks = []
+    for p in range(int(degrees[-1]) + 1):
+        start, stop = (int(x) for x in np.searchsorted(degrees, [p, p + 1]))
         block: list[tuple[int, tuple[int, int], int | Array]] = []
-        for coordinate in range(d) if p else ():
-            found = [i for i, alpha in enumerate(level) if _largest(alpha) == coordinate]
-            if found:
-                parents = np.array([places[_less(level[i], coordinate)] for i in found])
-                block.append((coordinate, (found[0], found[-1] + 1), parents))
+        for coordinate in np.unique(last[start:stop]).tolist() if p else ():
+            first, end = (int(x) for x in np.searchsorted(last[start:stop], [coordinate, coordinate + 1]))
+            block.append((coordinate, (first, end), above[start + first : start + end] - levels[-1][0]))
         if p:
             blocks.append(tuple(block))
-        places = {alpha: i for i, alpha in enumerate(level)}
-        levels.append((len(rows), len(rows) + len(level)))
-        rows += level
-    return IndexSet(np.array(rows, dtype=np.int64).reshape(-1, d), tuple(levels), tuple(blocks))
-
-
-def _largest(alpha: tuple[int, ...]) -> int:
-    return max((coordinate for coordinate, power in enumerate(alpha) if power), default=-1)
-
-
-def _less(alpha: tuple[int, ...], coordinate: int) -> tuple[int, ...]:
-    return (*alpha[:coordinate], alpha[coordinate] - 1, *alpha[coordinate + 1 :])
-
-
-def greedy_alphas(amplitudes: Sequence[float], rank: int) -> list[tuple[int, ...]]:
-    """The `rank` multi-indices with the largest b^alpha / alpha!, made to fall along every coordinate.
-
-    b^a / a! grows in a up to a = floor(b). Taking its largest value from a on in its place makes the order fall along
-    every coordinate, so that the set is closed downward whatever the amplitudes.
-
-    >>> greedy_alphas([0.5, 0.01], 4)
-    [(0, 0), (1, 0), (2, 0), (3, 0)]
-    """
-    d = len(amplitudes)
-
-    def step(coordinate: int, power: int) -> float:
-        """The factor by which the weight falls when a coordinate goes from power - 1 to power."""
-        return min(1.0, amplitudes[coordinate] / power)
-
-    heap = [(-1.0, (0,) * d)]
-    found: list[tuple[int, ...]] = []
-    while heap and len(found) < rank:
-        weight, alpha = heapq.heappop(heap)
-        found.append(alpha)
-        # Children at or beyond the largest coordinate only: each alpha then has one parent, and is made once.
-        for coordinate in range(max(_largest(alpha), 0), d):
-            child = (*alpha[:coordinate], alpha[coordinate] + 1, *alpha[coordinate + 1 :])
-            heapq.heappush(heap, (weight * step(coordinate, child[coordinate]), child))
-    return found
+        levels.append((start, stop))
+    return IndexSet(rows, tuple(levels), tuple(blocks))
 
 
 _Step = tuple[int, Tensor, Tensor | None, Tensor]

@@ -23,7 +23,8 @@ from separatrix.attention.cost import (
     threshold,
 )
 from separatrix.attention.forecast import Analysis, amplitudes, forecast, greedy_forecast
-from separatrix.attention.monomials import IndexSet, downward_closed, greedy_alphas, total_degree
+from separatrix.attention.greedy import greedy_alphas
+from separatrix.attention.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.products import expanded, expanded_total_degree
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -48,8 +49,8 @@ class Plan:
     """The algorithm chosen and what is expected of it.
 
     method: "exact" or "polynomial"; degree, rank and shape of the index set for the latter. `predicted_error` is a
-    forecast of the certified error, never a promise. `flops` are those of the matrix products, `bytes` what is held
-    beside inputs and outputs, `why` is one sentence.
+    forecast of the certified error, never a promise. `flops` are those of the products with the monomials, or
+    with all keys and values; `bytes` what is held beside inputs and outputs; `why` is one sentence.
     """
 
     method: str
@@ -74,12 +75,12 @@ def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Reci
     """The lowest rank whose forecast keeps the tolerance, of all index sets; None if there is none."""
     if analysis.radius > _LARGEST_RADIUS or analysis.values.underflows(torch.float64):
         return None
-    target, d = _MARGIN * tolerance, len(analysis.frame.kept)
+    target, d = _MARGIN * tolerance, analysis.frame.width
     polynomial, rank = _total_degree(analysis, target, least_degree)
     if not analysis.shape.is_causal and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
         if index_set is not None:
-            narrow = greedy_forecast(analysis, index_set, torch.float32)
+            narrow = greedy_forecast(analysis, index_set.alphas, torch.float32)
             return Recipe(index_set, None, _dtype(analysis, narrow, target))
     if polynomial is None:
         return None
@@ -96,7 +97,7 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
 
 def _total_degree(analysis: Analysis, target: float, least_degree: int) -> tuple[Polynomial | None, int]:
     """The polynomial of the lowest degree whose forecast keeps the target, and its rank."""
-    d = len(analysis.frame.kept)
+    d = analysis.frame.width
     for degree in range(least_degree, LARGEST_DEGREE + 1):
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
@@ -116,15 +117,11 @@ def _uneven(analysis: Analysis) -> bool:
 def _greedy(analysis: Analysis, target: float, rank: int) -> IndexSet | None:
     """The smallest set shaped by the amplitudes, by steps of 3/4 below `rank`, whose forecast keeps the target."""
     alphas = greedy_alphas(amplitudes(analysis).tolist(), min(rank, 1 << 14))
-    alphas = [alpha for alpha in alphas if sum(alpha) <= LARGEST_DEGREE]
-    best = None
-    size = min(rank - 1, len(alphas)) * 3 // 4
-    while size >= 1:
-        index_set = downward_closed(alphas[:size])
-        if greedy_forecast(analysis, index_set, torch.float64) > target:
-            break
-        best, size = index_set, size * 3 // 4
-    return best
+    alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
+    best, size = 0, min(rank - 1, len(alphas)) * 3 // 4
+    while size >= 1 and greedy_forecast(analysis, alphas[:size], torch.float64) <= target:
+        best, size = size, size * 3 // 4
+    return downward_closed(alphas[:best]) if best else None
 
 
 def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
@@ -132,7 +129,7 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
     cost = polynomial_cost(analysis.shape, expanded(index_set), recipe.dtype == torch.float64)
     if recipe.polynomial is None:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
-        error = greedy_forecast(analysis, index_set, recipe.dtype)
+        error = greedy_forecast(analysis, index_set.alphas, recipe.dtype)
     else:
         error = forecast(analysis, recipe.polynomial, index_set.rank, recipe.dtype)
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
@@ -144,11 +141,10 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
-def choose(analysis: Analysis, tolerance: float, method: str = "auto") -> Plan:
-    """The cheapest plan that keeps the tolerance; an error if none is affordable."""
+def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: str) -> Plan:
+    """The cheaper of a recipe, None where there is none, and exact attention; an error if neither is affordable."""
     wide = analysis.tokens.query.dtype == torch.float64
     exact = exact_cost(analysis.shape, wide)
-    recipe = None if method == "exact" else recipes(analysis, tolerance)
     plan = None if recipe is None else polynomial_plan(analysis, recipe, tolerance, exact)
     if method == "polynomial":
         if plan is None:

@@ -200,14 +200,22 @@ def figure_4_lengths(found: Sequence[Found]) -> Finding:
     figures=("subset_tasks",),
 )
 def figure_4_subsets(found: Sequence[Found]) -> Finding:
-    """Also: the fixed encodings' means over seeds grow with the subset."""
+    """Also: the fixed encodings' loss grows with q, by the slope of a line, an interval over seeds.
+
+    That the means grow at every step was asked first; from q = 7 to 8 they do not, within the noise of 128 points and
+    five seeds.
+    """
     finding = enlarges(found)
-    if finding.verdict is Verdict.UNDECIDED:
+    if finding.verdict is not Verdict.HOLDS:
         return finding
     fixed = runs(found, encoding="fixed")
-    means = [float(np.mean([ends(one)[task] for one in fixed])) for task in subsets(fixed[0])]
-    worse = means == sorted(means)
-    return Finding(finding.verdict if worse else Verdict.FAILS_AS_PRINTED, finding.numbers, finding.note)
+    tasks = subsets(fixed[0])
+    sizes = [int(task.removeprefix("q=")) for task in tasks]
+    slope = interval([float(np.polyfit(sizes, [ends(one)[task] for task in tasks], 1)[0]) for one in fixed])
+    numbers: Numbers = {**finding.numbers, "loss of fixed encodings a further token of the subset": slope}
+    if slope.low > 0:
+        return Finding(Verdict.HOLDS, numbers)
+    return Finding(Verdict.FAILS_AS_PRINTED if slope.high < 0 else Verdict.UNDECIDED, numbers)
 
 
 THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
@@ -263,9 +271,12 @@ def _both(found: Sequence[Found]) -> Finding:
     finding = lengthens(found, 5.0, 0.05)
     if finding.verdict is Verdict.UNDECIDED:
         return finding
+    fixed_run = runs(found, encoding="fixed")[0]
+    fifth = fixed_run.result["validation"][len(fixed_run.result["step"]) // 5]
+    left = [ends(fixed_run)[task] / fifth[fixed_run.result["tasks"].index(task)] for task in lengths(fixed_run)]
     free, fixed = (ends(runs(found, encoding=encoding)[0]) for encoding in ("stochastic", "fixed"))
     larger = [task for task in free if task.startswith("q=")]
-    numbers: Numbers = {**finding.numbers}
+    numbers: Numbers = {**finding.numbers, "fixed: last tenth over a fifth of the run, least": min(left)}
     for task in larger:
         numbers[f"{task}, stochastic and fixed"] = f"{free[task]:.4g} and {fixed[task]:.4g}"
     ahead = all(free[task] < fixed[task] for task in larger)
@@ -276,10 +287,21 @@ def _both(found: Sequence[Found]) -> Finding:
 @claim(
     paper="selection",
     where="Figure 5",
-    says="Adam from zero: the same advantage of stochastic encodings on longer sequences, and on larger subsets.",
+    says="Adam from zero, much as in Figure 4: on longer sequences stochastic encodings converge and fixed ones stay, "
+    "on larger subsets stochastic ones are ahead.",
     profile="full",
     cells=lambda: _one_seed("adam", "zero"),
     figures=("length_tasks", "subset_tasks"),
+    errata=(
+        Erratum(
+            printed="Figures 5 and 7: with Adam the advantage on longer sequences is similar to Figure 4, where fixed "
+            "encodings are unable to converge.",
+            right="The advantage is larger, but fixed encodings do not level off: from step 20,000 to the end their "
+            "loss halves, and it still falls.",
+            why="200 encodings span all of R^170, so nothing keeps W from the ground truth on positions never trained; "
+            "SGD at these rates is slow to get there, Adam is not.",
+        ),
+    ),
 )
 def figure_5(found: Sequence[Found]) -> Finding:
     return _both(found)
@@ -300,7 +322,8 @@ def figure_6(found: Sequence[Found]) -> Finding:
 @claim(
     paper="selection",
     where="Figure 7",
-    says="Adam from a random start: much the same as from zero, with the same advantage of stochastic encodings.",
+    says="Adam from a random start, much as in Figure 4: on longer sequences stochastic encodings converge and fixed "
+    "ones stay, on larger subsets stochastic ones are ahead.",
     profile="full",
     cells=lambda: _one_seed("adam", "random"),
     figures=("length_tasks", "subset_tasks"),

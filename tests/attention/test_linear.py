@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from separatrix import SeparatrixError, linear_attention
 from separatrix.attention import reference
 from separatrix.attention.features import FEATURE_MAPS, random_positive
-from separatrix.attention.linear import _refuse_vanishing
+from separatrix.attention.linear import refuse_vanishing
 
 DRAWN = random_positive(3, 7, torch.Generator().manual_seed(3))
 MAPS = {**FEATURE_MAPS, "random_positive": DRAWN, "squared": torch.square}
@@ -317,5 +317,5 @@ def test_the_check_survives_every_transform():
 
 def test_the_operator_of_the_check_is_well_registered():
     a, b = draw((2, 3), (2, 3))
-    torch.library.opcheck(_refuse_vanishing, (a, b, 1e-16, 0.0))
-    assert torch.vmap(_refuse_vanishing, in_dims=(1, 0, None, None))(a, b.mT, 1e-16, 0.0).shape == (3, 2)
+    torch.library.opcheck(refuse_vanishing, (a, b, 1e-16, 0.0))
+    assert torch.vmap(refuse_vanishing, in_dims=(1, 0, None, None))(a, b.mT, 1e-16, 0.0).shape == (3, 2)

@@ -83,8 +83,15 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
 
 
-certify_call: Callable[[Call, float, str], Certified] = torch.compiler.disable(_certify_call)
-"""What runs depends on the numbers, so that a compiled graph is left here."""
+def certify_call(call: Call, tolerance: float, method: str) -> Certified:
+    """What runs depends on the numbers, so that a compiled graph is left here.
+
+    Not by decoration: that would import the compiler, seconds of it, for those who compile nothing.
+    """
+    if torch.compiler.is_compiling():
+        uncompiled: Callable[[Call, float, str], Certified] = torch.compiler.disable(_certify_call)
+        return uncompiled(call, tolerance, method)
+    return _certify_call(call, tolerance, method)
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:

@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import blocks, reference
 from separatrix.attention.arguments import DTYPES, Call
+from separatrix.attention.registration import operator
 from separatrix.attention.schedule import Positions
 from separatrix.attention.tiling import Problem
 from separatrix.errors import SeparatrixError
@@ -88,7 +89,8 @@ def flatten_heads(call: Call) -> Flat:
         return x if heads is None else x.repeat_interleave(heads // x.shape[-3], dim=-3)
 
     keys, values = [spread(key) for key in call.keys], [spread(value) for value in call.values]
-    batch = torch.broadcast_shapes(*{call.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))})
+    shapes = {call.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))}
+    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
     count = math.prod(batch)
 
     def flat(x: Tensor) -> Tensor:
@@ -131,8 +133,7 @@ def _problem(
     )
 
 
-@torch.library.custom_op("separatrix::attend", mutates_args=())
-def attend(
+def _attend(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
@@ -147,15 +148,16 @@ def attend(
     return out.to(query.dtype), lse
 
 
-@attend.register_fake
-def _(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
+def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
     dtype = query.dtype if query.dtype == torch.float64 else torch.float32
     out = query.new_empty(query.shape[0], query.shape[1], values[0].shape[2])
     return out, query.new_empty(query.shape[:2], dtype=dtype)
 
 
-@torch.library.custom_op("separatrix::attend_backward", mutates_args=())
-def attend_backward(
+attend = operator(_attend, fake=_attended)
+
+
+def _attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
@@ -178,9 +180,11 @@ def attend_backward(
     return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]
 
 
-@attend_backward.register_fake
-def _(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
     return [x.new_empty(x.shape) for x in (query, *keys, *values)]
+
+
+attend_backward = operator(_attend_backward, fake=_gradients)
 
 
 Options = tuple[int, bool, int, list[int], float]
@@ -298,5 +302,5 @@ def _vmap(operator: Any, tensors: Sequence[int]) -> Any:
     return rule
 
 
-attend.register_vmap(_vmap(attend, ()))
-attend_backward.register_vmap(_vmap(attend_backward, (8, 9, 10, 11)))
+torch.library.register_vmap(attend, _vmap(attend, ()))
+torch.library.register_vmap(attend_backward, _vmap(attend_backward, (8, 9, 10, 11)))

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from separatrix.attention.features import FeatureMap, mapped
+from separatrix.attention.registration import operator
 from separatrix.errors import ArgumentError, SeparatrixError
 
 __all__ = ["linear_attention"]
@@ -140,13 +141,12 @@ def _normaliser(phi_q: Tensor, phi_k: Tensor, is_causal: bool) -> Tensor:
     growth = n * torch.finfo(wide).eps / 2
     relative = torch.finfo(phi_q.dtype).eps / 2 + growth / (1 - growth)
     # Never filled: where a normaliser vanishes the op raises. Using its answer keeps compilers from dropping it.
-    lost = _refuse_vanishing(alpha.detach(), magnitude, relative, n * torch.finfo(phi_q.dtype).tiny)
+    lost = refuse_vanishing(alpha.detach(), magnitude, relative, n * torch.finfo(phi_q.dtype).tiny)
     return alpha.masked_fill(lost, torch.nan)
 
 
 # An operator of its own because the check reads data: compilers then leave it in the graph, and vmap hands it the
 # whole batch.
-@torch.library.custom_op("separatrix::refuse_vanishing", mutates_args=())
 def _refuse_vanishing(alpha: Tensor, magnitude: Tensor, relative: float, absolute: float) -> Tensor:
     # Where the magnitudes overflow only an exact zero is known to vanish; the rest is inf or nan, and goes through.
     bound = torch.where(magnitude.isfinite(), relative * magnitude + absolute, 0.0)
@@ -163,18 +163,22 @@ def _refuse_vanishing(alpha: Tensor, magnitude: Tensor, relative: float, absolut
     return lost
 
 
-@_refuse_vanishing.register_fake
-def _(alpha: Tensor, magnitude: Tensor, relative: float, absolute: float) -> Tensor:
+def _refused(alpha: Tensor, magnitude: Tensor, relative: float, absolute: float) -> Tensor:
     return torch.empty_like(alpha, dtype=torch.bool)
 
 
-@_refuse_vanishing.register_vmap
-def _(
+refuse_vanishing = operator(_refuse_vanishing, fake=_refused)
+
+
+def _vmap(
     info: Any, in_dims: tuple[int, ...], alpha: Tensor, magnitude: Tensor, relative: float, absolute: float
 ) -> tuple[Tensor, int]:
     # Both come from the same features, so both are mapped.
     alpha, magnitude = (x.movedim(dim, 0) for x, dim in zip((alpha, magnitude), in_dims[:2], strict=True))
-    return _refuse_vanishing(alpha, magnitude, relative, absolute), 0
+    return refuse_vanishing(alpha, magnitude, relative, absolute), 0
+
+
+torch.library.register_vmap(refuse_vanishing, _vmap)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
@@ -200,7 +204,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
     batch = query.shape[:-2]
     for name, x in (("key", key), ("value", value)):
         try:
-            batch = torch.broadcast_shapes(batch, x.shape[:-2])
+            batch = batch if x.shape[:-2] == batch else torch.broadcast_shapes(batch, x.shape[:-2])
         except RuntimeError as error:
             raise ArgumentError(
                 name, expected=f"leading dimensions that broadcast with {tuple(batch)}", got=_shape(x)

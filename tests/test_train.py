@@ -142,6 +142,16 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     assert (tmp_path / "seed-0.jsonl").read_bytes() == before
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_two_commands_do_not_train_one_run(tmp_path: Path) -> None:
+    with train_log.alone(tmp_path / "seed-0.lock"):
+        second = ran(tmp_path)
+        assert second.exit_code == 2
+        assert "Another command trains this run" in second.stderr
+        assert not (tmp_path / "seed-0.jsonl").exists()
+    assert ran(tmp_path).exit_code == 0
+
+
 def test_records_behind_their_checkpoint_are_refused(tmp_path: Path) -> None:
     ran(tmp_path, steps="40")
     records = tmp_path / "seed-0.jsonl"

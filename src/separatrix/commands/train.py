@@ -165,18 +165,19 @@ def rates(texts: Sequence[str]) -> tuple[tuple[int, float], ...]:
 def _train(settings: TrainingSettings, folder: Path, every: int, tensorboard: Path | None, shown: Display) -> str:
     """One run, from its checkpoint if there is one. The answer is how it ended, in a sentence."""
     from separatrix.commands.train_display import spoken
-    from separatrix.commands.train_log import Log, board, json_lines
+    from separatrix.commands.train_log import Log, alone, board, json_lines
     from separatrix.selection.checkpoint import load_checkpoint
     from separatrix.selection.training import train
 
     folder.mkdir(parents=True, exist_ok=True)
     name = f"seed-{settings.seed}"
     checkpoint, path = folder / f"{name}.safetensors", folder / f"{name}.jsonl"
-    start = load_checkpoint(checkpoint, settings).step if checkpoint.exists() else None
-    shown.begin(name, settings.steps, start or 0)
-    if start == settings.steps:
-        return f"all {settings.steps:,} steps were done before."
     with ExitStack() as stack:
+        stack.enter_context(alone(folder / f"{name}.lock"))
+        start = load_checkpoint(checkpoint, settings).step if checkpoint.exists() else None
+        shown.begin(name, settings.steps, start or 0)
+        if start == settings.steps:
+            return f"all {settings.steps:,} steps were done before."
         logs: list[Log] = [stack.enter_context(json_lines(path, settings, start))]
         if tensorboard is not None:
             logs += stack.enter_context(board(tensorboard / name, start))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -25,7 +26,10 @@ from separatrix.lab.interrupts import held_back
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.training import Record
 
-__all__ = ["Events", "JsonLines", "Log", "board", "json_lines", "line", "numbers"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Events", "JsonLines", "Log", "alone", "board", "json_lines", "line", "numbers"]
 
 
 class Log(Protocol):
@@ -60,6 +64,20 @@ class JsonLines:
             self._file.flush()
             if lasting:
                 os.fsync(self._file.fileno())
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock at `path`, which the system lets go when the process ends in any way; two at once are refused."""
+    with path.open("w") as file:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SeparatrixError(
+                    f"Another command trains this run: it holds {path}. Wait for it, or choose another --folder."
+                ) from None
+        yield
 
 
 @contextmanager

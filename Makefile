@@ -16,7 +16,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Separatrix needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet --constraint constraints.txt hatchling editables
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf,dev,docs]'
 	@touch $@
 
 test: venv ## the tests, and every docstring's example
@@ -38,8 +38,9 @@ browser: ## Chromium for the tests of the pages, where it can be installed
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y chromium >/dev/null; } \
 	|| echo "make browser: install Chromium yourself; without it the tests of the pages are skipped."
 
-docs: ## the documents
-	@echo "make docs: there are no documents to build yet, so nothing was built."
+docs: venv ## the documents, in docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build/html
+	@echo "The documents: docs/_build/html/index.html"
 
 soak: venv ## the tests that take minutes
 	$(BIN)/python -m pytest -m soak --verbose --durations 0

@@ -1,0 +1,60 @@
+"""The places of the papers: those that claims are about, and those that the library's docstrings cite."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from docs._ext.claim_code import PACKAGE
+
+_PLACE = re.compile(
+    r"\b(Definition|Theorem|Lemma|Claim|Corollary|Fact|Figure|Algorithm|Conjecture|Hypothesis|Equation)s? "
+    r"\(?([A-Z]?\d*(?:\.\d+)?(?:(?:, | and | to |, and )[A-Z]?\.?\d+\.\d+)*)"
+)
+PLACES = Path(__file__).with_name("places.toml")
+_ROOMS = {
+    "kronecker": ("attention", "nn.py", "hardness"),
+    "separation": ("separation", "attention/linear.py", "attention/features.py"),
+    "selection": ("selection",),
+}
+"""Where a bare number is one of this paper's; a file that is named belongs to that paper alone."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A numbered place that no claim is about: what it is in our words, and the place whose claims cover it."""
+
+    where: str
+    says: str
+    code: tuple[str, ...] = ()
+    see: str | None = None
+
+
+def places(paper: str) -> list[Place]:
+    """The places of a paper that have no claim of their own."""
+    table = tomllib.loads(PLACES.read_text()).get(paper, {})
+    return [Place(where, told["says"], tuple(told.get("code", ())), told.get("see")) for where, told in table.items()]
+
+
+@cache
+def citing_files(paper: str) -> dict[str, tuple[str, ...]]:
+    """The library's files by the places that their texts cite, "Lemma E.1" to "attention/monomials.py"."""
+    found: dict[str, set[str]] = {}
+    for file in _files(paper):
+        for kind, numbers in _PLACE.findall((PACKAGE / file).read_text()):
+            for number in re.findall(r"[A-Z]?\.?\d+(?:\.\d+)?", numbers):
+                found.setdefault(f"{kind} {number}", set()).add(file)
+    return {place: tuple(sorted(files)) for place, files in found.items()}
+
+
+def _files(paper: str) -> list[str]:
+    of_others = {room for other, rooms in _ROOMS.items() if other != paper for room in rooms}
+    found = []
+    for room in _ROOMS.get(paper, ()):
+        start = PACKAGE / room
+        within = [start] if start.is_file() else sorted(start.rglob("*.py"))
+        found += [name for name in (file.relative_to(PACKAGE).as_posix() for file in within) if name not in of_others]
+    return found

@@ -1,0 +1,43 @@
+"""The commands, as they describe themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from docs._ext.ledger_pages import plain
+from separatrix.commands import app
+
+
+def commands() -> str:
+    """A section for each command: what it does, its arguments and options."""
+    found = _walk("separatrix", typer.main.get_command(app))
+    return "\n".join(line for path, one in found for line in _section(path, one))
+
+
+def _walk(path: str, one: Any) -> Iterator[tuple[str, Any]]:
+    """The commands that are no groups of others. Their classes are typer's own, or click's, by its version."""
+    inner = getattr(one, "commands", None)
+    if inner is None:
+        yield path, one
+    else:
+        for name in sorted(inner):
+            yield from _walk(f"{path} {name}", inner[name])
+
+
+def _section(path: str, one: Any) -> list[str]:
+    context = one.context_class(one, info_name=path)
+    usage = " ".join([path, *one.collect_usage_pieces(context)])
+    lines = [f"## {path}", "", "```text", usage, "```", "", plain(" ".join((one.help or "").split())), ""]
+    for parameter in one.params:
+        described = plain(" ".join((getattr(parameter, "help", None) or "").split()))
+        lines += [_spelled(parameter), f": {described or 'see the usage'}", ""]
+    return lines
+
+
+def _spelled(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    return ", ".join(f"`{spelling}`" for spelling in (*parameter.opts, *parameter.secondary_opts))

@@ -1,0 +1,62 @@
+"""The Sphinx extension that fills in what pages have from the source: the API, the ledger, the commands, notebooks.
+
+A page says where by a line of its own, ``<!-- made: api selection -->``. Nothing is written beside the pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from docs._ext.api_pages import api
+from docs._ext.commands_page import commands
+from docs._ext.house_docstrings import rst
+from docs._ext.ledger_pages import errata_list, paper_heading, paper_table, verdicts_list
+from docs._ext.notebook_pages import notebook
+from docs._ext.public_names import links
+
+_MARK = re.compile(r"^<!-- made: (?P<what>[\w-]+)(?P<given>(?: [\w-]+)*) -->$", re.MULTILINE)
+_MAKERS: Mapping[str, Callable[..., str]] = {
+    "api": api,
+    "commands": commands,
+    "errata": errata_list,
+    "notebook": notebook,
+    "paper": paper_heading,
+    "table": paper_table,
+    "verdicts": verdicts_list,
+}
+
+
+def filled(text: str) -> str:
+    """A page with its marks replaced; an unknown one is a `KeyError`."""
+    return _MARK.sub(lambda mark: _MAKERS[mark["what"]](*mark["given"].split()), text)
+
+
+def _fill(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] = filled(source[0])
+
+
+def _translate(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """The docstring in reStructuredText; a word that is one of the function's parameters is no link."""
+    home = getattr(value, "__module__", None) or (value.__name__ if inspect.ismodule(value) else "separatrix")
+    known = links(home if home.startswith("separatrix") else "separatrix")
+    called = inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, BaseException))
+    given = set(inspect.signature(value).parameters) if called else set()
+    fields = {*dir(value), *getattr(value, "__annotations__", {})} if inspect.isclass(value) else set()
+    lines[:] = rst(lines, {word: full for word, full in known.items() if word not in given}, given | fields)
+
+
+def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """The fields of named tuples describe themselves by their number, which says nothing."""
+    return True if str(getattr(value, "__doc__", "")).startswith("Alias for field number") else None
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", _fill)
+    app.connect("autodoc-process-docstring", _translate)
+    app.connect("autodoc-skip-member", _skip)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,33 @@
+"""A notebook as a page: its prose, its code, and the text that the code prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+
+
+def cells(name: str) -> list[dict[str, Any]]:
+    """The cells of a notebook."""
+    found: list[dict[str, Any]] = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    return found
+
+
+def notebook(name: str) -> str:
+    """The notebook in MyST."""
+    made = []
+    for cell in cells(name):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            made.append(source)
+        else:
+            made.append(f"```python\n{source}\n```")
+            made += [f"```text\n{text.rstrip()}\n```" for text in printed(cell)]
+    return "\n\n".join(made) + "\n"
+
+
+def printed(cell: dict[str, Any]) -> list[str]:
+    """What a code cell is recorded to print; other outputs are not kept."""
+    return ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]

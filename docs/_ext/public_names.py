@@ -1,0 +1,88 @@
+"""What is public, where it is defined, and the page that shows it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+PAGES = {
+    "separatrix": ("separatrix",),
+    "nn": ("separatrix.nn",),
+    "attention": (
+        "separatrix.attention.parallel",
+        "separatrix.attention.features",
+        "separatrix.attention.reference",
+    ),
+    "separation": ("separatrix.separation",),
+    "selection": ("separatrix.selection",),
+    "hardness": ("separatrix.hardness",),
+    "lab": ("separatrix.lab",),
+    "hf": ("separatrix.hf",),
+}
+"""The modules whose `__all__` a page of the API shows."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A public name: the module it is imported from, and the one that defines it."""
+
+    module: str
+    name: str
+    home: str
+
+    @property
+    def full(self) -> str:
+        return f"{self.module}.{self.name}"
+
+    @property
+    def value(self) -> object:
+        return getattr(import_module(self.module), self.name)
+
+
+@cache
+def names(page: str) -> tuple[Name, ...]:
+    """The names that a page shows, in the order of `__all__`; modules have pages of their own, and are left out."""
+    found = []
+    for module in PAGES[page]:
+        room = import_module(module)
+        for name in room.__all__:
+            value = getattr(room, name)
+            if not isinstance(value, ModuleType) and name != "__version__":
+                found.append(Name(module, name, _home(room, name, value)))
+    return tuple(found)
+
+
+@cache
+def links(home: str) -> dict[str, str]:
+    """The full names of what has a page, by every name that the docstrings of a module call it.
+
+    A bare name means what it means in the module's own room, or in `separatrix` itself: elsewhere there are other
+    things called `train` or `margin`.
+    """
+    found: dict[str, str] = {}
+    for page in PAGES:
+        for one in names(page):
+            near = page in ("separatrix", _room(home)) or home in PAGES[page]
+            for called in [one.full, one.full.removeprefix("separatrix."), *([one.name] if near else [])]:
+                found.setdefault(called, one.full)
+    return found
+
+
+def _room(home: str) -> str:
+    return home.split(".")[1] if "." in home else home
+
+
+def _home(room: ModuleType, name: str, value: object) -> str:
+    """The module that defines it: its own word for functions and classes, the imports of the room for constants."""
+    if inspect.isroutine(value) or inspect.isclass(value):
+        home = value.__module__
+        if isinstance(home, str) and home.startswith("separatrix"):
+            return home
+    for node in ast.walk(ast.parse(inspect.getsource(room))):
+        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+            return node.module
+    return room.__name__

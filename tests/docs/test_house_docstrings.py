@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import doctest
+import warnings
+
+import pytest
+from docutils.core import publish_doctree
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docs._ext import house_docstrings, ledger_pages
+from docs._ext.house_docstrings import inline, rst
+
+LINKS = {"plan": "separatrix.plan"}
+
+
+@pytest.mark.parametrize("module", [house_docstrings, ledger_pages])
+def test_examples(module) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("the `plan`", "the :py:obj:`plan <separatrix.plan>`"),
+        ("the `other`", "the ``other``"),
+        ("``a b``", "``a b``"),
+        ("`k`-th", "``k``-th"),
+        ("`k`s", "``k``\\ s"),
+        ("2`k`", "2\\ ``k``"),
+        ("(`k`)", "(``k``)"),
+        ("**True means: q * k**", "**True means: q \\* k**"),
+        ("*every* token", "*every* token"),
+        ("shape (*batch, L) and (*batch, 1)", "shape (\\*batch, L) and (\\*batch, 1)"),
+        ("q * k_1 * k_2", "q \\* k\\_1 \\* k\\_2"),
+        ("|s| <= R", "\\|s\\| \\<= R"),
+        ("reads::", "reads\\::"),
+    ],
+)
+def test_inline(text: str, made: str) -> None:
+    assert inline(text, LINKS) == made
+
+
+def test_blocks() -> None:
+    docstring = [
+        "The `plan` of this.",
+        "",
+        "    s = q * k",
+        "",
+        "n, d: tokens",
+        "    and width.",
+        "plan: a plan.",
+        "",
+        "- one: item",
+        "  of two lines",
+        "- `plan`",
+        "",
+        ">>> 1 + 1",
+        "2",
+    ]
+    assert rst(docstring, LINKS, {"d"}) == [
+        "The :py:obj:`plan <separatrix.plan>` of this.",
+        "",
+        ".. code-block:: text",
+        "",
+        "    s = q * k",
+        "",
+        "``n``, ``d``",
+        "    tokens and width.",
+        "``plan``",
+        "    a plan.",
+        "",
+        "- one: item of two lines",
+        "- :py:obj:`plan <separatrix.plan>`",
+        "",
+        ">>> 1 + 1",
+        "2",
+        "",
+    ]
+
+
+def test_the_colons_before_a_formula_are_one() -> None:
+    assert rst(["It reads::", "", "    x = 1"], {}) == ["It reads:", "", ".. code-block:: text", "", "    x = 1", ""]
+
+
+def test_prose_with_a_colon_is_no_argument() -> None:
+    assert rst(["method: one of two,", "not of three."], {}, {"method"}) == ["method: one of two, not of three.", ""]
+    assert rst(["Layers: attention of any order."], {}, {"order"}) == ["Layers: attention of any order.", ""]
+
+
+@given(st.text(alphabet="ab_*|`<>\\ (.1:-", max_size=40))
+def test_any_text_is_shown_as_it_is(text: str) -> None:
+    """What is neither code nor bold nor emphasis comes out of reStructuredText as it went in."""
+    text = " ".join(text.replace("`", "").replace("**", "").split())
+    if house_docstrings._EMPHASIS.search(text) or not text:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        shown = publish_doctree(f"x {inline(text, {})}", settings_overrides={"report_level": 2, "halt_level": 2})
+    assert shown.astext() == f"x {text}"

@@ -1,0 +1,44 @@
+"""The notebooks print what is recorded in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs._ext.notebook_pages import notebook, printed
+from tests.docs.pages import DOCS, NOTEBOOKS, run_in_order
+
+
+def test_three() -> None:
+    assert len(NOTEBOOKS) == 3
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_prints_what_is_recorded(run, path: Path) -> None:
+    code = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    found = run_in_order(run, ["".join(cell["source"]) for cell in code])
+    assert found == ["".join(printed(cell)) for cell in code], "python -m tests.docs.refresh writes it anew"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_plain(path: Path) -> None:
+    """Format 4.5, cells with ids of their own, no outputs but text, no counts and no magics: it can be reviewed."""
+    held = json.loads(path.read_text())
+    assert (held["nbformat"], held["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in held["cells"]}) == len(held["cells"])
+    for cell in held["cells"]:
+        assert cell["cell_type"] in ("markdown", "code")
+        if cell["cell_type"] == "code":
+            assert cell["execution_count"] is None
+            assert {output["output_type"] for output in cell["outputs"]} <= {"stream"}
+            assert not any(line.startswith(("%", "!")) for line in cell["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_a_page(path: Path) -> None:
+    assert f"<!-- made: notebook {path.stem} -->" in (DOCS / "notebooks" / f"{path.stem}.md").read_text()
+    page = notebook(path.stem)
+    assert page.startswith("# ")
+    assert page.count("```python") == path.read_text().count('"cell_type": "code"')

@@ -59,7 +59,8 @@ def test_doctor(run) -> None:
     assert done.stdout.count("passed") == len(operator.METHODS)
 
 
-def test_a_failing_method_fails_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_method_fails_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # without a store of results
     right = operator.tensor_attention
 
     def wrong(*arguments, method, **options):
@@ -109,7 +110,8 @@ def test_extras_are_those_of_the_project(root: Path) -> None:
     assert tuple(requirement.split(">")[0] for requirement in project["dependencies"]) == doctor.CORE
 
 
-def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # without a store of results
     monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": "lab"})
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
     assert "not installed: pip install 'separatrix[lab]'" in CliRunner().invoke(app, ["doctor"]).output

@@ -167,7 +167,24 @@ def bounded_attention(
     is_causal: bool = False,
     query_offset: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Output (H, L_q, d_v) and log-sum-exp of heads whose scores the caller knows to be within the plan's radius."""
+    """Output (H, L_q, d_v) and log-sum-exp of heads whose scores the caller knows to be within the plan's radius.
+
+    A compiled graph is left here: index sets are made in numpy and kept.
+    """
+    attend = torch.compiler.disable(_bounded_attention) if torch.compiler.is_compiling() else _bounded_attention
+    return attend(plan, query, keys, values, masks, scale, is_causal, query_offset)
+
+
+def _bounded_attention(
+    plan: BoundedPlan,
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    scale: float,
+    is_causal: bool,
+    query_offset: int,
+) -> tuple[Tensor, Tensor]:
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
     with torch.no_grad():
         expanded = expansion(plan, query.shape[0], scale, query.device)

@@ -106,7 +106,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
         recipe = recipes(analysis, tolerance)
-        other = turned(analysis)
+        other = turned(analysis, tolerance)
         if other is not None:
             better = recipes(other, tolerance)
             if better is not None and (recipe is None or better.index_set.rank < recipe.index_set.rank):

@@ -55,12 +55,17 @@ def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
     return _analyse(tokens, make_frame(tokens, shift, torch.float64), value_range(tokens), is_causal, offset)
 
 
-def turned(analysis: Analysis) -> Analysis | None:
+_LEFT_OUT = 1 / 64
+"""The part of the tolerance that coordinates left out of a basis may take."""
+
+
+def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     """The same in a better basis; None if there is none, or none is free: beyond order 2, and when causal."""
     tokens, frame = analysis.tokens, analysis.frame
     if tokens.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in tokens.query.shape:
         return None
-    basis = rotated(tokens, frame)
+    width = float(analysis.values.width.max())
+    basis = rotated(tokens, frame, _LEFT_OUT * tolerance / width if width else 0.0)
     return None if basis is None else _analyse(tokens, basis, analysis.values, False, 0)
 
 

@@ -176,7 +176,7 @@ def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
     scale = abs(analysis.tokens.scale)
     rank = worst_case_rank(shape.d, scale * shape.d * B**shape.order, tolerance)
     low, high = 0.0, B
-    for _ in range(60):
+    for _ in range(14):
         middle = (low + high) / 2
         needed = worst_case_rank(shape.d, scale * shape.d * middle**shape.order, tolerance)
         low, high = (middle, high) if needed <= LARGEST_RANK else (low, middle)

@@ -15,9 +15,9 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
     |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{2d+16} |B_q| |B_k|),
 
-Euclidean and Frobenius norms, the defect of the two computed matrices being measured. Coordinates that are next to
-nothing are left out, and their amplitudes added to the drift. Any invertible matrices are right; good ones save rank.
-Moments are those of query and keys in the coordinates of the plain frame.
+Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left
+out while their amplitudes, which are added to the drift, do not matter. Any invertible matrices are right; good ones
+save rank. Moments are those of query and keys in the coordinates of the plain frame.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from separatrix.attention.frame import Basis, Frame, Tokens, balance, chunks
 
 _RIDGE = 1e-6
 """Added to the moments, relative to their mean: bounds the condition of the basis."""
-_NOTHING = 2.0**-40
-"""Of the sum of amplitudes: smaller ones are left out."""
 _GAIN = 0.9
 """Of the amplitudes' sum, or of how many coordinates carry it: a basis that saves less is not tried."""
 
 
-def rotated(tokens: Tokens, frame: Frame) -> Frame | None:
-    """The frame in the balanced basis; None where it is much the same, or where second moments overflow."""
+def rotated(tokens: Tokens, frame: Frame, slack: float) -> Frame | None:
+    """The frame in the balanced basis; None where it is much the same, or where second moments overflow.
+
+    `slack` is what amplitudes left out may sum to.
+    """
     C_q, C_k = (_moments(tokens, frame, m) for m in range(2))
     if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
         return None
@@ -55,12 +56,14 @@ def rotated(tokens: Tokens, frame: Frame) -> Frame | None:
     whole = replace(frame, basis=Basis(B_q, B_k, nothing, nothing))
     largest = [_largest(tokens, whole, m) for m in range(2)]
     amplitudes = largest[0] * largest[1]
-    counts = (amplitudes > _NOTHING * amplitudes.sum(1, keepdim=True)).any(0)
-    if not counts.any():
+    upwards = amplitudes.amax(0).argsort()
+    left_out = torch.nn.functional.pad(amplitudes[:, upwards].cumsum(1), (1, 0))
+    count = min(int((left_out.amax(0) <= slack).sum()), len(upwards)) - 1
+    kept, left_out = upwards[count:].sort().values, left_out[:, count]
+    if not (amplitudes[:, kept] > 0).any(0).all():
         return None
-    left_out = amplitudes[:, ~counts].sum(1)
-    _, factors, balanced = balance([x[:, counts] for x in largest])
-    query, keys = (B[:, counts] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
+    _, factors, balanced = balance([x[:, kept] for x in largest])
+    query, keys = (B[:, kept] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
     return replace(frame, basis=Basis(query, keys, _relative(tokens, frame, B_q, B_k), left_out), largest=balanced)
 
 

@@ -163,6 +163,11 @@ def test_bad_input_is_refused() -> None:
         population_dynamics(5, 5, 1, 0.1, 1)
     with pytest.raises(ArgumentError, match="lr: expected a finite number > 0"):
         population_dynamics(5, 2, 1, -0.1, 1)
+    for sizes in ({"T": 4, "q": 3, "d": 1, "lr": 10.0}, {"T": 200, "q": 3, "d": 50, "lr": 1e4}):
+        with pytest.raises(SeparatrixError, match=r"population_dynamics: lr = .* diverges"):
+            population_dynamics(**sizes, steps=1000)
+        with pytest.raises(SeparatrixError, match=r"time_to_loss: lr = .* diverges"):
+            time_to_loss(**sizes, epsilon=1e-12)
     with pytest.raises(SeparatrixError, match="diverges"):
         population_dynamics(5, 2, 1, 1e4, 400)
     with pytest.raises(SeparatrixError, match="still above"):

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,18 +63,19 @@ def population_dynamics(
     # A plain loop over local floats: two million steps a second, which no array library reaches on two numbers.
     kappa, odds, exp = T / (T - q), (T - q) / q, math.exp
     rate_beta, rate_C = positive("lr", lr) / q, lr * d / ((T - 1) * q)
-    for _ in range(steps):
-        o = odds * exp(-C)
-        w = o / (1.0 + o)
-        alpha = 1.0 - beta
-        u = kappa * w
-        m = w - u * w
-        C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
-        beta -= rate_beta * (m + beta * (1.0 - w - m))
-        keep_beta(beta)
-        keep_C(C)
-    if not math.isfinite(beta) or not math.isfinite(C):
-        raise SeparatrixError(f"population_dynamics: lr = {lr} diverges; Theorem 3.1 asks for lr <= 1/(20 d^2).")
+    with _overflow_is_divergence("population_dynamics", lr):
+        for _ in range(steps):
+            o = odds * exp(-C)
+            w = o / (1.0 + o)
+            alpha = 1.0 - beta
+            u = kappa * w
+            m = w - u * w
+            C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
+            beta -= rate_beta * (m + beta * (1.0 - w - m))
+            keep_beta(beta)
+            keep_C(C)
+        if not math.isfinite(beta) or not math.isfinite(C):
+            raise OverflowError
     b, c = np.frombuffer(betas), np.frombuffer(Cs)
     return Dynamics(1.0 - b, c.copy(), _loss(b, c, T, q, d))
 
@@ -107,18 +110,27 @@ def time_to_loss(T: int, q: int, d: int, lr: float, epsilon: float, *, max_steps
     kappa, odds, exp = T / (T - q), (T - q) / q, math.exp
     rate_beta, rate_C = positive("lr", lr) / q, lr * d / ((T - 1) * q)
     beta, C = 1.0, 0.0
-    for t in range(whole("max_steps", max_steps, low=0) + 1):
-        o = odds * exp(-C)
-        w = o / (1.0 + o)
-        alpha = 1.0 - beta
-        u = kappa * w
-        m = w - u * w
-        p = 1.0 - w - m
-        if u * w + beta * (2.0 * m + beta * p) <= target:
-            return t
-        C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
-        beta -= rate_beta * (m + beta * p)
+    with _overflow_is_divergence("time_to_loss", lr):
+        for t in range(whole("max_steps", max_steps, low=0) + 1):
+            o = odds * exp(-C)
+            w = o / (1.0 + o)
+            alpha = 1.0 - beta
+            u = kappa * w
+            m = w - u * w
+            p = 1.0 - w - m
+            if u * w + beta * (2.0 * m + beta * p) <= target:
+                return t
+            C += rate_C * w * (1.0 - w) * alpha * (beta + alpha * u)
+            beta -= rate_beta * (m + beta * p)
     raise SeparatrixError(f"time_to_loss: the loss is still above {epsilon} after {max_steps} steps.")
+
+
+@contextmanager
+def _overflow_is_divergence(name: str, lr: float) -> Iterator[None]:
+    try:
+        yield
+    except OverflowError:
+        raise SeparatrixError(f"{name}: lr = {lr} diverges; Theorem 3.1 asks for lr <= 1/(20 d^2).") from None
 
 
 def _below(T: int, q: int, d: int) -> tuple[int, int, int]:

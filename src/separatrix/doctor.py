@@ -1,4 +1,4 @@
-"""Is this installation sound, and what can this machine do? Versions, the roofline, a self-check of each method."""
+"""Is this installation sound, what can this machine do, and is a store of results as it was written?"""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention import operator, reference
+from separatrix.attention.certified import Certified
+from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.products import expanded
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
 
@@ -114,6 +117,89 @@ def _block(rows: int, columns: int, width: int, seconds: float) -> Roofline:
         best = [min(so_far, after - before) for so_far, (before, after) in zip(best, pairwise(times), strict=True)]
         if times[-1] >= end:
             return Roofline(width, rows, columns, 4e-9 * rows * columns * width / sum(best))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One method timed on this machine, beside the time that the planner reckons with.
+
+    The planner's constants ship with the source, so that what is chosen never depends on the machine: only the ratio
+    of the two methods' `factor` matters to the choice.
+    """
+
+    method: str
+    what: str
+    seconds: float
+    reckoned: float
+
+    @property
+    def factor(self) -> float:
+        """How many times as long it takes here."""
+        return self.seconds / self.reckoned
+
+
+def speeds(*, seconds: float = 0.5) -> list[Speed]:
+    """Exact attention at order 2 and near-linear attention at order 3, in float32, each timed for some `seconds`.
+
+    The best of the times counts, with the number of threads torch is set to.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def uniform(*shape: int) -> Tensor:
+        return 2 * torch.rand(*shape, generator=generator) - 1
+
+    n, d = 1024, 64
+    Q, K, V = uniform(3, n, d)
+    took = _best(lambda: operator.tensor_attention(Q, K, V, method="exact", return_lse=True), seconds)
+    exact = Speed("exact", f"order 2, n = {n}, d = {d}", took, 1e-9 * exact_cost(Shape(1, n, (n,), d, d), False).time)
+
+    n, d = 16384, 8
+    query, *sets = uniform(5, n, d)
+
+    def certified() -> Certified:
+        return operator.certified_attention(query, sets[:2], sets[2:], tolerance=1e-3, method="polynomial")
+
+    plan = certified().plan
+    assert plan.recipe is not None
+    wide = plan.recipe.dtype == torch.float64
+    cost = polynomial_cost(Shape(1, n, (n, n), d, d), expanded(plan.recipe.index_set), wide)
+    what = f"order 3, n = {n}, d = {d}, rank {plan.rank}"
+    return [exact, Speed("polynomial", what, _best(certified, seconds), 1e-9 * cost.time)]
+
+
+def _best(run: Callable[[], object], seconds: float) -> float:
+    """The least time of a run, over as many as fit, and two at least."""
+    best, times, end = float("inf"), 0, perf_counter() + seconds
+    while times < 2 or perf_counter() < end:
+        start = perf_counter()
+        run()
+        best, times = min(best, perf_counter() - start), times + 1
+    return best
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """What a store holds, and what is not as it was written."""
+
+    cells: dict[str, int]
+    bytes: int
+    runs: int
+    damages: list[str]
+
+
+def store_health(folder: Path) -> StoreHealth:
+    """Read a store from end to end: how many cells are in each status, its size, the runs that go on, damages."""
+    from separatrix.lab.alive import lives
+    from separatrix.lab.store import Store
+    from separatrix.lab.upkeep import verify
+
+    with Store.open(folder) as store:
+        cells: dict[str, int] = {}
+        for (_, status), count in store.counts().items():
+            cells[status] = cells.get(status, 0) + count
+        damages = [f"{damage.key[:12]}: {damage.what}" if damage.key else damage.what for damage in verify(store)]
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        return StoreHealth(cells, size, sum(alive for _, alive in lives(store)), damages)
 
 
 @dataclass(frozen=True)

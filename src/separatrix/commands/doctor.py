@@ -1,0 +1,95 @@
+"""The command `doctor`. What is slow to import is imported when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from separatrix.lab.console import RESULTS, in_a_sentence, many
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from separatrix.doctor import SelfCheck, StoreHealth
+
+
+@in_a_sentence
+def doctor(
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help=f"A folder of results to check; {RESULTS} if there is one here.", metavar="FOLDER"
+        ),
+    ] = None,
+) -> None:
+    """What to send with a bug report: versions, the machine and its speeds, self-checks, the health of a store.
+
+    Exits with 1 if a self-check fails or the store is damaged.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix.doctor import machine, roofline, self_checks, speeds, store_health, versions
+
+    folder = RESULTS if store is None and RESULTS.is_dir() else store
+    health = None if folder is None else store_health(folder)
+    table = Table("what", "found", title="separatrix doctor", title_justify="left")
+    for name, found in versions():
+        table.add_row(name, escape(found))
+    table.add_section()
+    for name, found in machine():
+        table.add_row(name, escape(found))
+    for width in (16, 64):
+        best = roofline(width)
+        table.add_row(
+            f"roofline, d = {width}",
+            f"{best.gflops:.0f} GFLOP/s (mm, exp, mm in float32 on {best.rows} x {best.columns} scores)",
+        )
+    exact, polynomial = speeds()
+    for speed in (exact, polynomial):
+        table.add_row(
+            f"speed, {speed.method}",
+            f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times what is planned with ({speed.what})",
+        )
+    table.add_row("balance", f"polynomial / exact is {polynomial.factor / exact.factor:.2f} times what is planned with")
+    table.add_section()
+    if health is None:
+        table.add_row("store", f"none: there is no folder {RESULTS} here, and no --store was given")
+    else:
+        _tell_store(table, folder, health)
+    Console().print(table)
+    checks = self_checks()
+    _tell_checks(checks)
+    if not all(check.passed for check in checks) or (health is not None and health.damages):
+        raise typer.Exit(1)
+
+
+def _tell_store(table: Table, folder: Path | None, health: StoreHealth) -> None:
+    from rich.markup import escape
+
+    held = ", ".join(f"{count:,} {status}" for status, count in health.cells.items()) or "nothing yet"
+    table.add_row("store", escape(f"{folder}: {held}; {many(health.bytes, 'byte')}"))
+    table.add_row("runs on it", f"{health.runs} going on" if health.runs else "none")
+    if health.damages:
+        shown = "\n".join(health.damages[:5])
+        more = "" if len(health.damages) <= 5 else "\n..."
+        advice = f"`separatrix store verify --store {folder}` lists all"
+        table.add_row("damages", f"[red]{len(health.damages):,}[/]\n{escape(shown + more)}\n{escape(advice)}")
+    else:
+        table.add_row("damages", "none: all is as it was written")
+
+
+def _tell_checks(checks: Sequence[SelfCheck]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("method", "order", "largest error", "allowed", "verdict", title="self-checks", title_justify="left")
+    for check in checks:
+        verdict = "[green]passed[/]" if check.passed else "[red]FAILED[/]"
+        table.add_row(escape(check.method), str(check.order), f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    Console().print(table)

@@ -1,0 +1,93 @@
+"""What `separatrix doctor` tells of a store and of this machine's speeds."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from separatrix import doctor
+from separatrix.attention.cost import Shape, exact_cost
+from separatrix.commands import app
+from tests.lab.experiments import number
+from tests.lab.helpers import fill
+
+
+@pytest.fixture(autouse=True)
+def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a folder without results, and with speeds that were measured before."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
+    told = [doctor.Speed("exact", "so", 0.02, 0.01), doctor.Speed("polynomial", "so", 0.09, 0.03)]
+    monkeypatch.setattr(doctor, "speeds", lambda: told)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["doctor", *arguments])
+
+
+def store(folder: Path) -> Path:
+    fill(folder, [number.cell(seed=seed, x=1.0) for seed in range(3)], '{"y": 1.0}')
+    return folder
+
+
+def test_no_store() -> None:
+    done = invoke()
+    assert done.exit_code == 0
+    assert "none: there is no folder results here, and no --store was given" in done.output
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_sound_store(tmp_path: Path, given: bool) -> None:
+    store(tmp_path / "results")
+    done = invoke("--store", "results") if given else invoke()
+    assert done.exit_code == 0, done.output
+    assert "results: 3 done; " in done.output
+    assert "none: all is as it was written" in done.output
+
+
+def test_a_damaged_store(tmp_path: Path) -> None:
+    folder = store(tmp_path / "mine")
+    with closing(sqlite3.connect(folder / "store.sqlite")) as connection, connection:
+        connection.execute("UPDATE cells SET result = '{\"y\": 2.0}' WHERE seed = 1")
+    done = invoke("--store", str(folder))
+    assert done.exit_code == 1
+    assert "the result is not the one that was written" in done.output
+    assert f"`separatrix store verify --store {folder}`" in done.output.replace("\n", "")
+    health = doctor.store_health(folder)
+    assert health.cells == {"done": 3}
+    assert health.runs == 0
+    assert [what.partition(": ")[0] for what in health.damages] == [number.cell(seed=1, x=1.0).key[:12]]
+    assert health.bytes >= (folder / "store.sqlite").stat().st_size
+
+
+def test_a_store_that_is_not_there() -> None:
+    done = invoke("--store", "nowhere")
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+    assert "nowhere" in done.output
+
+
+def test_speeds_are_told() -> None:
+    output = invoke().output
+    assert "20.0 ms, 2.00 times what is planned with (so)" in output
+    assert "90.0 ms, 3.00 times what is planned with (so)" in output
+    assert "polynomial / exact is 1.50 times what is planned with" in output
+
+
+def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    clock = iter(range(10**6))
+    monkeypatch.setattr(doctor, "perf_counter", lambda: next(clock))
+    exact, polynomial = doctor.speeds(seconds=0.0)
+    assert (exact.method, polynomial.method) == ("exact", "polynomial")
+    assert exact.seconds == polynomial.seconds == 1
+    assert exact.reckoned == 1e-9 * exact_cost(Shape(1, 1024, (1024,), 64, 64), False).time
+    assert exact.factor == 1 / exact.reckoned
+    assert "rank " in polynomial.what
+    assert 0 < polynomial.reckoned < 60

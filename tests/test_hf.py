@@ -1,0 +1,298 @@
+"""Models of `transformers`, tiny and randomly initialised, with our attention against their own `sdpa`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import (
+    AttentionInterface,
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralModel,
+    StaticCache,
+)
+
+from separatrix import ArgumentError, SeparatrixError, certified_attention, tensor_attention
+from separatrix.hf import register, report_heads
+from separatrix.hf.interface import read_layer
+
+SMALL = {"num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": 31}
+
+
+def seeded(make):
+    """A model in float64 for evaluation, without moving the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make().double().eval()
+
+
+def make_bert(spread):
+    config = BertConfig(hidden_size=24, num_attention_heads=3, initializer_range=spread, **SMALL)
+    return seeded(lambda: BertModel(config))
+
+
+def make_llama(spread):
+    config = LlamaConfig(
+        hidden_size=32, num_attention_heads=4, num_key_value_heads=2, initializer_range=spread, pad_token_id=0, **SMALL
+    )
+    return seeded(lambda: LlamaForCausalLM(config))
+
+
+MAKE = {"bert": make_bert, "llama": make_llama}
+LARGE, LITTLE = 0.3, 0.1
+"""The spread of the weights: scores that tell masks apart, and scores that near-linear attention reaches cheaply."""
+
+
+def tokens(batch, length):
+    return torch.randint(1, 31, (batch, length), generator=torch.Generator().manual_seed(batch + length))
+
+
+def padding(kind, batch, length):
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    if kind == "right":
+        mask[0, length - 4 :] = 0
+        mask[1, 1:] = 0
+    elif kind == "left":
+        mask[0, :3] = 0
+    return None if kind == "none" else mask
+
+
+def both(model, name, inputs, pick):
+    """What the model gives with its `sdpa` and with ours."""
+    found = []
+    for implementation in ("sdpa", name):
+        model.set_attn_implementation(implementation)
+        with torch.no_grad():
+            found.append(pick(model(**inputs)))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["none", "all", "right", "left"])
+@pytest.mark.parametrize("model_name", ["bert", "llama"])
+def test_exact_equals_sdpa(model_name, kind):
+    model = MAKE[model_name](LARGE)
+    inputs = {"input_ids": tokens(3, 11), "attention_mask": padding(kind, 3, 11)}
+    pick = (lambda out: out.last_hidden_state) if model_name == "bert" else (lambda out: out.logits)
+    own, ours = both(model, register(), inputs, pick)
+    real = slice(None) if inputs["attention_mask"] is None else inputs["attention_mask"].bool()
+    torch.testing.assert_close(ours[real], own[real], rtol=1e-9, atol=1e-9)
+    assert not torch.equal(own[0, -1], own[0, 0])
+
+
+@pytest.mark.parametrize("model_name", ["bert", "llama"])
+def test_gradients_equal_those_of_sdpa(model_name):
+    model = MAKE[model_name](LARGE)
+    found = []
+    for implementation in ("sdpa", register()):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        out = model(input_ids=tokens(2, 7), attention_mask=padding("right", 2, 7))[0]
+        out[0, :3].square().sum().backward()
+        found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    assert len(found[0]) > 10
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("prefer", ["cheapest", "near-linear"])
+@pytest.mark.parametrize("model_name", ["bert", "llama"])
+def test_certified_keeps_its_tolerance_in_every_layer(model_name, prefer, monkeypatch):
+    """Each layer's output against exact attention on the very tensors it was given."""
+    model = MAKE[model_name](LITTLE)
+    tolerance, errors = 1e-2, []
+    name = register(tolerance=tolerance, prefer=prefer)
+    ours = AttentionInterface()[name]
+
+    def watched(*arguments, **options):
+        out, weights = ours(*arguments, **options)
+        layer = read_layer(*arguments, **options)
+        exact = tensor_attention(
+            layer.query,
+            layer.key,
+            layer.value,
+            key_masks=layer.pattern.seen,
+            enable_gqa=layer.groups > 1,
+            **layer.options,
+        )
+        errors.append(float((out.transpose(1, 2) - exact).abs().max()))
+        return out, weights
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, name, watched)
+    model.set_attn_implementation(name)
+    with torch.no_grad():
+        model(input_ids=tokens(2, 9), attention_mask=padding("right", 2, 9))
+    assert len(errors) == 2
+    assert max(errors) <= tolerance
+    if prefer == "near-linear":
+        assert max(errors) > 1e-12, "no head was approximated"
+
+
+def test_generation_with_a_cache():
+    llama = make_llama(LITTLE)
+    found = []
+    for implementation in ("sdpa", register(), register(tolerance=1e-6)):
+        llama.set_attn_implementation(implementation)
+        out = llama.generate(
+            tokens(2, 5), attention_mask=padding("left", 2, 5), max_new_tokens=4, do_sample=False, pad_token_id=0
+        )
+        found.append(out)
+    assert found[0].shape == (2, 9)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("kind", ["none", "left"])
+def test_a_prefill_in_pieces_and_a_static_cache(kind):
+    llama = make_llama(LARGE)
+    whole, mask = tokens(2, 9), padding(kind, 2, 9)
+    found = []
+    for implementation in ("sdpa", register()):
+        llama.set_attn_implementation(implementation)
+        for cache in (None, StaticCache(config=llama.config, max_cache_len=13)):
+            with torch.no_grad():
+                first = llama(
+                    whole[:, :4],
+                    attention_mask=None if mask is None else mask[:, :4],
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+                second = llama(whole[:, 4:], attention_mask=mask, past_key_values=first.past_key_values)
+            found.append(second.logits)
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["none", "right"])
+def test_a_sliding_window(kind):
+    config = MistralConfig(
+        hidden_size=16, num_attention_heads=2, num_key_value_heads=1, sliding_window=4, initializer_range=0.3, **SMALL
+    )
+    model = seeded(lambda: MistralModel(config))
+    inputs = {"input_ids": tokens(2, 10), "attention_mask": padding(kind, 2, 10)}
+    own, ours = both(model, register(), inputs, lambda out: out.last_hidden_state)
+    real = slice(None) if inputs["attention_mask"] is None else inputs["attention_mask"].bool()
+    torch.testing.assert_close(ours[real], own[real], rtol=1e-9, atol=1e-9)
+    model.set_attn_implementation(register(tolerance=1e-6, prefer="near-linear"))
+    with torch.no_grad():
+        close = model(**inputs).last_hidden_state
+    torch.testing.assert_close(close[real], own[real], rtol=0, atol=1e-3)
+
+
+def test_packed_sequences_are_refused():
+    llama = make_llama(LARGE)
+    llama.set_attn_implementation(register())
+    positions = torch.tensor([[0, 1, 2, 0, 1, 2]])
+    with pytest.raises(ArgumentError, match="attention_mask: expected padding, causal, or causal with one sliding"):
+        llama(tokens(1, 6), position_ids=positions, use_cache=False)
+
+
+def test_dropout_is_refused():
+    bert = make_bert(LARGE)
+    bert.set_attn_implementation(register())
+    bert.train()
+    with pytest.raises(ArgumentError, match=r"dropout: expected 0 \(the weights are never held"):
+        bert(tokens(1, 4))
+
+
+@pytest.mark.parametrize("name", ["softcap", "position_bias", "s_aux", "head_mask", "cache", "output_attentions"])
+def test_what_cannot_be_done_is_refused(name):
+    x = torch.zeros(1, 1, 2, 3)
+    with pytest.raises(ArgumentError, match=f"^{name}: expected"):
+        read_layer(torch.nn.Identity(), x, x, x, None, **{name: 1.0})
+
+
+def test_bad_arguments():
+    with pytest.raises(ArgumentError, match="prefer: expected 'cheapest' or 'near-linear'"):
+        register(tolerance=1e-3, prefer="fastest")
+    with pytest.raises(ArgumentError, match="prefer: expected 'cheapest' without a tolerance"):
+        register(prefer="near-linear")
+    with pytest.raises(ArgumentError, match="tolerance: expected a positive finite number"):
+        register(tolerance=0.0)
+
+
+def test_tolerances_have_names_of_their_own():
+    names = {
+        register(),
+        *(register(tolerance=t) for t in (1e-3, 1.0000001e-3)),
+        register(tolerance=1e-3, prefer="near-linear"),
+    }
+    assert len(names) == 4
+
+
+def test_report_heads():
+    bert = make_bert(LITTLE)
+    inputs = {"input_ids": tokens(2, 8), "attention_mask": padding("right", 2, 8)}
+    before = bert.config._attn_implementation
+    heads = report_heads(bert, inputs, tolerance=1e-2)
+    assert bert.config._attn_implementation == before
+    assert [(head.layer, head.head) for head in heads] == [
+        (f"encoder.layer.{layer}.attention.self", head) for layer in range(2) for head in range(3)
+    ]
+    attention = bert.encoder.layer[0].attention.self
+    with torch.no_grad():
+        x = bert.embeddings(inputs["input_ids"])
+        split = [f(x).unflatten(-1, (3, 8)).transpose(1, 2) for f in (attention.query, attention.key, attention.value)]
+    for h, head in enumerate(heads[:3]):
+        q, k, v = (part[:, h] for part in split)
+        seen = inputs["attention_mask"].bool()
+        scores = 8**-0.5 * q @ k.mT
+        spans = [(row[seen[b]].max() - row[seen[b]].min()).item() for b in range(2) for row in scores[b]]
+        assert head.span == pytest.approx(max(spans), abs=1e-12)
+        mean = (k * seen.unsqueeze(-1)).sum(1, keepdim=True) / seen.sum(1).reshape(2, 1, 1)
+        centred = (k - mean).abs().masked_fill(~seen.unsqueeze(-1), 0.0)
+        b = (8**-0.5 * q.abs().amax(1) * centred.amax(1)).amax(0)
+        assert head.amplitudes == pytest.approx(b.tolist())
+        assert head.span <= 2 * head.radius * (1 + 1e-6)
+        assert head.entry_bound == pytest.approx(max(q.abs().max().item(), k.abs().max().item()))
+        assert head.tokens == 8
+        assert head.plan is not None
+        again = certified_attention(q, k, v, key_masks=seen, scale=8**-0.5, tolerance=1e-2, method="polynomial")
+        assert (head.plan.rank, head.error) == (again.plan.rank, again.certificate.total)
+        assert head.error <= 1e-2
+        assert head.faster_from is None or head.faster_from > 8
+
+
+def test_a_head_out_of_reach_is_reported_as_such():
+    bert = make_bert(LITTLE)
+    with torch.no_grad():
+        bert.encoder.layer[1].attention.self.query.weight[8:16] *= 1000
+    heads = report_heads(bert, {"input_ids": tokens(1, 8)}, tolerance=1e-2)
+    far = heads[3 + 1]
+    assert far.plan is far.error is far.faster_from is None
+    assert "no polynomial of rank up to" in far.why
+    assert far.radius > 50
+    assert heads[3].plan is not None
+    bert.set_attn_implementation(register(tolerance=1e-2, prefer="near-linear"))
+    with torch.no_grad():
+        bert(tokens(1, 8))  # exact attention for that head, without an error
+
+
+def test_causal_and_grouped_heads_are_reported():
+    llama = make_llama(LITTLE)
+    heads = report_heads(llama, {"input_ids": tokens(2, 6)}, tolerance=1e-1)
+    assert len(heads) == 2 * 4
+    assert heads[0].layer == "model.layers.0.self_attn"
+    with pytest.raises(SeparatrixError, match="tolerance"):
+        report_heads(llama, {"input_ids": tokens(2, 6)}, tolerance=-1)
+
+
+def test_a_model_is_left_as_it_was_after_an_error():
+    bert = make_bert(LARGE)
+    before = bert.config._attn_implementation
+    bert.train()
+    with pytest.raises(ArgumentError, match="dropout"):
+        report_heads(bert, {"input_ids": tokens(1, 4)}, tolerance=1e-2)
+    assert bert.config._attn_implementation == before
+
+
+def test_without_the_extra_the_error_says_so(run):
+    code = (
+        "import sys; sys.modules['transformers'] = None\ntry:\n import separatrix.hf\nexcept ImportError as e: print(e)"
+    )
+    done = run(code)
+    assert "pip install 'separatrix[hf]'" in done.stdout, done.stderr

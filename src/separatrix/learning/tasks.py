@@ -1,0 +1,46 @@
+"""Tasks: tokens of several fields and the right answers, drawn as often as one likes.
+
+A token is a set of symbols, one a field, and a model embeds it as the sum of their embeddings: a place, a tag or a
+value beside a name need no encoding of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Batch", "Draw", "Task"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tokens (count, n, fields) in int64, and the answers of the positions that are asked, (count, asked).
+
+    The positions asked are the last ones: all n of them, or the last alone.
+    """
+
+    tokens: Tensor
+    answers: Tensor
+
+
+Draw = Callable[[int, torch.Generator], Batch]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is asked.
+
+    n: tokens of an input. symbols: how many there are, over all fields. classes: how many answers there are.
+    asked: n for a model that answers at every token, 1 for one that answers at the last.
+    training, held_out: inputs to learn from, and inputs to be judged by.
+    """
+
+    n: int
+    symbols: int
+    classes: int
+    asked: int
+    training: Draw
+    held_out: Draw

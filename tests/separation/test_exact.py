@@ -250,3 +250,13 @@ class TestOtherWeights:
             SelfAttention(190, 21, 3, **PAPER, weights=torch.eye(21)).success_probability()
         with pytest.raises(ArgumentError, match="or for negative parameters, got 22"):
             SelfAttention(200, 22, 3, 0.01, 1.2, -0.2, 1.2, strict=False).success_probability()
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_share_that_rounds_to_one_is_not_one(m: int) -> None:
+    """All but one in 10^17 sign vectors are bad: what is left is what 256 bits give."""
+    setting = SelfAttention(200, 58, m, "1.04", "2.56", "1.81", "0.75", "identity", strict=False)
+    found, failure = setting.success_probability(), setting.log10_failure()
+    for name in ("success", "exp_silent_on_d0", "lin_silent_on_d0", "exp_fires_on_d1"):
+        assert getattr(found, name) == pytest.approx(-math.expm1(math.log(10) * getattr(failure, name)), abs=1e-15)
+    assert 0 < found.success <= found.exp_silent_on_d0 < 1e-15

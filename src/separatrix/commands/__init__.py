@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import separatrix
 from separatrix.claims.commands import claims, reproduce, sweep
+from separatrix.commands.doctor import doctor
 from separatrix.commands.sat import sat
+from separatrix.commands.separate import separate
 from separatrix.commands.train import train_app
+from separatrix.explorer.commands import explore
 from separatrix.lab.commands import store_app
 from separatrix.report.commands import report
-
-if TYPE_CHECKING:
-    from separatrix.doctor import SelfCheck
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=separatrix.__doc__)
 
@@ -33,31 +32,6 @@ def root(
     ] = False,
 ) -> None:
     """The options every command shares; its help is the package's own first line."""
-
-
-@app.command()
-def doctor() -> None:
-    """Versions, the machine and its roofline, and one self-check of each attention method."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from separatrix.doctor import machine, roofline, self_checks, versions
-
-    table = Table("what", "found", title="separatrix doctor", title_justify="left")
-    for name, found in versions():
-        table.add_row(name, escape(found))
-    table.add_section()
-    for name, found in machine():
-        table.add_row(name, escape(found))
-    for width in (16, 64):
-        best = roofline(width)
-        table.add_row(
-            f"roofline, d = {width}",
-            f"{best.gflops:.0f} GFLOP/s (mm, exp, mm in float32 on {best.rows} x {best.columns} scores)",
-        )
-    Console().print(table)
-    _report(self_checks())
 
 
 @app.command()
@@ -94,21 +68,7 @@ def plan(
     Console().print(table)
 
 
-def _report(checks: Sequence[SelfCheck]) -> None:
-    """Print the self-checks, and exit with 1 if one failed."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("method", "order", "largest error", "allowed", "verdict", title="self-checks", title_justify="left")
-    for check in checks:
-        verdict = "[green]passed[/]" if check.passed else "[red]FAILED[/]"
-        table.add_row(escape(check.method), str(check.order), f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
-    Console().print(table)
-    if not all(check.passed for check in checks):
-        raise typer.Exit(1)
-
-
+app.command()(doctor)
 app.add_typer(store_app, name="store")
 app.add_typer(train_app, name="train")
 app.command()(sweep)
@@ -116,3 +76,5 @@ app.command()(claims)
 app.command()(reproduce)
 app.command()(report)
 app.command()(sat)
+app.command()(separate)
+app.command()(explore)

@@ -11,7 +11,7 @@ bits.
 
 from __future__ import annotations
 
-from math import exp, expm1, log1p
+from math import exp, expm1, inf, log, log1p
 from typing import Any
 
 from separatrix.separation.extended import EXTENDED, log10, real
@@ -23,12 +23,16 @@ __all__ = ["log10_failures", "probabilities"]
 
 def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:
     """The five probabilities; `shared_signs` says whether the four networks see the same y."""
-    joint, d1, d0 = (
-        [(float(case), float(part / whole), float(other / whole)) for case, (part, whole), (other, _) in cases]
-        for cases in (mixture.joint, mixture.d1, mixture.d0)
+    d1, d0 = (
+        [(float(case), _log_rest(part, whole), _log_rest(other, whole)) for case, (part, whole), (other, _) in cases]
+        for cases in (mixture.d1, mixture.d0)
     )
     if shared_signs:
-        success = sum(w * _silent(bad, m) * _fires(good / (1 - bad), m) for w, bad, good in joint if good)
+        success = sum(
+            float(case) * _silent(_log_rest(bad, whole), m) * _fires(_log_rest(good, whole - bad), m)
+            for case, (bad, whole), (good, _) in mixture.joint
+            if good
+        )
     else:
         on_d1 = sum(w * _fires(p, m) * _silent(q, m) for w, p, q in d1)
         success = on_d1 * sum(w * _silent(p, m) * _silent(q, m) for w, p, q in d0)
@@ -41,14 +45,21 @@ def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities
     )
 
 
-def _silent(p: float, m: int) -> float:
+def _log_rest(part: Any, whole: Any) -> float:
+    """ln(1 - part / whole), of exact counts: near 1 it is the rest that is rounded, not the share."""
+    if part == whole:
+        return -inf
+    return log1p(-float(part / whole)) if 2 * part < whole else log(float((whole - part) / whole))
+
+
+def _silent(log_rest: float, m: int) -> float:
     """(1 - p)^m."""
-    return exp(m * log1p(-p)) if p < 1 else 0.0
+    return exp(m * log_rest)
 
 
-def _fires(p: float, m: int) -> float:
+def _fires(log_rest: float, m: int) -> float:
     """1 - (1 - p)^m."""
-    return -expm1(m * log1p(-p)) if p < 1 else 1.0
+    return -expm1(m * log_rest)
 
 
 def log10_failures(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:

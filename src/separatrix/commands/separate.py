@@ -1,0 +1,38 @@
+"""The command `separate`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from separatrix.lab.console import in_a_sentence
+
+
+@in_a_sentence
+def separate(
+    n: Annotated[str, typer.Option(help="Tokens: 200, 1e6, 10^100.")],
+    d: Annotated[str, typer.Option(help="The width of a token.")],
+    m: Annotated[str, typer.Option(help="How many sign vectors look at the output.")] = "15",
+    a0: Annotated[str, typer.Option(help="The special token's first coordinate in D0.")] = "0.01",
+    a1: Annotated[str, typer.Option(help="The same in D1.")] = "1.2",
+    b: Annotated[str, typer.Option(help="A token's entry in the column of its class.")] = "0.2",
+    c: Annotated[str, typer.Option(help="A token's entry in the last column.")] = "0.8",
+    weights: Annotated[str, typer.Option(help="ones, identity or cross.")] = "ones",
+    mechanism: Annotated[str, typer.Option(help="What stands in the place of the paper's softmax.")] = "softmax",
+) -> None:
+    """The exact probability that one mechanism tells D1 from D0 and linear attention does not, with its four parts."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix.explorer import separate_fields, separate_view
+
+    texts = {"n": n, "d": d, "m": m, "a0": a0, "a1": a1, "b": b, "c": c, "weights": weights, "mechanism": mechanism}
+    view = separate_view.look({field.name: field.read(texts[field.name]) for field in separate_fields.FIELDS})
+    table = Table("event", "probability", title=f"n = {n}, d = {d}, m = {m}, {weights}", title_justify="left")
+    for what, _, probability in view.parts():
+        table.add_row(escape(what), probability)
+    Console().print(table)
+    broken = separate_view.outside(view)
+    typer.echo(f"Outside {broken}." if broken else "Every hypothesis of its definition and theorem is kept.")

@@ -1,0 +1,112 @@
+"""The state of a view in its address: ``/?tab=separate&n=1e6&d=12``, a second setting beside it as ``n.2=1e9``.
+
+A bad value is a sentence on the page, and the default is used in its place where everyone sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from separatrix.errors import SeparatrixError
+from separatrix.explorer.context import ADDRESS_CHARACTERS
+from separatrix.explorer.fields import Field
+
+SECOND = ".2"
+"""What the names of the second setting end with."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The texts by name, all of them good, and a sentence for each that was not."""
+
+    state: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def query(search: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The parameters of an address, the first of each name; and a sentence if there was something wrong with it.
+
+    >>> query("?tab=learn&T=5&T=6")
+    ({'tab': 'learn', 'T': '5'}, ('The address has T more than once: the first is used.',))
+    """
+    text = (search or "").removeprefix("?")
+    if len(text) > ADDRESS_CHARACTERS:
+        return {}, (f"The address is longer than {ADDRESS_CHARACTERS} characters: nothing in it was read.",)
+    found: dict[str, str] = {}
+    again: list[str] = []
+    for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
+        if name in found:
+            again.append(name)
+        else:
+            found[name] = value
+    notes = [f"The address has {_short(name)} more than once: the first is used." for name in dict.fromkeys(again)]
+    return found, tuple(notes)
+
+
+def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bool) -> Reading:
+    """The state of a tab: its fields' texts and, if any name ends with `SECOND`, those of a second setting.
+
+    What the second setting leaves out is as in the first.
+
+    >>> from separatrix.explorer.fields import whole
+    >>> d = whole("d", "d", "The width.", "Definition D.1", low=3, high=402, default="12")
+    >>> read({"d": "2", "e": "1"}, [d], compares=False).notes
+    ("d: expected a whole number from 3 to 402, got '2'. 12 is used instead.", 'e: this tab has no such value.')
+    >>> read({"d.2": "22"}, [d], compares=True).state
+    {'d': '12', 'd.2': '22'}
+    """
+    state: dict[str, str] = {}
+    notes: list[str] = []
+
+    def take(field: Field, name: str, default: str) -> None:
+        text = parameters.get(name, default)
+        try:
+            field.read(text)
+        except SeparatrixError as error:
+            said = str(error).removeprefix(field.name)
+            notes.append(f"{name}{said} {default or 'Nothing'} is used instead.")
+            text = default
+        state[name] = text
+
+    for field in fields:
+        take(field, field.name, field.default)
+    if compares and any(name.endswith(SECOND) for name in parameters):
+        for field in fields:
+            if not field.shared:
+                take(field, field.name + SECOND, state[field.name])
+    # The button that opens a second setting copies all values, also those that both settings share.
+    known = {*state, "tab", "token", *(field.name + SECOND for field in fields if field.shared)}
+    notes += [f"{_short(name)}: this tab has no such value." for name in parameters if name not in known]
+    return Reading(state, tuple(notes))
+
+
+def side(state: Mapping[str, str], second: bool) -> dict[str, str]:
+    """The texts of one setting under their plain names; shared ones are in both.
+
+    >>> side({"d": "12", "d.2": "22", "along": "n"}, second=True)
+    {'d': '22', 'along': 'n'}
+    """
+    plain = {name: text for name, text in state.items() if not name.endswith(SECOND)}
+    if second:
+        plain |= {name.removesuffix(SECOND): text for name, text in state.items() if name.endswith(SECOND)}
+    return plain
+
+
+def compares(state: Mapping[str, str]) -> bool:
+    """Whether there is a second setting."""
+    return any(name.endswith(SECOND) for name in state)
+
+
+def write(tab: str, state: Mapping[str, str]) -> str:
+    """The address of a view.
+
+    >>> write("separate", {"n": "1e6", "d.2": "22"})
+    '?tab=separate&n=1e6&d.2=22'
+    """
+    return f"?{urlencode({'tab': tab, **state})}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 40 else f"{name[:40]}..."

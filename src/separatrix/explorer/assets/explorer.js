@@ -1,0 +1,148 @@
+"use strict";
+// What the page does by itself: sliders, the address, tabs by keyboard, copying and saving.
+(() => {
+  const none = () => window.dash_clientside.no_update;
+
+  // The number that a text stands for: 1e6, 10^6, 0.25.
+  function number(text) {
+    const power = /^\s*10\^(-?\d{1,4})\s*$/.exec(text ?? "");
+    return power ? 10 ** Number(power[1]) : text === "" || text == null ? NaN : Number(text);
+  }
+
+  const places = (step) => (step.split(".")[1] || "").length;
+
+  // Steps of 1, 2, 5 in each power of ten: positions count thirds of a decade.
+  const nice = (thirds) => [1, 2, 5][((thirds % 3) + 3) % 3] * 10 ** Math.floor(thirds / 3);
+  const niceText = (thirds) => {
+    const [digit, power] = [[1, 2, 5][((thirds % 3) + 3) % 3], Math.floor(thirds / 3)];
+    return power >= 6 || power < -4 ? `${digit}e${power}` : String(Number(`${digit}e${power}`));
+  };
+
+  function atPosition(position, scale) {
+    const share = position / scale.steps;
+    if (scale.log) {
+      const [low, high] = [Math.log10(scale.low), Math.log10(scale.high)];
+      let thirds = Math.round(3 * (low + share * (high - low)));
+      while (nice(thirds) < scale.low * (1 - 1e-9)) thirds += 1;
+      while (nice(thirds) > scale.high * (1 + 1e-9)) thirds -= 1;
+      return niceText(thirds);
+    }
+    const step = Number(scale.step);
+    const value = Math.round((scale.low + share * (scale.high - scale.low)) / step) * step;
+    return String(Number(Math.min(scale.high, Math.max(scale.low, value)).toFixed(places(scale.step))));
+  }
+
+  function positionOf(text, scale) {
+    const value = number(text);
+    if (!(value >= scale.low && value <= scale.high)) return null;
+    const share = scale.log
+      ? Math.log10(value / scale.low) / Math.log10(scale.high / scale.low)
+      : (value - scale.low) / (scale.high - scale.low);
+    return Math.round(share * scale.steps);
+  }
+
+  // Dash gives a slider no name, and its position is no value. Its code may come later than we do.
+  function name(id, scale, text, tries = 200) {
+    const written = JSON.stringify(id, Object.keys(id).sort());
+    const thumb = document.getElementById(written)?.querySelector("[role=slider]");
+    thumb?.setAttribute("aria-label", scale.label);
+    thumb?.setAttribute("aria-valuetext", text ?? "");
+    if (!thumb && tries) setTimeout(() => name(id, scale, text, tries - 1), 50);
+  }
+
+  const search = (pairs) => `?${new URLSearchParams(pairs)}`;
+
+  window.dash_clientside = window.dash_clientside || {};
+  window.dash_clientside.separatrix = {
+    // A slider that was moved writes the text; a text that was changed moves the slider.
+    slide(text, position, scale, id) {
+      const context = window.dash_clientside.callback_context;
+      const wanted = positionOf(text, scale);
+      name(id, scale, text);
+      if (context.triggered_id?.kind === "slider") {
+        return position === wanted ? [none(), none()] : [atPosition(position, scale), none()];
+      }
+      return [none(), wanted === null || wanted === position ? none() : wanted];
+    },
+
+    // The address follows the controls, in place: a slider leaves no trail of visits behind.
+    write(values, ids) {
+      if (!ids.length) return none();
+      const pairs = [["tab", ids[0].tab], ...ids.map(({ of }, i) => [of, values[i] ?? ""])];
+      history.replaceState(history.state, "", search(pairs));
+      return none();
+    },
+
+    // A tab, or the second setting, is a new address: the page of it is made by the server.
+    go() {
+      const chosen = window.dash_clientside.callback_context.triggered_id;
+      const clicks = window.dash_clientside.callback_context.triggered[0]?.value;
+      if (!chosen || !clicks) return none();
+      const pairs = [...new URLSearchParams(location.search)];
+      if (chosen.kind === "tab") return search([["tab", chosen.of]]);
+      const plain = pairs.filter(([name]) => !name.endsWith(".2"));
+      if (chosen.of === "close") return search(plain);
+      return search([...plain, ...plain.filter(([name]) => name !== "tab").map(([name, value]) => [`${name}.2`, value])]);
+    },
+  };
+
+  // Tabs by keyboard: the arrows go along them, as everywhere.
+  addEventListener("keydown", (event) => {
+    const tab = event.target.closest?.("[role=tab]");
+    if (!tab) return;
+    const tabs = [...tab.parentElement.querySelectorAll("[role=tab]")];
+    const here = tabs.indexOf(tab);
+    const to = { ArrowRight: here + 1, ArrowLeft: here - 1 + tabs.length, Home: 0, End: tabs.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = tabs[to % tabs.length];
+    next.focus();
+    next.click();
+  });
+
+  function save(name, kind, address) {
+    const link = document.createElement("a");
+    Object.assign(link, { href: address, download: `${name}.${kind}` });
+    link.click();
+  }
+
+  // As it is on the screen, on the page's own paper.
+  async function picture(figure, kind) {
+    const plot = figure.querySelector(".js-plotly-plot");
+    const page = getComputedStyle(document.documentElement);
+    const [paper, ink] = ["--paper", "--ink"].map((colour) => page.getPropertyValue(colour).trim());
+    const layout = { ...plot.layout, paper_bgcolor: paper, font: { ...plot.layout.font, color: ink } };
+    const { clientWidth: width, clientHeight: height } = plot;
+    return Plotly.toImage({ data: plot.data, layout }, { format: kind, width, height, scale: kind === "png" ? 2 : 1 });
+  }
+
+  async function copy(button) {
+    const text = button.parentElement.querySelector("pre");
+    const said = button.parentElement.querySelector(".copied");
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text.textContent);
+      said.textContent = "Copied.";
+    } else {
+      // Without encryption a browser lets no page copy: the text is marked for the reader to.
+      getSelection().selectAllChildren(text);
+      said.textContent = "Marked: press Ctrl-C.";
+    }
+    setTimeout(() => (said.textContent = ""), 4000);
+  }
+
+  addEventListener("click", async (event) => {
+    const button = event.target.closest?.("button");
+    if (button?.dataset.copy) await copy(button);
+    const kind = button?.dataset.save;
+    if (!kind) return;
+    const figure = button.closest("figure");
+    if (kind === "csv") {
+      const file = new Blob([figure.querySelector("pre.csv").textContent], { type: "text/csv" });
+      const address = URL.createObjectURL(file);
+      save(figure.dataset.name, kind, address);
+      setTimeout(() => URL.revokeObjectURL(address), 60000);
+    } else {
+      save(figure.dataset.name, kind, await picture(figure, kind));
+    }
+  });
+})();

@@ -1,0 +1,92 @@
+"""Figures and texts to take away: a drawing with its sentence and its files, and code to copy.
+
+The buttons are worked by the page's own script: nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+from dash.dependencies import Output
+from dash.development.base_component import Component
+
+from separatrix.explorer.attributes import attributes
+from separatrix.report.theme import Drawing
+
+_CONFIG: Any = {"responsive": True, "displaylogo": False, "displayModeBar": False, "scrollZoom": False}
+
+
+def figure_card(id: str, drawing: Drawing | None = None, *, title: str = "", height: int = 420) -> Component:
+    """A drawing, its sentence as the caption, and buttons for PNG, SVG and CSV; empty until a callback fills it."""
+    empty: dict[str, Any] = {"figure": _nothing(height), "caption": "", "csv": ""}
+    shown = figure_values(drawing) if drawing else empty
+    kinds = {"png": "PNG", "svg": "SVG", "csv": "CSV"}
+    buttons = [
+        html.Button(
+            text,
+            type="button",
+            className="save",
+            **attributes(data_save=kind, aria_label=f"Save {title or id} as {text}"),
+        )
+        for kind, text in kinds.items()
+    ]
+    kept_free = {"minHeight": f"{height}px"}
+    graph = dcc.Graph(
+        id={"kind": "graph", "of": id}, figure=shown["figure"], config=_CONFIG, className="plot", style=kept_free
+    )
+    return html.Figure(
+        [
+            *([html.H3(title)] if title else []),
+            html.Div(graph, className="wide", role="img", **attributes(aria_labelledby=f"caption-{id}")),
+            html.Figcaption(html.Span(shown["caption"], id={"kind": "caption", "of": id}), id=f"caption-{id}"),
+            html.Div(["Save as ", *buttons], className="saves"),
+            html.Pre(shown["csv"], id={"kind": "csv", "of": id}, hidden=True, className="csv"),
+        ],
+        **attributes(data_name=id),
+    )
+
+
+def figure_outputs(id: str) -> dict[str, Output]:
+    """What a callback fills a card with; `figure_values` makes it from a drawing."""
+    return {
+        "figure": Output({"kind": "graph", "of": id}, "figure"),
+        "caption": Output({"kind": "caption", "of": id}, "children"),
+        "csv": Output({"kind": "csv", "of": id}, "children"),
+    }
+
+
+def figure_values(drawing: Drawing) -> dict[str, Any]:
+    """A drawing in the shape of `figure_outputs`."""
+    return {"figure": drawing.figure, "caption": drawing.text, "csv": drawing.csv()}
+
+
+def copy_card(id: str, python: str = "", command: str = "") -> Component:
+    """The same as Python and as a command, with buttons that copy them."""
+    both = [_copied(id, "python", "Copy as Python", python), _copied(id, "command", "Copy as command", command)]
+    return html.Div(both, className="copies")
+
+
+def copy_outputs(id: str) -> dict[str, Output]:
+    """What a callback fills a copy card with: the texts `python` and `command`."""
+    return {kind: Output({"kind": kind, "of": id}, "children") for kind in ("python", "command")}
+
+
+def _copied(id: str, kind: str, says: str, text: str) -> Component:
+    return html.Div(
+        [
+            html.Button(says, type="button", className="copy", **attributes(data_copy="true")),
+            html.Span(className="copied", role="status"),
+            html.Pre(text, id={"kind": kind, "of": id}, tabIndex=0),
+        ],
+        className="copyable",
+    )
+
+
+def _nothing(height: int) -> dict[str, Any]:
+    clear = "rgba(0, 0, 0, 0)"
+    hidden = {"visible": False}
+    return {
+        "data": [],
+        "layout": {"height": height, "paper_bgcolor": clear, "plot_bgcolor": clear, "xaxis": hidden, "yaxis": hidden},
+    }

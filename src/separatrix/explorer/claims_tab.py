@@ -1,0 +1,165 @@
+"""The tab Claims: the ledger, filtered; a claim opened, with its evidence, its errata and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, dcc, html
+from dash.dependencies import Input, Output
+from dash.development.base_component import Component
+
+from separatrix.claims import PAPERS
+from separatrix.claims.ledger import Erratum, Interval, Verdict
+from separatrix.claims.verdicts import Judgement
+from separatrix.explorer import controls
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.cards import figure_card
+from separatrix.explorer.claims_view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
+from separatrix.explorer.context import Context
+from separatrix.explorer.spoken import spoken
+from separatrix.lab.console import many
+from separatrix.lab.progress import spell
+from separatrix.report.links import place
+from separatrix.report.summary import MEANINGS, called, spelled
+
+__all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
+
+TITLE = "Claims"
+TAB = "claims"
+COMPARES = False
+
+_LEAD = (
+    "Every statement of the papers that a program can check, and what was found. Start with those that fail as "
+    "printed, or hold once corrected: choose a verdict, then a claim."
+)
+
+
+def layout(state: Mapping[str, str], context: Context) -> Component:
+    """The filter, the list, and the claim that is open."""
+    filters = [controls.control(TAB, field, state[field.name]) for field in (PAPER, VERDICT, TEXT)]
+    listed = dcc.RadioItems(
+        id=controls.field_id(TAB, CLAIM.name, slides=False),
+        options=[],
+        value=state["claim"] or None,
+        className="claims",
+    )
+    left = [
+        html.Div(filters, className="filter", role="search", **attributes(aria_label="Filter the claims")),
+        html.P(id="claims-count", className="note", **attributes(aria_live="polite")),
+        controls.alert("claims-list-alert"),
+        html.Div(listed, className="list", role="radiogroup", **attributes(aria_label="Claims")),
+    ]
+    opened = [controls.alert("claims-alert"), html.Div(id="claim", **attributes(aria_live="polite"))]
+    return html.Div(
+        [
+            html.P(_LEAD, className="lead"),
+            html.Div(
+                [html.Div(left, className="controls"), html.Div(opened, className="results")],
+                className="split claims-split",
+            ),
+        ]
+    )
+
+
+def register(app: Dash, context: Context) -> None:
+    """Two callbacks: the list follows the filter, the claim follows the list."""
+    shelf = Shelf(context.store)
+
+    def field(name: str) -> Input:
+        return Input(controls.field_id(TAB, name, slides=False), "value")
+
+    listed = {"options": Output(controls.field_id(TAB, CLAIM.name, slides=False), "options")}
+    filters = (PAPER, VERDICT, TEXT)
+
+    @spoken(
+        app,
+        "claims-list-alert",
+        {**listed, "count": Output("claims-count", "children")},
+        {one.name: field(one.name) for one in filters},
+    )
+    def choose(**texts: Any) -> Mapping[str, Any]:
+        found = chosen(shelf.judgements(), **controls.values(filters, {**texts, "text": texts["text"] or ""}))
+        return {"options": [{"label": _item(one), "value": one.claim.id} for one in found], "count": counted(found)}
+
+    @spoken(app, "claims-alert", {"claim": Output("claim", "children")}, {"claim": field(CLAIM.name)})
+    def open_claim(claim: Any) -> Mapping[str, Any]:
+        id = CLAIM.read(claim or "")
+        return {"claim": opened(shelf.judgement(id), shelf) if id else overview(shelf)}
+
+
+def _item(one: Judgement) -> Component:
+    return html.Span(
+        [html.Span([_badge(one.verdict), f" {called(one.claim)}"]), html.Small(one.claim.says, className="short")],
+        className="item",
+    )
+
+
+def _badge(verdict: Verdict) -> Component:
+    return html.Span(verdict.value, className=f"badge {verdict.value.replace(' ', '-')}")
+
+
+def overview(shelf: Shelf) -> list[Component]:
+    """What there is, before a claim is opened."""
+    pairs = [html.Div([html.Dt(_badge(verdict)), html.Dd(says)]) for verdict, says in MEANINGS.items()]
+    return [_no_store(shelf), html.H3("What the verdicts mean"), html.Dl(pairs, className="legend")]
+
+
+def _no_store(shelf: Shelf) -> Component:
+    if shelf.exists:
+        return html.Div()
+    said: list[str | Component] = [
+        "Nothing has been reproduced in this folder of results, so every verdict is undecided: run ",
+        html.Code("separatrix reproduce", className="command"),
+        " there, or give another folder with ",
+        html.Code("separatrix explore --store FOLDER", className="command"),
+        ".",
+    ]
+    return html.P(said, className="alert note", role="note")
+
+
+def opened(one: Judgement, shelf: Shelf) -> list[Component]:
+    """A claim: the statement, the verdict and what it rests on, the misprints, the figures, and how to do it again."""
+    claim, paper = one.claim, PAPERS[one.claim.paper]
+    told: list[Component] = [
+        html.H2([f"{called(claim)} ", _badge(one.verdict)]),
+        html.P(f"{paper.title}. {paper.authors}.", className="authors"),
+        html.P(claim.says, className="statement"),
+    ]
+    if one.finding.note:
+        told.append(html.P(one.finding.note, className="note"))
+    if one.problem:
+        told.append(html.P("Its check broke: `separatrix reproduce` says why.", className="alert"))
+    if one.finding.numbers:
+        told.append(_evidence(one.finding.numbers))
+    told += map(_misprint, claim.errata)
+    figures = [figure_card(name, drawing) for name, drawing in shelf.drawings(claim)]
+    if claim.figures and not figures:
+        waits = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
+        told.append(html.P(waits, className="note"))
+    return [_no_store(shelf), html.Article([*told, *figures, _origin(one)])]
+
+
+def _origin(one: Judgement) -> Component:
+    check, have = one.claim.check, len(one.keys) - one.missing - one.failed
+    ran = f"{have:,} of {many(len(one.keys), 'cell')} done, {spell(one.seconds)}."
+    lines: list[list[str | Component]] = [
+        [f"The check: {(check.__doc__ or '').strip()} ".replace("  ", " "), html.Code(str(place(check)))],
+        [f"{ran} To find it again: ", html.Code(one.claim.command, className="command")],
+    ]
+    return html.Div([html.P(line) for line in lines], className="origin")
+
+
+def _evidence(numbers: Mapping[str, Any]) -> Component:
+    rows = []
+    for name, value in numbers.items():
+        middle = spelled(value.value) if isinstance(value, Interval) else spelled(value)
+        interval = str(value).partition(" ")[2].strip("()") if isinstance(value, Interval) else ""
+        kind = "text" if isinstance(value, str) else "number"
+        rows.append(html.Tr([html.Th(name, scope="row"), html.Td(middle, className=kind), html.Td(interval)]))
+    return html.Div(html.Table([html.Caption("Evidence"), html.Tbody(rows)], className="evidence"), className="wide")
+
+
+def _misprint(erratum: Erratum) -> Component:
+    pairs: Sequence[tuple[str, str]] = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
+    return html.Dl([html.Div([html.Dt(name), html.Dd(text)]) for name, text in pairs], className="erratum")

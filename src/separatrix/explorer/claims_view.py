@@ -1,0 +1,122 @@
+"""The ledger as the tab Claims shows it: judged from the store once for each state of the store, and filtered."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Lock
+
+from separatrix import claims as room
+from separatrix.claims import PAPERS, ledger
+from separatrix.claims.ledger import Claim, Found, Verdict
+from separatrix.claims.verdicts import Judgement, judge
+from separatrix.errors import ArgumentError
+from separatrix.explorer.fields import choice, words
+from separatrix.lab.console import many
+from separatrix.lab.store import Store
+from separatrix.report.summary import called
+from separatrix.report.theme import Drawing
+
+PAPER = choice(
+    "paper",
+    "Paper",
+    "Only the claims of one paper, or of what goes beyond them.",
+    "",
+    {"all": "all", **{name: name for name in PAPERS}},
+    default="all",
+    shared=True,
+)
+VERDICT = choice(
+    "verdict",
+    "Verdict",
+    "Only the claims of which this was found.",
+    "",
+    {"all": "all", **{verdict.value: verdict.value for verdict in Verdict}},
+    default="all",
+    shared=True,
+)
+TEXT = words("text", "Text", "Only the claims that have all of these words in their place or their statement.")
+CLAIM = words("claim", "Claim", "The claim that is open, by its id.")
+FIELDS = (PAPER, VERDICT, TEXT, CLAIM)
+
+
+class Shelf:
+    """The judged claims of a store that others may write: judged again when the store has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = Lock()
+        self._known: tuple[object, list[Judgement]] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a store."""
+        return (self._folder / "store.sqlite").exists()
+
+    def judgements(self) -> list[Judgement]:
+        """Every claim with its verdict; undecided all, if there is no store. Nothing is run."""
+        room.load()
+        with self._lock:
+            stamp = self._stamp()
+            if self._known is None or self._known[0] != stamp:
+                with Store.open(self._folder) if self.exists else nullcontext() as store:
+                    self._known = stamp, [judge(claim, store) for claim in ledger.claims()]
+            return self._known[1]
+
+    def judgement(self, id: str) -> Judgement:
+        """That of one claim, by its id."""
+        for one in self.judgements():
+            if one.claim.id == id:
+                return one
+        raise ArgumentError("claim", expected="the id of a claim in the list", got=repr(id))
+
+    def drawings(self, claim: Claim) -> list[tuple[str, Drawing]]:
+        """The figures of a claim, drawn from what the store has of its cells, by name; all of them must be done."""
+        if not claim.figures or not self.exists:
+            return []
+        from separatrix.report.figures import draw
+
+        with Store.open(self._folder) as store:
+            found = []
+            for cell, record in store.find(claim.cells()):
+                if record is None or record.status != "done":
+                    return []
+                found.append(Found(cell.arguments, cell.seed, store.result(record), record.seconds))
+        return [(name, draw(name, found)) for name in claim.figures]
+
+    def _stamp(self) -> object:
+        """Changes when the store does: SQLite writes the one file or the other."""
+        return [_stat(self._folder / name) for name in ("store.sqlite", "store.sqlite-wal")]
+
+
+def _stat(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str) -> list[Judgement]:
+    """Those that the filter lets through."""
+    wanted = text.casefold().split()
+
+    def fits(one: Judgement) -> bool:
+        told = f"{one.claim.id} {called(one.claim)} {one.claim.says}".casefold()
+        return (
+            paper in ("all", one.claim.paper)
+            and verdict in ("all", one.verdict.value)
+            and all(word in told for word in wanted)
+        )
+
+    return [one for one in judgements if fits(one)]
+
+
+def counted(judgements: Sequence[Judgement]) -> str:
+    """How many there are, of which verdicts."""
+    count = Counter(one.verdict for one in judgements)
+    kinds = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
+    return f"{many(len(judgements), 'claim')}: {kinds}." if judgements else "No claim matches."

@@ -1,0 +1,64 @@
+"""The command `explore`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence
+
+HOST = "127.0.0.1"
+PORT = 8050
+SHORTEST_TOKEN = 16
+
+
+class ExtraMissing(SeparatrixError):
+    """A command whose extra is not installed."""
+
+
+@in_a_sentence
+def explore(
+    host: Annotated[
+        str, typer.Option(help="Where to serve; other than this machine alone, a token is asked for.")
+    ] = HOST,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = PORT,
+    store: StoreOption = RESULTS,
+    token: Annotated[
+        str | None, typer.Option(help="What a visitor must show; made up if --host asks for one and none is given.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Serve the live page: what happens at your own numbers. Ctrl-C ends it."""
+    import logging
+    import secrets
+    import webbrowser
+
+    _require_extra()
+    from separatrix.explorer.app import make_app
+    from separatrix.explorer.server import Door, bound, is_loopback
+
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ArgumentError("--token", expected=f"at least {SHORTEST_TOKEN} characters", got=f"{len(token)} of them")
+    if token is None and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    server, address = bound(make_app(store), Door(host, port, token))
+    typer.echo(f"The explorer: {address}\nCtrl-C ends it.")
+    if show and not webbrowser.open(address):
+        typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)
+    try:
+        server.run()
+    finally:
+        server.close()
+    typer.echo("The explorer has ended.")
+
+
+def _require_extra() -> None:
+    """Say which extra is missing before anything is made."""
+    from importlib.util import find_spec
+
+    for name in ("dash", "waitress"):
+        if find_spec(name) is None:
+            raise ExtraMissing(f"explore needs {name}, which is not installed: pip install 'separatrix[explore]'")

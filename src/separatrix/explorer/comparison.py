@@ -1,0 +1,28 @@
+"""A table of names and numbers with a column for each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+Rows = Sequence[tuple[str, Sequence[str]]]
+
+
+def comparison(rows: Rows, caption: str) -> Component:
+    """The rows; a heading for each column if there are two. Long texts are set as text."""
+    settings = len(rows[0][1])
+    head = []
+    if settings > 1:
+        names = [html.Th(f"Setting {letter}", scope="col") for letter in "AB"[:settings]]
+        head = [html.Thead(html.Tr([html.Td(), *names]))]
+    body = [
+        html.Tr([html.Th(name, scope="row"), *(html.Td(text, className=_kind(text)) for text in texts)])
+        for name, texts in rows
+    ]
+    return html.Table([html.Caption(caption), *head, html.Tbody(body)], className="comparison")
+
+
+def _kind(text: str) -> str:
+    return "text" if len(text) > 30 else "figure"

@@ -1,0 +1,83 @@
+"""The values of the tab Compute, and the settings that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dash import html
+
+from separatrix.explorer import controls
+from separatrix.explorer.address import SECOND, compares, side
+from separatrix.explorer.compute_view import Sizes
+from separatrix.explorer.fields import decimal, whole
+
+_PAPER = "Alman and Song"
+
+FIELDS = (
+    whole(
+        "n",
+        "n",
+        "The tokens of a sequence: queries, and keys of every set.",
+        f"{_PAPER}, Definition 1.2",
+        low=2,
+        high=10**12,
+        default="1e6",
+        log=True,
+    ),
+    whole(
+        "d",
+        "d",
+        "The coordinates of a token. The theorems have d of order log n.",
+        f"{_PAPER}, Definition 1.2",
+        low=1,
+        high=1024,
+        default="8",
+        log=True,
+    ),
+    decimal(
+        "B",
+        "B",
+        "The largest magnitude of an entry of queries, keys and values: where it is small, attention is cheap.",
+        f"{_PAPER}, Definition 1.2 and Theorem 1.4",
+        low="0.01",
+        high="10",
+        default="0.9",
+        step="0.01",
+        places=4,
+    ),
+    whole(
+        "k",
+        "k",
+        "The order: every query attends tuples of k - 1 keys. 2 is ordinary attention.",
+        f"{_PAPER}, Definition 1.5",
+        low=2,
+        high=6,
+        default="3",
+    ),
+    decimal(
+        "tolerance",
+        "ε",
+        "The error allowed in every entry of the output. The theorems have a power of 1/n.",
+        f"{_PAPER}, Definition 1.2",
+        low="0.000000000001",
+        high="1",
+        default="0.001",
+        places=15,
+        log=True,
+    ),
+)
+
+
+def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[Sizes] | None:
+    """The settings of the page, or None with what is wrong said below the controls."""
+    found = []
+    for second in (False, True) if compares(state) else (False,):
+        texts = side(state, second)
+        wrong = controls.complaints(FIELDS, texts)
+        ending = SECOND * second
+        said.update({one + ending: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
+        if not wrong:
+            read = controls.values(FIELDS, texts)
+            found.append(Sizes(read["n"], read["d"], float(read["B"]), read["k"], float(read["tolerance"])))
+    return None if len(found) < 1 + compares(state) else found

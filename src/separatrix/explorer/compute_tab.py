@@ -1,0 +1,122 @@
+"""The tab Compute: which algorithm order-k attention takes at the reader's own n, d, B, k and tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, dcc, html
+from dash.dependencies import Input, Output, State
+from dash.development.base_component import Component
+
+from separatrix.errors import SeparatrixError
+from separatrix.explorer import compute_fields, compute_view, controls, sample_certificate, upload_panel
+from separatrix.explorer.address import compares
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.comparison import comparison
+from separatrix.explorer.compute_fields import settings_of
+from separatrix.explorer.context import Context
+from separatrix.explorer.machine_speed import speeds
+from separatrix.explorer.phase_here import phase
+from separatrix.explorer.spoken import spoken, unchanged
+
+TITLE = "Compute"
+TAB = "compute"
+COMPARES = True
+FIELDS = compute_fields.FIELDS
+_LEAD = (
+    "Order-k attention costs n^k unless its entries are small. Move B to the right: the rank grows until, near "
+    "(ln n)^(1/k), exact attention is the cheaper, and no known algorithm is near-linear any more."
+)
+
+
+def layout(state: Mapping[str, str], context: Context) -> Component:
+    """The controls on the left, on a phone above; what follows from them on the right."""
+    both = compares(state)
+    results = [
+        html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),
+        html.Section(id="compute-plan", **attributes(aria_label="The plan", aria_live="polite")),
+        figure_card("phase", title="Where you are", height=480),
+        _sample(),
+        html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
+        upload_panel.layout(),
+    ]
+    return html.Div(
+        [
+            html.P(_LEAD, className="lead"),
+            html.Div(
+                [controls.settings(TAB, FIELDS, state), html.Div(results, className="results")],
+                className="split both" if both else "split",
+            ),
+        ]
+    )
+
+
+def _sample() -> Component:
+    return html.Section(
+        [
+            html.H3("A certificate to look at"),
+            html.P(
+                "A plan forecasts; a certificate proves. A few random tokens with entries up to B are attended by the "
+                "planned method, and the certified error stands beside the true one.",
+                className="note",
+            ),
+            html.Button("Run a sample", id="sample-run", type="button"),
+            controls.alert("sample-alert"),
+            dcc.Loading(html.Div(id="sample-found", **attributes(aria_live="polite")), type="dot"),
+        ],
+        **attributes(aria_label="A certificate to look at"),
+    )
+
+
+def register(app: Dash, context: Context) -> None:
+    """The plan follows every control; the sample and the file are for who asks."""
+    outputs = {
+        "notes": controls.notes_output(TAB),
+        "plan": Output("compute-plan", "children"),
+        "copy": copy_outputs("compute"),
+    }
+
+    @spoken(app, "compute-alert", outputs, controls.reads(TAB))
+    def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        said: dict[str, Any] = {}
+        settings = settings_of(controls.state_of(texts, ids), said)
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
+        if settings is None:
+            return {**answer, "plan": html.P("A value is not as it must be: see below it.", className="alert")}
+        answer["copy"] = {
+            "python": compute_view.python(settings),
+            "command": "\n".join(compute_view.command(one) for one in settings),
+        }
+        try:
+            found = [compute_view.planned(one) for one in settings]
+        except SeparatrixError as error:
+            return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
+        answer["plan"] = comparison(compute_view.table(found, speeds()), "The plan, whatever the entries up to B are.")
+        return answer
+
+    @spoken(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
+    def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        """Apart from the plan: the first diagram of an order takes longer than the plan does."""
+        settings = settings_of(controls.state_of(texts, ids), {})
+        return {"phase": unchanged(figure_outputs("phase")) if settings is None else figure_values(phase(settings))}
+
+    every = controls.reads(TAB)
+    fields = {"texts": State(every["texts"].component_id, "value"), "ids": every["ids"]}
+
+    @spoken(
+        app,
+        "sample-alert",
+        {"found": Output("sample-found", "children")},
+        {"clicks": Input("sample-run", "n_clicks"), **fields},
+    )
+    def sample(clicks: int | None, texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        settings = settings_of(controls.state_of(texts, ids), {})
+        if settings is None:
+            raise SeparatrixError("A value is not as it must be: see below it.")
+        found = [sample_certificate.sampled(one) for one in settings]
+        of = " and ".join(f"d = {one.d}, B = {one.bound:g}, k = {one.order}" for one in dict.fromkeys(settings))
+        return {"found": comparison(sample_certificate.rows(found), f"Entries drawn evenly from [-B, B]; {of}.")}
+
+    upload_panel.register(app, fields)

@@ -1,0 +1,168 @@
+"""A field: one value of a tab, declared once. Its control, its help and the reading of the address come from it.
+
+>>> n = whole("n", "n", "The tokens.", "Definition D.1", low=2, high=10**100, default="200", log=True)
+>>> n.read("1e6"), n.read("10^100") == 10**100
+(1000000, True)
+>>> n.read("2.5")
+Traceback (most recent call last):
+    ...
+separatrix.errors.ArgumentError: n: expected a whole number from 2 to 10^100, got '2.5'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from separatrix.errors import ArgumentError
+
+LONGEST = 120
+"""No value is longer than this: a longer one is refused before it is looked at."""
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_POWER = re.compile(r"10\^(-?\d{1,4})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a slider moves: from low to high, by powers of ten (in steps of 1, 2, 5) or evenly in steps of `step`."""
+
+    low: float
+    high: float
+    log: bool
+    step: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """A value by its name in the address, with what it is (`help`), where in which paper (`place`), and its reading.
+
+    `parse` takes the text and gives the value, or raises `ArgumentError`; `default` is a text that it takes. `choices`
+    are the texts and their labels where there are few; `scale` is there where a slider helps. A `shared` field has no
+    second value when two settings stand side by side.
+    """
+
+    name: str
+    label: str
+    help: str
+    place: str
+    default: str
+    parse: Callable[[str], Any]
+    scale: Scale | None = None
+    choices: tuple[tuple[str, str], ...] = ()
+    shared: bool = False
+
+    def read(self, text: object) -> Any:
+        """The value of a text from the address or from a control."""
+        if isinstance(text, int | float) and not isinstance(text, bool):
+            text = str(text)
+        if not isinstance(text, str):
+            raise ArgumentError(self.name, expected="a value", got="nothing" if text is None else type(text).__name__)
+        if len(text) > LONGEST:
+            raise ArgumentError(self.name, expected=f"at most {LONGEST} characters", got=f"{len(text)} of them")
+        return self.parse(text.strip())
+
+
+def whole(
+    name: str,
+    label: str,
+    help: str,
+    place: str,
+    *,
+    low: int,
+    high: int,
+    default: str,
+    log: bool = False,
+    shared: bool = False,
+) -> Field:
+    """A whole number from low to high, written 1000000, 1e6 or 10^6."""
+
+    def parse(text: str) -> int:
+        value = _number(text)
+        # Compared before it is made an int: 1e9999 is long.
+        if value is None or not low <= value <= high or value != value.to_integral_value():
+            raise ArgumentError(name, expected=f"a whole number from {spell(low)} to {spell(high)}", got=repr(text))
+        return int(value)
+
+    return Field(name, label, help, place, default, parse, Scale(float(low), float(high), log, "1"), shared=shared)
+
+
+def decimal(
+    name: str,
+    label: str,
+    help: str,
+    place: str,
+    *,
+    low: str,
+    high: str,
+    default: str,
+    step: str = "0.01",
+    places: int = 12,
+    log: bool = False,
+    shared: bool = False,
+) -> Field:
+    """A decimal number from low to high, with at most so many places after the point; kept exactly.
+
+    >>> decimal("b", "b", "", "", low="0", high="1", default="0.2", places=4).read("0.12345")
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: b: expected a number from 0 to 1 with at most 4 decimals, got '0.12345'.
+    """
+    least, most = Decimal(low), Decimal(high)
+
+    def parse(text: str) -> Decimal:
+        value = _number(text)
+        exponent = None if value is None else value.normalize().as_tuple().exponent
+        if value is None or not least <= value <= most or not isinstance(exponent, int) or exponent < -places:
+            wanted = f"a number from {spell(least)} to {spell(most)} with at most {places} decimals"
+            raise ArgumentError(name, expected=wanted, got=repr(text))
+        return value
+
+    scale = Scale(float(least), float(most), log, step)
+    return Field(name, label, help, place, default, parse, scale, shared=shared)
+
+
+def choice(
+    name: str, label: str, help: str, place: str, choices: Mapping[str, str], *, default: str, shared: bool = False
+) -> Field:
+    """One of a few, by the text in the address; `choices` gives what the reader sees for each."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ArgumentError(name, expected=_either(choices), got=repr(text))
+        return text
+
+    return Field(name, label, help, place, default, parse, choices=tuple(choices.items()), shared=shared)
+
+
+def words(name: str, label: str, help: str, place: str = "", *, default: str = "", shared: bool = True) -> Field:
+    """A text of the reader's own, as long as any value may be."""
+    return Field(name, label, help, place, default, str, shared=shared)
+
+
+def spell(value: int | Decimal) -> str:
+    """A bound as a reader writes it.
+
+    >>> spell(10**100), spell(2 * 10**7), spell(200), spell(Decimal("0.05"))
+    ('10^100', '2e7', '200', '0.05')
+    """
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    head, zeros = re.fullmatch(r"(.*?)(0*)", text).groups()  # type: ignore[union-attr]
+    if "." in text or len(zeros) < 5:
+        return text
+    return f"10^{len(zeros)}" if head == "1" and len(zeros) > 9 else f"{head}e{len(zeros)}"
+
+
+def _number(text: str) -> Decimal | None:
+    """A finite decimal; None for anything else. The exponent has at most four digits, so nothing is long."""
+    power = _POWER.fullmatch(text)
+    if power:
+        return Decimal(1).scaleb(int(power.group(1)))
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in names)

@@ -1,0 +1,134 @@
+"""The figures of the tab Learn: the dynamics of one setting or two, the losses of a training run, its W and V."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go  # type: ignore[import-untyped]
+from plotly.subplots import make_subplots  # type: ignore[import-untyped]
+
+from separatrix.explorer.learn_view import LONGEST, Curve, Descended, Floats
+from separatrix.explorer.training_runs import TrainingRun
+from separatrix.report.strokes import curve
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, THEME, Drawing, Value, figure
+
+_PANELS = ("loss", "alpha", "C")
+
+
+def dynamics(found: Sequence[Descended]) -> Drawing:
+    """Loss, alpha and C over the steps, a colour a setting: the recursion, the law (dotted), the bound (dashed)."""
+    drawn = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.46, 0.27, 0.27])
+    drawn.update_layout(template=THEME, height=720, legend={"y": -0.13})
+    drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
+    drawn.update_xaxes(title_text="steps", row=3, col=1)
+    columns: dict[str, list[Value]] = {name: [] for name in ("setting", "what", "steps", *_PANELS)}
+    for letter, colour, one in zip("AB", (BLUE, ORANGE), found, strict=False):
+        prefix = "" if len(found) == 1 else f"{letter}: "
+        for kind, line, dash in (("recursion", one.run, "solid"), ("law", one.law, "dot")):
+            if not len(line.step):
+                continue
+            _keep(columns, letter, kind, line)
+            for row, name in enumerate(_PANELS, start=1):
+                look = {"mode": "lines", "dash": dash, "showlegend": row == 1, "legendgroup": f"{letter}{kind}"}
+                drawn.add_trace(
+                    curve(prefix + kind, line.step.tolist(), getattr(line, name).tolist(), colour, **look),
+                    row=row,
+                    col=1,
+                )
+        step, allowed = (values.tolist() for values in one.bound)
+        limit = curve(f"{prefix}bound of Theorem 3.1", step, allowed, colour, mode="lines", dash="dash")
+        drawn.add_trace(limit, row=1, col=1)
+    least = min(float(one.last.loss[0]) for one in found)
+    most = max(one.of.d / (2 * one.of.q) for one in found)
+    power = {"type": "log", "exponentformat": "power", "dtick": 1}
+    # The bound starts far above every loss: the axis is the losses'.
+    drawn.update_yaxes(title_text="loss", **power, range=[np.log10(least / 2), np.log10(most * 8)], row=1, col=1)
+    drawn.update_yaxes(title_text="alpha", row=2, col=1)
+    drawn.update_yaxes(title_text="C", row=3, col=1)
+    text = " ".join(_said(letter, one, len(found)) for letter, one in zip("AB", found, strict=False))
+    return Drawing(drawn, text, columns)
+
+
+def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: Curve) -> None:
+    for at in range(len(line.step)):
+        numbers = (float(values[at]) for values in (line.step, line.loss, line.alpha, line.C))
+        row: tuple[Value, ...] = (letter, kind, *numbers)
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+
+
+def _said(letter: str, one: Descended, settings: int) -> str:
+    of = one.of
+    who = "The loss" if settings == 1 else f"{letter}: the loss"
+    beyond = f"; the recursion is run for {LONGEST:,} of the steps, and the law goes on" if of.steps > LONGEST else ""
+    return (
+        f"{who} falls from {of.d / (2 * of.q):.3g} to {one.last.loss[0]:.3g} after {one.last.step[0]:,.0f} steps, with "
+        f"alpha at {one.last.alpha[0]:.3g} and C at {one.last.C[0]:.3g}{beyond}."
+    )
+
+
+def losses(run: TrainingRun) -> Drawing:
+    """The training loss and the validation losses of a run, and its cosines to the ground truth."""
+    drawn = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.6, 0.4])
+    drawn.update_layout(template=THEME, height=560, legend={"y": -0.14})
+    drawn.update_xaxes(range=[0, run.steps])
+    drawn.update_xaxes(title_text="step", row=2, col=1)
+    drawn.update_yaxes(title_text="loss", type="log", exponentformat="power", dtick="D2", row=1, col=1)
+    drawn.update_yaxes(title_text="cosine to the truth", range=[-0.05, 1.05], row=2, col=1)
+    columns: dict[str, list[Value]] = {"step": list(run.step), **{name: list(line) for name, line in run.lines.items()}}
+    for name, line in run.lines.items():
+        colour, dash, width, panel = _looks(name)
+        look = {"mode": "lines", "dash": dash, "opacity": width}
+        drawn.add_trace(curve(name, run.step, line, colour, **look), row=panel, col=1)
+    last = next((value for value in reversed(run.lines.get("loss", ())) if value is not None), None)
+    reached = "has no record of a loss yet" if last is None else f"has a loss of {last:.3g}"
+    return Drawing(
+        drawn, f"{run.title} {reached} at step {run.step[-1] if run.step else 0:,} of {run.steps:,}.", columns
+    )
+
+
+def _looks(name: str) -> tuple[str, str, float, int]:
+    """Colour, dash, opacity and panel of a line."""
+    if name.startswith("cosine"):
+        return (PURPLE, "solid", 1.0, 2) if name.endswith("W") else (ORANGE, "dash", 1.0, 2)
+    if name == "loss":
+        return BLUE, "solid", 1.0, 1
+    return (GREEN if name.startswith("T=") else GREY), "dot", 0.8, 1
+
+
+def weights(step: int, W: Floats, V: Floats, name: str) -> Drawing:
+    """W and V at a step, each on its own scale, zero in the middle of the colours."""
+    drawn = figure("column: tokens, then encodings", "row of W", height=640)
+    drawn.update_layout(
+        xaxis={"anchor": "y2"},
+        yaxis={"domain": [0.36, 1]},
+        yaxis2={"domain": [0, 0.28], "title": {"text": "row of V"}},
+        margin={"t": 20},
+    )
+    drawn.update_yaxes(autorange="reversed")
+    columns: dict[str, list[Value]] = {column: [] for column in ("step", "matrix", "row", "column", "value")}
+    for label, matrix, axis, top, share in (("W", W, "y", 1.0, 0.64), ("V", V, "y2", 0.28, 0.28)):
+        limit = float(np.abs(matrix).max()) or 1.0
+        drawn.add_trace(
+            go.Heatmap(
+                z=np.round(matrix, 4).tolist(),
+                zmin=-limit,
+                zmax=limit,
+                colorscale="RdBu",
+                colorbar={"len": share, "y": top, "yanchor": "top", "thickness": 12},
+                yaxis=axis,
+                hovertemplate=label + "[%{y}, %{x}] = %{z:.3f}<extra></extra>",
+            )
+        )
+        for i, j in np.ndindex(matrix.shape):
+            for column, value in zip(columns.values(), (step, label, i, j, round(float(matrix[i, j]), 5)), strict=True):
+                column.append(value)
+    d = V.shape[0]
+    diagonal = float(np.diagonal(W[d:, d:]).mean())
+    rest = W[d:, d:][~np.eye(W.shape[0] - d, dtype=bool)]
+    text = (
+        f"W and V of {name} after {step:,} steps: the diagonal of W's block of encodings is {diagonal:.3g} on average, "
+        f"and the other entries of the block are {float(np.sqrt((rest**2).mean())) if rest.size else 0.0:.2g}."
+    )
+    return Drawing(drawn, text, columns)

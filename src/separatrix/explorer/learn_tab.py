@@ -1,0 +1,156 @@
+"""The tab Learn: how a one-layer transformer learns to select tokens, in closed form and in training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, html
+from dash.dependencies import Output
+from dash.development.base_component import Component
+
+from separatrix.errors import ArgumentError
+from separatrix.explorer import controls, learn_figures, learn_view, run_fields, run_panel
+from separatrix.explorer.address import SECOND, compares, side
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.comparison import comparison
+from separatrix.explorer.context import Context
+from separatrix.explorer.fields import decimal, whole
+from separatrix.explorer.learn_view import Descent
+from separatrix.explorer.run_fields import PAPER
+from separatrix.explorer.spoken import spoken, unchanged
+
+TITLE = "Learn"
+TAB = "learn"
+COMPARES = True
+
+DYNAMICS = (
+    whole("T", "T", "The tokens of a sequence.", f"{PAPER}, Section 2", low=3, high=1000, default="20", log=True),
+    whole(
+        "q",
+        "q",
+        "The tokens of a subset: the target is the mean of these.",
+        f"{PAPER}, Section 2",
+        low=1,
+        high=999,
+        default="2",
+        log=True,
+    ),
+    whole("d", "d", "The coordinates of a token.", f"{PAPER}, Section 2", low=1, high=64, default="2"),
+    decimal(
+        "eta",
+        "η",
+        "The learning rate of gradient descent on the population loss.",
+        f"{PAPER}, Theorem 3.1",
+        low="0.00001",
+        high="1",
+        default="0.0125",
+        places=8,
+        log=True,
+    ),
+    whole(
+        "steps",
+        "steps",
+        f"The updates to look at. The first {learn_view.LONGEST:,} are run; beyond them the closed-form law goes on.",
+        f"{PAPER}, Theorem 3.1 and equation (6)",
+        low=10,
+        high=10**9,
+        default="1e6",
+        log=True,
+    ),
+)
+FIELDS = (*DYNAMICS, *run_fields.FIELDS)
+
+_LEAD = (
+    "Two numbers tell the whole of training: how much the value matrix weighs (alpha) and how sharply attention picks "
+    "(C). The loss waits on a plateau until C has grown, then falls like 1/t. Make T larger, and see the plateau grow."
+)
+
+
+def layout(state: Mapping[str, str], context: Context) -> Component:
+    """The dynamics with their controls; below, the training runs with theirs."""
+    both = compares(state)
+    results = [
+        controls.alert("learn-alert"),
+        figure_card("dynamics", title="The dynamics in closed form", height=720),
+        html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
+        html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
+    ]
+    return html.Div(
+        [
+            html.P(_LEAD, className="lead"),
+            html.Div(
+                [controls.settings(TAB, DYNAMICS, state), html.Div(results, className="results")],
+                className="split both" if both else "split",
+            ),
+            run_panel.layout(state, context),
+        ]
+    )
+
+
+def register(app: Dash, context: Context) -> None:
+    """The dynamics follow their controls; the runs have callbacks of their own."""
+    copied = copy_outputs("run")
+    outputs = {
+        "run_copy": copied,
+        "notes": controls.notes_output(TAB),
+        "summary": Output("learn-summary", "children"),
+        "dynamics": figure_outputs("dynamics"),
+        "copy": copy_outputs("learn"),
+    }
+
+    @spoken(app, "learn-alert", outputs, controls.reads(TAB))
+    def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        state = controls.state_of(texts, ids)
+        said: dict[str, Any] = {}
+        settings = _settings(state, said)
+        new = _new_run(state, said)
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, said), "run_copy": new or unchanged(copied)}
+        if settings is None:
+            return {**answer, "summary": html.P("A value is not as it must be: see below it.", className="alert")}
+        found = [learn_view.descended(one) for one in settings]
+        answer["dynamics"] = figure_values(learn_figures.dynamics(found))
+        answer["summary"] = comparison(learn_view.summary(found), "The dynamics in numbers.")
+        answer["copy"] = {
+            "python": learn_view.python(settings),
+            "command": learn_view.command(settings),
+        }
+        return answer
+
+    run_panel.register(app, context)
+
+
+def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] | None:
+    """What to copy of the run that the controls ask for, or None with what is wrong said below them."""
+    wrong = controls.complaints((*run_fields.NEW, run_fields.STEP), state)
+    if not wrong:
+        try:
+            asked = run_fields.asked(state)
+            return {"python": asked.python(), "command": asked.command()}
+        except ArgumentError as error:
+            # The threshold on dot products is not the visitor's to choose: the width is.
+            wrong = {error.argument if error.argument.startswith("run_") else "run_d_e": str(error)}
+    said.update({one: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
+    return None
+
+
+def _settings(state: Mapping[str, Any], said: dict[str, Any]) -> list[Descent] | None:
+    """The settings of the page, or None with what is wrong said below the controls."""
+    found = []
+    for second in (False, True) if compares(state) else (False,):
+        texts = side(state, second)
+        wrong = controls.complaints(DYNAMICS, texts)
+        ending = SECOND * second
+        said.update({one + ending: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
+        if wrong:
+            continue
+        read = controls.values(DYNAMICS, texts)
+        one = Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"])
+        if one.q >= one.T:
+            told = f"q: expected less than T = {one.T}, got {one.q}."
+            said["q" + ending] = html.P(told, className="wrong", role="alert")
+            continue
+        said.update({name + ending: html.P(told, className="broken") for name, told in one.broken().items()})
+        found.append(one)
+    return None if len(found) < 1 + compares(state) else found

@@ -1,0 +1,157 @@
+"""The closed-form dynamics at the reader's T, q, d and eta: the recursion, the law that goes on, the bound.
+
+The recursion of `population_dynamics` is exact and is run for at most `LONGEST` steps. Beyond them the slow curve of
+`separatrix.selection.laws` goes on, on which alpha has settled at N x/D, where x is the attention on the subset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from separatrix.errors import SeparatrixError
+from separatrix.selection.dynamics import population_dynamics
+from separatrix.selection.laws import plateau_time, slow_curve_loss, slow_curve_time, tail_constant
+
+Floats = npt.NDArray[np.float64]
+
+LONGEST = 200_000
+"""Steps of the recursion: a tenth of a second."""
+_POINTS = 300
+
+
+@dataclass(frozen=True)
+class Descent:
+    """One setting: T tokens, subsets of q, tokens of d dimensions, the rate eta, and how many steps to look at."""
+
+    T: int
+    q: int
+    d: int
+    eta: float
+    steps: int
+
+    def broken(self) -> dict[str, str]:
+        """The hypotheses of Theorem 3.1 that do not hold, by the value that breaks them."""
+        said = {}
+        if not 2 <= self.q < self.T / 4:
+            said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {self.T / 4:g}."
+        if self.eta > 1 / (20 * self.d**2):
+            said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * self.d**2):.3g}."
+        return said
+
+
+@dataclass(frozen=True)
+class Curve:
+    """alpha, C and the loss after so many steps."""
+
+    step: Floats
+    alpha: Floats
+    C: Floats
+    loss: Floats
+
+
+@dataclass(frozen=True)
+class Descended:
+    """The recursion at log-spaced steps, the law beyond the rise of alpha, and the theorem's bound on the loss."""
+
+    of: Descent
+    run: Curve
+    law: Curve
+    bound: tuple[Floats, Floats]
+
+    @property
+    def last(self) -> Curve:
+        """The end of what is drawn: the law's if it goes further than the recursion."""
+        longer = len(self.law.step) and self.law.step[-1] > self.run.step[-1]
+        end = self.law if longer else self.run
+        return Curve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
+
+
+@lru_cache(maxsize=128)
+def descended(one: Descent) -> Descended:
+    """Run the recursion and lay the law beside it.
+
+    >>> found = descended(Descent(T=20, q=2, d=2, eta=0.0125, steps=10**6))
+    >>> float(found.run.step[-1]), float(found.law.step[-1]) <= 10**6
+    (200000.0, True)
+    >>> near = float(np.interp(1e5, found.law.step, found.law.loss) / np.interp(1e5, found.run.step, found.run.loss))
+    >>> round(near, 1)
+    1.0
+    """
+    if one.q >= one.T:
+        raise SeparatrixError(f"q: expected less than T = {one.T}, got {one.q}.")
+    reached = min(one.steps, LONGEST)
+    run = population_dynamics(one.T, one.q, one.d, one.eta, reached)
+    at = np.unique(np.round(np.geomspace(1, reached, _POINTS)).astype(np.int64))
+    return Descended(
+        one,
+        Curve(at.astype(np.float64), run.alpha[at], run.C[at], run.loss[at]),
+        law(one),
+        bound(one),
+    )
+
+
+def bound(one: Descent) -> tuple[Floats, Floats]:
+    """Steps, and the loss that Theorem 3.1 allows after them: T^2 d/(eta t), logarithms left out."""
+    step = np.geomspace(1, one.steps, _POINTS)
+    return step, one.T**2 * one.d / (one.eta * step)
+
+
+def law(one: Descent) -> Curve:
+    """The slow curve from tau = T on, where alpha has risen, to the last step."""
+    n = one.T / one.q
+    points = []
+    for w in np.geomspace(1 - 1 / n, 1e-7, _POINTS).tolist():
+        x = 1 - w
+        if x <= 1 / n:
+            continue
+        step = slow_curve_time(x, one.T, one.q, one.d) / one.eta
+        if one.T / one.eta <= step <= one.steps:
+            D = n * x**2 - 2 * x + 1
+            points.append((step, (n - 1) * x / D, math.log(x * (n - 1) / w), slow_curve_loss(x, one.T, one.q, one.d)))
+    return Curve(*np.array(points, np.float64).reshape(-1, 4).T)
+
+
+def summary(found: Sequence[Descended]) -> list[tuple[str, list[str]]]:
+    """The rows of the page's table: a name, and what each setting has there."""
+    return [
+        ("loss at the start, d/(2q)", [f"{one.of.d / (2 * one.of.q):.4g}" for one in found]),
+        ("loss at the end", [f"{one.last.loss[0]:.3g}" for one in found]),
+        ("alpha at the end", [f"{one.last.alpha[0]:.4g}" for one in found]),
+        ("C at the end", [f"{one.last.C[0]:.4g}" for one in found]),
+        ("the plateau is left at step, about",
+         [_plateau(one.of) for one in found]),
+        ("steps to the last loss: by the tail (T - 1)/(4 eta epsilon)",
+         [f"{tail_constant(one.of.T, one.of.eta) / one.last.loss[0]:.3g}" for one in found]),
+        ("steps to the last loss: allowed by Theorem 3.1, up to logarithms",
+         [f"{one.of.T**2 * one.of.d / (one.of.eta * one.last.loss[0]):.3g}" for one in found]),
+    ]  # fmt: skip
+
+
+def _plateau(one: Descent) -> str:
+    """When the subset holds half the attention; it may hold as much from the start."""
+    return f"{plateau_time(one.T, one.q, one.d) / one.eta:,.0f}" if 2 * one.q < one.T else "there is none: q >= T/2"
+
+
+def python(settings: Sequence[Descent]) -> str:
+    """The same as a program."""
+    lines = ["from separatrix.selection import population_dynamics"]
+    for one in settings:
+        lines += ["", f"run = {_call(one)}", "print(run.loss[-1], run.alpha[-1], run.C[-1])"]
+    return "\n".join(lines)
+
+
+def command(settings: Sequence[Descent]) -> str:
+    """The same as a command."""
+    calls = "; ".join(f"print({_call(one)}.loss[-1])" for one in settings)
+    return f"python -c 'from separatrix.selection import population_dynamics; {calls}'"
+
+
+def _call(one: Descent) -> str:
+    steps = min(one.steps, LONGEST)
+    return f"population_dynamics(T={one.T}, q={one.q}, d={one.d}, lr={one.eta!r}, steps={steps})"

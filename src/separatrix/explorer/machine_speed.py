@@ -1,0 +1,59 @@
+"""How one core of this machine compares with the machine whose nanoseconds the cost model holds: timed once a process.
+
+The model's constants ship with the source so that plans never depend on the machine; only what is told of the time
+does. On a busy machine torch's threads wait for each other a hundred times longer than they work, so that the explorer
+computes on one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from separatrix import doctor
+
+SECONDS = 0.1
+"""That each method is timed for."""
+
+_ONE = threading.Lock()
+_found: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How many times as long as in the model each method takes here."""
+
+    factors: Mapping[str, float]
+
+    def seconds(self, method: str, modelled: float) -> float:
+        """What so many nanoseconds of the model are here.
+
+        >>> Speeds({"exact": 2.0, "polynomial": 3.0}).seconds("exact", 1e9)
+        2.0
+        """
+        return 1e-9 * modelled * self.factors[method]
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """The block alone has torch, and torch has one thread."""
+    with _ONE:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def speeds() -> Speeds:
+    """The doctor's speeds, timed by the first who asks; whoever asks meanwhile waits."""
+    if not _found:
+        with one_core():
+            if not _found:
+                _found.update({one.method: one.factor for one in doctor.speeds(seconds=SECONDS)})
+    return Speeds(_found)

@@ -1,0 +1,82 @@
+"""``python -m separatrix.explorer.plan_child TOLERANCE``: plans the safetensors file on its standard input, as JSON.
+
+A process of its own, so that whoever gave the file can be told after some seconds that it takes too long.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, deserialize
+from torch import Tensor
+
+from separatrix.attention.operator import plan_attention
+from separatrix.errors import SeparatrixError
+from separatrix.explorer.upload import DTYPES, Header, header
+
+
+def stand_in(key: Tensor) -> Tensor:
+    """Values of alternating signs: of all values of magnitude 1, those that spread most.
+
+    >>> stand_in(torch.zeros(1, 2, 3))
+    tensor([[[ 1., -1.,  1.],
+             [-1.,  1., -1.]]])
+    """
+    rows, columns = (torch.arange(size) for size in key.shape[-2:])
+    signs = 1 - 2 * ((rows[:, None] + columns) % 2)
+    return signs.to(key.dtype).expand_as(key)
+
+
+def loaded(data: bytes, told: Header) -> dict[str, Tensor]:
+    """The tensors that the header names; others in the file are left alone."""
+    found = {}
+    for name, one in deserialize(data):  # type: ignore[no-untyped-call]
+        if name in told.tensors:
+            dtype, shape = told.tensors[name]
+            found[name] = torch.frombuffer(bytearray(one["data"]), dtype=getattr(torch, DTYPES[dtype])).reshape(shape)
+    return found
+
+
+def answer(data: bytes, tolerance: float) -> dict[str, Any]:
+    """The plan and what it is of, or why there is none."""
+    told = header(data)
+    try:
+        tensors = loaded(data, told)
+    except SafetensorError as error:
+        return {"refused": f"file: expected a safetensors file, got one that cannot be read: {error}."}
+    keys = [tensors[f"k{m}"] for m in range(1, told.order)]
+    given = "v1" in tensors
+    values = [tensors[f"v{m}"] if given else stand_in(keys[m - 1]) for m in range(1, told.order)]
+    for name, tensor in zip(told.tensors, [tensors["q"], *keys, *(values if given else [])], strict=True):
+        if not bool(torch.isfinite(tensor).all()):
+            return {"refused": f"{name}: expected finite numbers, got NaN or infinity."}
+    try:
+        plan = plan_attention(tensors["q"], keys, values, tolerance=tolerance)
+    except SeparatrixError as error:
+        return {"refused": str(error)}
+    return {
+        "order": told.order,
+        "shapes": {name: list(shape) for name, (_, shape) in told.tensors.items()},
+        "bound": max(float(tensor.abs().max()) for tensor in (tensors["q"], *keys)),
+        "values": given,
+        "method": plan.method,
+        "degree": plan.degree,
+        "rank": plan.rank,
+        "index_set": plan.index_set,
+        "predicted_error": plan.predicted_error,
+        "flops": plan.flops,
+        "bytes": plan.bytes,
+        "why": plan.why,
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    try:
+        found = answer(sys.stdin.buffer.read(), float(sys.argv[1]))
+    except SeparatrixError as error:
+        found = {"refused": str(error)}
+    print(json.dumps(found))

@@ -1,0 +1,94 @@
+"""What a visitor may choose of a training run, and which run and step to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from separatrix.errors import ArgumentError
+from separatrix.explorer import controls
+from separatrix.explorer.fields import Field, decimal, whole, words
+from separatrix.explorer.training_start import Asked
+
+PAPER = "Wang, Wei, Hsu and Lee"
+
+NEW = (
+    whole(
+        "run_T",
+        "T",
+        "The tokens of a training sequence.",
+        f"{PAPER}, Section 4",
+        low=4,
+        high=64,
+        default="32",
+        shared=True,
+    ),
+    whole("run_q", "q", "The tokens of a subset.", f"{PAPER}, Section 4", low=1, high=8, default="2", shared=True),
+    whole("run_d", "d", "The coordinates of a token.", f"{PAPER}, Section 4", low=1, high=16, default="3", shared=True),
+    whole(
+        "run_d_e",
+        "dₑ",
+        "The coordinates of an encoding: random signs, drawn anew at every step, nearly orthogonal.",
+        f"{PAPER}, Section 3.2",
+        low=8,
+        high=96,
+        default="48",
+        shared=True,
+    ),
+    decimal(
+        "run_eta",
+        "η",
+        "The learning rate of stochastic gradient descent, in batches of 64.",
+        f"{PAPER}, Appendix F",
+        low="0.01",
+        high="3",
+        default="1",
+        places=4,
+        log=True,
+        shared=True,
+    ),
+    whole(
+        "run_steps",
+        "steps",
+        "The updates of the run.",
+        f"{PAPER}, Section 4",
+        low=100,
+        high=20_000,
+        default="3000",
+        log=True,
+        shared=True,
+    ),
+    whole(
+        "run_seed",
+        "seed",
+        "What decides every draw: equal seeds give equal runs.",
+        "",
+        low=0,
+        high=999_999,
+        default="0",
+        shared=True,
+    ),
+)
+RUN = words("run", "run", "The run to look at.")
+STEP = whole(
+    "at",
+    "step",
+    "Whose W and V to look at: those kept at this step, or last before it.",
+    f"{PAPER}, Figures 3 and 8",
+    low=0,
+    high=10**6,
+    default="1e6",
+    shared=True,
+)
+
+
+def asked(state: Mapping[str, Any]) -> Asked:
+    """The run that the controls ask for."""
+    read = controls.values(NEW, state)
+    T, q = read["run_T"], read["run_q"]
+    if q > T:
+        raise ArgumentError("run_q", expected=f"at most T = {T}", got=q)
+    return Asked(T, q, read["run_d"], read["run_d_e"], float(read["run_eta"]), read["run_steps"], read["run_seed"])
+
+
+FIELDS: tuple[Field, ...] = (*NEW, RUN, STEP)

@@ -1,0 +1,248 @@
+"""The lower half of the tab Learn: a training run started, watched and stopped; stored runs with their W and V."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, dcc, html, no_update
+from dash.dependencies import Input, Output, State
+from dash.development.base_component import Component
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.explorer import controls, learn_figures
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
+from separatrix.explorer.context import Context
+from separatrix.explorer.run_fields import NEW, RUN, STEP, asked
+from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.explorer.training_runs import TrainingRun, known, listed, read_run
+from separatrix.explorer.training_start import CHECKPOINTS, Starter
+from separatrix.explorer.training_state import Standing, standing
+
+TAB = "learn"
+TICK_MILLISECONDS = 1000
+
+_LEAD = (
+    "A run trains the transformer itself, with stochastic encodings, by `separatrix train selection`: W's block of "
+    "encodings and V's block of tokens turn into multiples of the identity. It ends when the explorer does, and can "
+    "go on from its last checkpoint."
+)
+
+
+def layout(state: Mapping[str, str], context: Context) -> Component:
+    """The controls of a new run on the left; the run that is looked at on the right."""
+    wanted = state[RUN.name]
+    names, missing = _names(context, wanted)
+    value = wanted if wanted in names else next(iter(names), None)
+    new = html.Fieldset(
+        [html.Legend("A new run"), *(controls.control(TAB, field, state[field.name]) for field in NEW)],
+        className="setting alone",
+    )
+    begin = html.Button("Start this run", id="run-start", type="button", className="primary")
+    chooser = html.Div(
+        [
+            html.Label(["Run", dcc.Dropdown(_options(names), value, id=_field(RUN.name), className="chooser",
+                                            clearable=False, placeholder="No run is kept here yet")]),
+            html.Div(id={"kind": "note", "tab": TAB, "of": RUN.name}, className="notes"),
+        ],
+        className="field choice",
+    )  # fmt: skip
+    watched = [
+        chooser,
+        html.Div(
+            [
+                html.Div(missing, role="alert", className="alert"),
+                *(controls.alert(one) for one in ("run-alert", "act-alert", "steps-alert", "weights-alert")),
+            ]
+        ),
+        html.Div(id="run-status", className="status"),
+        html.Div(
+            [
+                html.Button("Stop it", id="run-stop", type="button", hidden=True),
+                html.Button("Let it go on", id="run-go-on", type="button", hidden=True),
+            ]
+        ),
+        html.Div([figure_card("run-losses", title="Losses and cosines", height=560)], id="run-figures", hidden=True),
+        html.Div(
+            [
+                controls.control(TAB, STEP, state[STEP.name]),
+                figure_card("run-weights", title="W and V", height=640),
+            ],
+            id="run-matrices",
+            hidden=True,
+        ),
+    ]
+    return html.Section(
+        [
+            html.H2("Training runs"),
+            html.P(_LEAD, className="note"),
+            html.Div(
+                [
+                    html.Div(
+                        [new, begin, html.H3("Take it away", className="below"), copy_card("run")], className="controls"
+                    ),
+                    html.Div(watched, className="results"),
+                ],
+                className="split",
+            ),
+            dcc.Interval(id="run-tick", interval=TICK_MILLISECONDS, max_intervals=0),
+            dcc.Store(id="run-acted"),
+            dcc.Store(id="run-kept"),
+        ],
+        **attributes(aria_label="Training runs"),
+    )
+
+
+def _names(context: Context, wanted: str) -> tuple[dict[str, str], str]:
+    """The runs there are, and a sentence if the one that is wanted is none of them or the store cannot be read."""
+    try:
+        names = listed(context.store)
+    except SeparatrixError as error:
+        return {}, str(error)
+    return names, f"run: there is no run {wanted[:40]!r} here." if wanted and wanted not in names else ""
+
+
+def _options(names: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"label": label, "value": name} for name, label in names.items()]
+
+
+def _field(name: str, *, slides: bool = False) -> dict[str, str]:
+    return {"kind": "field", "tab": TAB, "of": name, "slides": "yes" if slides else "no"}
+
+
+def register(app: Dash, context: Context) -> None:
+    """Start, stop and go on; follow the run that is chosen; its weights at the step that is chosen."""
+    starter = Starter(context.store)
+    chosen = {"name": Input(_field(RUN.name), "value")}
+    moments = {"tick": Input("run-tick", "n_intervals"), "acted": Input("run-acted", "data")}
+    _register_acts(app, context, starter)
+    _register_steps(app, context, chosen)
+
+    outputs = {
+        "status": Output("run-status", "children"),
+        "stop": Output("run-stop", "hidden"),
+        "go_on": Output("run-go-on", "hidden"),
+        # One tick more than there were, so that the next one waits for this answer: a slow machine is not flooded.
+        "ticks": Output("run-tick", "max_intervals"),
+        "kept": Output("run-kept", "data"),
+        "hidden": Output("run-figures", "hidden"),
+        "losses": figure_outputs("run-losses"),
+    }
+
+    @spoken(app, "run-alert", outputs, {**chosen, **moments, "kept": State("run-kept", "data")})
+    def look(name: str | None, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
+        if not name:
+            return {**unchanged(outputs), "status": html.P("No run is kept here yet: start one.", className="note")}
+        stands = _stands(context, name)
+        run = read_run(context.store, name)
+        answer = {
+            **unchanged(outputs),
+            "status": status(run, stands),
+            "stop": not stands.alive,
+            "go_on": not stands.resumable,
+            "ticks": (tick or 0) + stands.alive,
+            "hidden": not run.step,
+        }
+        if kept != (now := [name, len(run.kept)]):
+            answer["kept"] = now
+        if run.step:
+            answer["losses"] = figure_values(learn_figures.losses(run))
+        return answer
+
+    drawn = {
+        "hidden": Output("run-matrices", "hidden"),
+        "weights": figure_outputs("run-weights"),
+    }
+    step = {"at": Input(_field(STEP.name, slides=True), "value"), "kept": Input("run-kept", "data")}
+
+    @spoken(app, "weights-alert", drawn, {**chosen, **step})
+    def matrices(name: str | None, at: object, kept: object) -> Mapping[str, Any]:
+        run = read_run(context.store, name) if name else None
+        if run is None or not run.kept:
+            return {**unchanged(drawn), "hidden": True}
+        step, W, V = run.at(STEP.read(at))
+        return {"hidden": False, "weights": figure_values(learn_figures.weights(step, W, V, run.title))}
+
+
+def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
+    clicks = {one: Input(f"run-{one.replace('_', '-')}", "n_clicks") for one in ("start", "stop", "go_on")}
+    every = controls.reads(TAB)
+    fields = {"texts": State(every["texts"].component_id, "value"), "ids": every["ids"]}
+    outputs = {
+        "acted": Output("run-acted", "data"),
+        "name": Output(_field(RUN.name), "value"),
+        "options": Output(_field(RUN.name), "options"),
+    }
+
+    @spoken(app, "act-alert", outputs, {"clicks": clicks, **fields}, prevent_initial_call=True)
+    def act(
+        clicks: Mapping[str, int | None], texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
+    ) -> Mapping[str, Any]:
+        from dash import ctx
+
+        state = controls.state_of(texts, ids)
+        name = str(state.get(RUN.name) or "")
+        count = sum(one or 0 for one in clicks.values())
+        if not count:  # the buttons came into the page: nobody pressed one
+            return unchanged(outputs)  # type: ignore[no-any-return]
+        match ctx.triggered_id:
+            case "run-start":
+                name = starter.start(asked(state))
+                return {"acted": count, "name": name, "options": _options(listed(context.store))}
+            case "run-stop":
+                starter.stop(name)
+            case "run-go-on":
+                starter.go_on(name)
+        return {**unchanged(outputs), "acted": count}
+
+
+def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> None:
+    """The slider of the step ends where the run does."""
+    slider = {"kind": "slider", "tab": TAB, "of": STEP.name}
+    outputs = {
+        "scale": Output({**slider, "kind": "scale"}, "data"),
+        "most": Output(slider, "max"),
+        "at": Output(_field(STEP.name, slides=True), "value"),
+    }
+    steps = {"at": State(_field(STEP.name, slides=True), "value")}
+
+    @spoken(app, "steps-alert", outputs, {**chosen, **steps})
+    def fit(name: str | None, at: object) -> Mapping[str, Any]:
+        if not name:
+            return unchanged(outputs)  # type: ignore[no-any-return]
+        steps = read_run(context.store, name).steps or 1
+        every = max(1, steps // CHECKPOINTS)
+        count = -(-steps // every)
+        scale = {"low": 0, "high": steps, "log": False, "step": str(every), "steps": count, "label": STEP.label}
+        beyond = _beyond(at, steps)
+        return {"scale": scale, "most": count, "at": str(steps) if beyond else no_update}
+
+
+def _beyond(at: object, steps: int) -> bool:
+    try:
+        return bool(STEP.read(at) > steps)
+    except ArgumentError:
+        return False
+
+
+def _stands(context: Context, name: str) -> Standing:
+    return standing(context.store, known(context.store, name)) if name.startswith("run-") else Standing("kept", "")
+
+
+def status(run: TrainingRun, stands: Standing) -> Component:
+    """How a run stands: a word, how far it is, and its last numbers."""
+    done = run.step[-1] if run.step else 0
+    far = f"step {done:,} of {run.steps:,}" if run.steps else "it begins"
+    last = {name: line[-1] for name, line in run.lines.items() if line and line[-1] is not None}
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in last.items())
+    return html.Div(
+        [
+            html.P(
+                [html.Span(stands.word, className=f"badge {stands.word.replace(' ', '-')}", role="status"), " ", far]
+            ),
+            html.Progress(value=str(done), max=str(max(run.steps, 1)), **attributes(aria_label="How far the run is")),
+            html.P(" ".join(filter(None, [stands.said, run.stopped])), className="note"),
+            html.P(numbers, className="note") if numbers else html.Span(),
+        ]
+    )

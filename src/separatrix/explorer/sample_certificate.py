@@ -1,0 +1,99 @@
+"""A certificate to look at: attention on a few random tokens at the reader's d, B, k and tolerance, and its true error.
+
+The sample has as many tokens as a few million scores allow, with entries drawn evenly from [-B, B], and is compared
+with exact attention in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from separatrix.attention.cost import LARGEST_RANK, Shape, polynomial_cost
+from separatrix.attention.operator import certified_attention, tensor_attention
+from separatrix.attention.products import expanded_total_degree
+from separatrix.errors import SeparatrixError
+from separatrix.explorer.compute_view import Sizes, big, planned
+from separatrix.explorer.machine_speed import one_core
+
+SCORES = 3e6
+"""Of exact attention on the sample, with which the certificate is compared."""
+ENTRIES = 4e6
+"""Of the table of multi-indices, rank times d."""
+NANOSECONDS = 3e8
+"""That the polynomial method may take by the cost model."""
+LONGEST = 1024
+FINEST = 1e-8, 1e-10
+"""The least tolerance of a sample is the larger of the first and exp(B^k) times the second.
+
+Below it float64's rounding may be more than is allowed, and then every degree is tried in vain.
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was run on `n` tokens: the certificate's parts, and the largest error there really was."""
+
+    n: int
+    method: str
+    rank: int | None
+    truncation: float
+    rounding: float
+    total: float
+    error: float
+
+
+def tokens(sizes: Sizes) -> int:
+    """How many tokens the sample has.
+
+    >>> tokens(Sizes(10**6, 8, 0.9, 3, 1e-3)), tokens(Sizes(10, 8, 0.9, 3, 1e-3)), tokens(Sizes(10**6, 8, 1.0, 6, 1.0))
+    (144, 10, 12)
+    """
+    return min(sizes.n, LONGEST, int(SCORES ** (1 / sizes.order)))
+
+
+@lru_cache(maxsize=256)
+def sampled(sizes: Sizes) -> Sample:
+    """Run the planned method on the sample, or refuse with the reason."""
+    n, plan = tokens(sizes), planned(sizes).plan
+    if plan.rank is not None and plan.degree is not None:
+        finest = max(FINEST[0], FINEST[1] * math.exp(sizes.radius))
+        if sizes.tolerance < finest:
+            raise SeparatrixError(
+                f"No sample was run: below a tolerance of {finest:.1g} the rounding of float64 may be more than is "
+                "allowed, and to find that out takes seconds. sx.certified_attention does it, and says so."
+            )
+        shape = Shape(1, n, (n,) * (sizes.order - 1), sizes.d, sizes.d)
+        cost = polynomial_cost(shape, expanded_total_degree(sizes.d, plan.degree), True)
+        if plan.rank > LARGEST_RANK or plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
+            raise SeparatrixError(
+                f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too dear for a page, even on {n} "
+                "tokens. A smaller B or d, or a larger tolerance, brings it down."
+            )
+    generator = torch.Generator().manual_seed(0)
+    sets = sizes.order - 1
+    drawn = torch.rand(2 * sets + 1, n, sizes.d, generator=generator, dtype=torch.float64)
+    query, *rest = sizes.bound * (2 * drawn - 1)
+    keys, values = rest[:sets], rest[sets:]
+    with one_core():
+        result = certified_attention(query, keys, values, tolerance=sizes.tolerance, method=plan.method)
+        exact = tensor_attention(query, keys, values)
+    error = float((result.output - exact).abs().max())
+    certificate = result.certificate
+    parts = certificate.truncation, certificate.rounding, certificate.total
+    return Sample(n, result.plan.method, result.plan.rank, *parts, error)
+
+
+def rows(found: list[Sample]) -> list[tuple[str, list[str]]]:
+    """The rows of the page's table."""
+    return [
+        ("tokens", [f"{one.n:,}" for one in found]),
+        ("method", [one.method if one.rank is None else f"{one.method}, rank {one.rank:,}" for one in found]),
+        ("certified: truncation", [f"{one.truncation:.2g}" for one in found]),
+        ("certified: rounding", [f"{one.rounding:.2g}" for one in found]),
+        ("certified: total", [f"{one.total:.2g}" for one in found]),
+        ("largest error there really was", [f"{one.error:.2g}" for one in found]),
+    ]

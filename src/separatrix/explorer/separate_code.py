@@ -1,0 +1,61 @@
+"""A setting of the tab Separate as code to take away: in Python, and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from separatrix.explorer.separate_fields import FIELDS, MECHANISMS
+
+
+def python(values: Mapping[str, Any]) -> str:
+    """The same in Python.
+
+    >>> print(python({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}))
+    from separatrix.separation import CrossAttention
+    <BLANKLINE>
+    setting = CrossAttention(n=200, d=11, m=9, a0="0.01", a1="3", strict=False)
+    print(setting.success_probability())
+    print("outside:", *setting.broken_hypotheses(), sep="\\n  ")
+    """
+    cross = values["weights"] == "cross"
+    model = "CrossAttention" if cross else "SelfAttention"
+    given = [f"{name}={_integer(values[name])}" for name in ("n", "d", "m")]
+    given += [f'{name}="{values[name]}"' for name in ("a0", "a1", *(() if cross else ("b", "c", "weights")))]
+    made = f"setting = {model}({', '.join(given)}, strict=False)"
+    asked, imports = "setting.success_probability()", [model]
+    if values["mechanism"] != "softmax":
+        code = MECHANISMS[values["mechanism"]][1]
+        asked = f"outcome(setting, {code})"
+        imports += ["outcome", code.partition("(")[0]]
+    return "\n".join(
+        [
+            f"from separatrix.separation import {', '.join(imports)}",
+            "",
+            made,
+            f"print({asked})",
+            'print("outside:", *setting.broken_hypotheses(), sep="\\n  ")',
+        ]
+    )
+
+
+def command(values: Mapping[str, Any]) -> str:
+    """The same on the command line."""
+    cross = values["weights"] == "cross"
+    names = [field.name for field in FIELDS if not (cross and field.name in ("b", "c"))]
+    return " ".join(["separatrix separate", *(f"--{name} {_text(values[name])}" for name in names)])
+
+
+def _text(value: Any) -> str:
+    return _power(value) if isinstance(value, int) else str(value)
+
+
+def _power(n: int) -> str:
+    text = str(n)
+    zeros = len(text) - len(text.rstrip("0"))
+    return text if zeros < 6 else f"{text[:-zeros]}e{zeros}"
+
+
+def _integer(n: int) -> str:
+    head, _, zeros = _power(n).partition("e")
+    return f"{head} * 10**{zeros}" if zeros and head != "1" else f"10**{zeros}" if zeros else head

@@ -1,0 +1,113 @@
+"""The parameters of the tab Separate: a setting of softmax against linear attention, and the mechanism.
+
+The settings are those of Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax Attention Outperforms
+Linear Attention": self-attention with Q K^T = I or 1 (Definition D.1) and cross-attention (Definition F.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from separatrix.explorer.fields import choice, decimal, whole
+from separatrix.separation.mechanisms import Mechanism, linear, order3, softmax
+
+MECHANISMS: Mapping[str, tuple[str, str, Mechanism]] = {
+    "softmax": ("softmax", "softmax()", softmax()),
+    "softmax-0.25": ("β = 1/4", 'softmax("0.25")', softmax("0.25")),
+    "softmax-0.5": ("β = 1/2", 'softmax("0.5")', softmax("0.5")),
+    "softmax-2": ("β = 2", "softmax(2)", softmax(2)),
+    "softmax-4": ("β = 4", "softmax(4)", softmax(4)),
+    "linear": ("linear", 'linear("identity")', linear("identity")),
+    "elu": ("elu + 1", 'linear("elu")', linear("elu")),
+    "taylor2": ("Taylor", 'linear("taylor2")', linear("taylor2")),
+    "order3": ("order 3", 'order3("once")', order3("once")),
+}
+"""By name in the address: what the reader sees, the code that makes it, and the mechanism."""
+
+LARGEST_D = {"softmax": 102, "order3": 8}
+"""The widest setting that each mechanism is asked for; all but softmax are enumerated over the 2^d sign vectors."""
+
+ENUMERATED_D = 12
+
+FIELDS = (
+    choice(
+        "weights",
+        "Weights",
+        "What the queries are compared with: Q K^T is the identity or all ones in self-attention; cross-attention has "
+        "queries and keys of its own.",
+        "Definitions D.1 and F.1; Sections D, E and F",
+        {"ones": "self-attention, ones", "identity": "self-attention, identity", "cross": "cross-attention"},
+        default="ones",
+    ),
+    choice(
+        "mechanism",
+        "Mechanism",
+        "What stands in the place of the paper's exp: softmax itself; softmax at the temperature 1 / β; linear "
+        "attention with a feature map (the identity, elu + 1, Taylor's to order 2); softmax over pairs of keys. It is "
+        "compared with linear attention.",
+        "Definitions C.4 and C.1; other mechanisms are beyond the paper",
+        {name: shown for name, (shown, _, _) in MECHANISMS.items()},
+        default="softmax",
+    ),
+    whole("n", "n", "The number of tokens.", "Definition D.1", low=2, high=10**100, default="1e6", log=True),
+    whole(
+        "d",
+        "d",
+        "The width of a token: one column for each class, and one or two more.",
+        "Definition D.1",
+        low=3,
+        high=102,
+        default="42",
+    ),
+    whole(
+        "m",
+        "m",
+        "The width of the last layer: how many random sign vectors y look at the attention's output.",
+        "Definition C.6",
+        low=1,
+        high=10**6,
+        default="15",
+        log=True,
+    ),
+    decimal(
+        "a0",
+        "a₀",
+        "The special token's first coordinate in D0, in units of the square root of log n (of log n in "
+        "cross-attention): small, so nothing stands out.",
+        "Definitions D.1 and F.1",
+        low="0",
+        high="5",
+        default="0.01",
+        places=4,
+    ),
+    decimal(
+        "a1",
+        "a₁",
+        "The same coordinate in D1: large, so that one token stands out.",
+        "Definitions D.1 and F.1",
+        low="0",
+        high="5",
+        default="1.2",
+        places=4,
+    ),
+    decimal(
+        "b",
+        "b",
+        "What a token has in the column of its class.",
+        "Definition D.1",
+        low="0",
+        high="5",
+        default="0.2",
+        places=4,
+    ),
+    decimal(
+        "c",
+        "c",
+        "What every token has in the last column; the threshold is (c + 0.1) times the square root of log n.",
+        "Definition D.1 and Theorem 6.2",
+        low="0.01",
+        high="5",
+        default="0.8",
+        places=4,
+    ),
+)

@@ -1,0 +1,79 @@
+r"""A row of the attention matrix on the paper's data: how much of it goes to which kind of key, exactly.
+
+A query of Definitions D.1 and F.1 sees four kinds of keys: the special one (j3), the others of its class, those of the
+query's class, and the rest. Within a kind all keys have the same weight, so n may be 10^100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from separatrix.separation.cross_attention import CrossAttention
+from separatrix.separation.forms import Exponential, Form, evaluate, ratio
+from separatrix.separation.mechanisms import Mechanism
+from separatrix.separation.rows import Network, Weight, cross_attention_networks, self_attention_networks
+from separatrix.separation.tokens import AttentionSetting, class_sizes, tokens
+
+KINDS = ("the special key", "others of its class", "the query's class", "all other keys")
+
+Query = Literal["special", "other"]
+
+
+def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, softmax: bool) -> list[float]:
+    """The share of each of the `KINDS` in a row of softmax or of linear attention, at any width.
+
+    `query`: the special one (j3, or j2 in cross-attention), or one of another class.
+    """
+    network = _networks(setting, which)[0 if softmax else 1]
+    row = network.rows[0 if query == "special" else -1]
+    sizes = class_sizes(setting)
+    own = sizes[0]
+    # In a class of its own only where a query has a class: in cross-attention and with ones all classes look alike.
+    theirs = sizes[-1] if row.queries == "other class" and len(sizes) > 1 else 0
+    counts = [1, own - 1, theirs, setting.n - own - theirs]
+    weights = [_form(network, weight) for weight in (row.special, row.own, row.query, (row.rest, 0))]
+    return _shares(setting.n, weights, counts)
+
+
+def any_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, mechanism: Mechanism) -> list[float]:
+    """The same for any mechanism, from the tokens themselves; of a pair of keys the first counts."""
+    found = tokens(setting, which, 0)
+    weighted = mechanism.weigh(found.queries[0 if query == "special" else -1], found)
+    pairs = len(weighted) // len(found.keys)
+    # j3 comes first, then one key of each class that has others, its own (0) before the rest.
+    first_has_others = class_sizes(setting)[0] > 1
+    classed = not isinstance(setting, CrossAttention) and setting.weights == "identity" and len(found.queries) > 1
+    kinds = [0, *([1] * first_has_others), *([3] * (len(found.keys) - 1 - first_has_others))]
+    if query == "other" and classed and kinds[-1] == 3:
+        kinds[-1] = 2
+    shares = _shares(setting.n, [one.weight for one in weighted], [one.count for one in weighted])
+    answer = [0.0] * len(KINDS)
+    for i, share in enumerate(shares):
+        answer[kinds[i // pairs]] += share
+    return answer
+
+
+def _networks(setting: AttentionSetting, which: Literal[0, 1]) -> tuple[Network, Network]:
+    values = setting.values()
+    a, tau = values[f"a{which}"], values.get("tau", Fraction(1))
+    if isinstance(setting, CrossAttention):
+        return cross_attention_networks(setting.n, a, tau)
+    weights: Literal["identity", "ones"] = "ones" if setting.weights == "ones" else "identity"
+    return self_attention_networks(setting.n, a, values["b"], values["c"], tau, 0, weights)
+
+
+def _form(network: Network, weight: Weight) -> Form:
+    q, i = weight
+    return {(0, Exponential(network.exponents[i])): Fraction(q)}
+
+
+def _shares(n: int, weights: Sequence[Form], counts: Sequence[int]) -> list[float]:
+    """count * weight over the sum of all of them."""
+    present = [i for i, count in enumerate(counts) if count]
+    found = evaluate(n, [weights[i] for i in present])
+    parts = {i: value * counts[i] for i, (value, _) in zip(present, found, strict=True)}
+    total = sum(parts.values(), Decimal(0))
+    return [float(ratio(parts[i], total)) if i in parts else 0.0 for i in range(len(counts))]

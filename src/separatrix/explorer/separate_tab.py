@@ -1,0 +1,167 @@
+"""The tab Separate: which attention tells D1 from D0, exactly, at the reader's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, html
+from dash.dependencies import Output
+from dash.development.base_component import Component
+
+from separatrix.errors import ArgumentError
+from separatrix.explorer import controls, separate_code, separate_fields, separate_figures, separate_view
+from separatrix.explorer.address import SECOND, compares, side
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.context import Context
+from separatrix.explorer.separate_view import View
+from separatrix.explorer.spoken import spoken, unchanged
+
+TITLE = "Separate"
+TAB = "separate"
+COMPARES = True
+SHARED = (separate_figures.ALONG, separate_figures.ROW)
+FIELDS = (*separate_fields.FIELDS, *SHARED)
+
+_LEAD = (
+    "Two data sets, D0 and D1, differ in one token. Move a₁ across the step of the curve: left of it softmax attention "
+    "no longer tells them apart; linear attention does so nowhere."
+)
+
+
+def layout(state: Mapping[str, str], context: Context) -> Component:
+    """The controls on the left, on a phone above; what follows from them on the right."""
+    both = compares(state)
+    numbers = html.Section(id="separate-numbers", **attributes(aria_label="Probabilities", aria_live="polite"))
+    along = [
+        controls.control(TAB, separate_figures.ALONG, state["along"]),
+        controls.alert("separate-curve-alert"),
+        figure_card("separation-along", title="Where it separates", height=440),
+    ]
+    rows = [
+        controls.control(TAB, separate_figures.ROW, state["row"]),
+        _columns(
+            [figure_card(one, title=f"Attention rows{_of(i, both)}", height=360) for i, one in enumerate(_ROWS)], both
+        ),
+    ]
+    copies = _columns(
+        [html.Div([html.H3(f"Take it away{_of(i, both)}"), copy_card(one)]) for i, one in enumerate(_COPIES)], both
+    )
+    results = [controls.alert("separate-alert"), numbers, html.Div(along), html.Div(rows), copies]
+    return html.Div(
+        [
+            html.P(_LEAD, className="lead"),
+            html.Div(
+                [controls.settings(TAB, separate_fields.FIELDS, state), html.Div(results, className="results")],
+                className="split both" if both else "split",
+            ),
+        ]
+    )
+
+
+_ROWS = ("attention-rows", "attention-rows-b")
+_COPIES = ("separate", "separate-b")
+
+
+def _of(i: int, both: bool) -> str:
+    return f": setting {'AB'[i]}" if both else ""
+
+
+def _columns(cards: Sequence[Component], both: bool) -> Component:
+    """One beside the other; the second is there but hidden until there is a second setting, since callbacks fill it."""
+    first, second = cards
+    return html.Div([html.Div(first), html.Div(second, hidden=not both)], className="columns")
+
+
+def register(app: Dash, context: Context) -> None:
+    """Two callbacks of every control: what is quick, and the curve, for which nothing should wait."""
+    outputs = {
+        "notes": controls.notes_output(TAB),
+        "numbers": Output("separate-numbers", "children"),
+        **{f"rows{i}": figure_outputs(one) for i, one in enumerate(_ROWS)},
+        **{f"copy{i}": copy_outputs(one) for i, one in enumerate(_COPIES)},
+    }
+
+    @spoken(app, "separate-alert", outputs, controls.reads(TAB))
+    def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        sides = _sides(texts, ids)
+        shared = controls.values(SHARED, sides[0])
+        said: dict[str, Any] = {}
+        looked = [_look(one, SECOND * i, said) for i, one in enumerate(sides)]
+        good = [one for one in looked if one is not None]
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
+        if len(good) < len(sides):
+            return {**answer, "numbers": html.P("A value is not as it must be: see below it.", className="alert")}
+        answer["numbers"] = numbers([view for _, view in good])
+        for i, (values, _) in enumerate(good):
+            answer[f"rows{i}"] = figure_values(separate_figures.rows(values, shared["row"]))
+            answer[f"copy{i}"] = {"python": separate_code.python(values), "command": separate_code.command(values)}
+        return answer
+
+    curve = {"along": figure_outputs("separation-along")}
+
+    @spoken(app, "separate-curve-alert", curve, controls.reads(TAB))
+    def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        sides = _sides(texts, ids)
+        if any(controls.complaints(FIELDS, one) for one in sides):
+            return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
+        settings = [controls.values(separate_fields.FIELDS, one) for one in sides]
+        return {"along": figure_values(separate_figures.along(settings, sides[0]["along"]))}
+
+
+def _sides(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """The texts of the one setting, or of both."""
+    state = controls.state_of(texts, ids)
+    return [side(state, second) for second in ((False, True) if compares(state) else (False,))]
+
+
+def _look(texts: Mapping[str, Any], ending: str, said: dict[str, Any]) -> tuple[dict[str, Any], View] | None:
+    """A setting's values and view; or None, with what is wrong said below the controls."""
+    wrong = controls.complaints(separate_fields.FIELDS, texts)
+    if not wrong:
+        values = controls.values(separate_fields.FIELDS, texts)
+        try:
+            view = separate_view.look(values)
+        except ArgumentError as error:
+            wrong = {error.argument: str(error)}
+        else:
+            for name, sentences in separate_view.notes(view).items():
+                said[name + ending] = [html.P(one, className="broken") for one in sentences]
+            for name in separate_view.unused(view):
+                said[name + ending] = html.P(f"Cross-attention has no {name}.", className="note")
+            return values, view
+    said.update({name + ending: html.P(sentence, className="wrong", role="alert") for name, sentence in wrong.items()})
+    return None
+
+
+def numbers(views: Sequence[View]) -> Component:
+    """The probabilities as a table, success first, a column a setting."""
+    parts = [view.parts() for view in views]
+    order = [len(parts[0]) - 1, *range(len(parts[0]) - 1)]
+    heads = [f"Setting {'AB'[i]}" for i in range(len(views))] if len(views) > 1 else ["Probability"]
+    body = []
+    for i in order:
+        names = dict.fromkeys(one[i][0] for one in parts)
+        cells = [html.Td([html.B(one[i][2]), _bar(one[i][1])]) for one in parts]
+        body.append(
+            html.Tr([html.Th(" / ".join(names), scope="row"), *cells], className="success" if i == order[0] else "")
+        )
+    head = html.Thead(html.Tr([html.Th("Event", scope="col"), *(html.Th(one, scope="col") for one in heads)]))
+    return html.Div([html.Table([head, html.Tbody(body)], className="parts"), *_verdicts(views)])
+
+
+def _bar(p: float) -> Component:
+    return html.Div(html.Div(style={"width": f"{100 * p:.2f}%"}), className="bar", **attributes(aria_hidden="true"))
+
+
+def _verdicts(views: Sequence[View]) -> list[Component]:
+    """Whether the theorems speak of this setting."""
+    told: list[Component] = []
+    for i, view in enumerate(views):
+        who = f"Setting {'AB'[i]}" if len(views) > 1 else "This setting"
+        if view.broken:
+            told.append(html.P(f"{who} is outside {separate_view.outside(view)}.", className="broken"))
+        else:
+            told.append(html.P(f"{who} keeps every hypothesis of its definition and theorem.", className="kept"))
+    return told

@@ -1,0 +1,154 @@
+"""What the tab Separate shows of one setting, without a page: the probabilities, and the hypotheses it breaks.
+
+A choice outside a hypothesis is computed all the same, and the hypothesis is named.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from separatrix.errors import ArgumentError
+from separatrix.explorer.separate_fields import ENUMERATED_D, LARGEST_D, MECHANISMS
+from separatrix.separation.cross_attention import CrossAttention
+from separatrix.separation.hypotheses import Hypothesis
+from separatrix.separation.outcomes import outcome
+from separatrix.separation.results import PARTS, Probabilities
+from separatrix.separation.self_attention import SelfAttention
+from separatrix.separation.tokens import AttentionSetting
+
+LABELS = {
+    "exp_fires_on_d1": "{} fires on D1",
+    "lin_silent_on_d1": "linear is silent on D1",
+    "exp_silent_on_d0": "{} is silent on D0",
+    "lin_silent_on_d0": "linear is silent on D0",
+    "success": "all four at once: success",
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """One setting, looked at: five probabilities under the names of `PARTS`, and log10(1 - p) where it is known."""
+
+    setting: AttentionSetting
+    mechanism: str
+    probabilities: Probabilities
+    log10_failures: Probabilities | None
+    broken: tuple[Hypothesis, ...]
+
+    @property
+    def called(self) -> str:
+        """The mechanism in a sentence."""
+        return called(self.mechanism)
+
+    def parts(self) -> list[tuple[str, float, str]]:
+        """What happens, how probable it is, and that in words, for the four parts and success."""
+        found = []
+        for name in PARTS:
+            p = getattr(self.probabilities, name)
+            failure = None if self.log10_failures is None else getattr(self.log10_failures, name)
+            found.append((LABELS[name].format(self.called), p, spelled(p, failure)))
+        return found
+
+
+def called(mechanism: str) -> str:
+    """A mechanism in a sentence.
+
+    >>> called("softmax"), called("softmax-0.5"), called("elu")
+    ('softmax', 'softmax at β = 1/2', 'elu + 1')
+    """
+    shown = MECHANISMS[mechanism][0]
+    return f"softmax at {shown}" if mechanism.startswith("softmax-") else shown
+
+
+def make(values: Mapping[str, Any]) -> AttentionSetting:
+    """The setting of the fields' values; never strict, since what is broken is named and not refused.
+
+    >>> make({"weights": "cross", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}).kind
+    'cross-attention'
+    """
+    if values["weights"] == "cross":
+        return CrossAttention(**{name: values[name] for name in ("n", "d", "m", "a0", "a1")}, strict=False)
+    names = ("n", "d", "m", "a0", "a1", "b", "c", "weights")
+    return SelfAttention(**{name: values[name] for name in names}, strict=False)
+
+
+def look(values: Mapping[str, Any]) -> View:
+    """The exact probabilities of a setting under a mechanism. A width that would cost too much is refused."""
+    setting, mechanism = make(values), values["mechanism"]
+    affordable(setting, mechanism)
+    found = setting.success_probability()
+    broken = setting.broken_hypotheses()
+    if mechanism == "softmax":
+        return View(setting, mechanism, found, setting.log10_failure(), broken)
+    other = outcome(setting, MECHANISMS[mechanism][2])
+    both = Probabilities(
+        other.fires_on_d1, found.lin_silent_on_d1, other.silent_on_d0, found.lin_silent_on_d0, other.success
+    )
+    return View(setting, mechanism, both, None, broken)
+
+
+def affordable(setting: AttentionSetting, mechanism: str) -> None:
+    """Refuse what the page cannot compute at once."""
+    most = LARGEST_D.get(mechanism, ENUMERATED_D)
+    if setting.d > most:
+        wanted = f"at most {most} for {called(mechanism)}, which is enumerated over all 2^d sign vectors"
+        raise ArgumentError("d", expected=wanted, got=setting.d)
+
+
+def notes(view: View) -> dict[str, list[str]]:
+    """The hypotheses that the setting breaks, by each of the parameters that they are about.
+
+    >>> found = notes(look({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 12, "m": 9, "a0": "0.2",
+    ...                     "a1": "3"}))
+    >>> found["a0"], found["n"]
+    (['Outside Definition F.1: a0 in (0, 0.1).'], ['Outside Definition F.1: n = (d - 1) t. n = 198 would keep it.'])
+    """
+    said: dict[str, list[str]] = defaultdict(list)
+    for one in view.broken:
+        for name in one.parameters:
+            hint = _nearest(view.setting) if name == "n" and "t" in one.statement.split() else ""
+            said[name].append(f"Outside {one.source}: {one.statement}.{hint}")
+    return dict(said)
+
+
+def unused(view: View) -> tuple[str, ...]:
+    """The parameters that the setting does not have."""
+    return ("b", "c") if isinstance(view.setting, CrossAttention) else ()
+
+
+def outside(view: View) -> str:
+    """All that the setting breaks, a source at a time; nothing where it keeps everything.
+
+    >>> outside(look({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 12, "m": 9, "a0": "0.2", "a1": "3"}))
+    'Definition F.1 (n = (d - 1) t; a0 in (0, 0.1))'
+    """
+    sources: dict[str, list[str]] = defaultdict(list)
+    for one in view.broken:
+        sources[one.source].append(one.statement)
+    return " and ".join(f"{source} ({'; '.join(statements)})" for source, statements in sources.items())
+
+
+def _nearest(setting: AttentionSetting) -> str:
+    g = setting.d - (1 if isinstance(setting, CrossAttention) else 2)
+    near = max(1, round(Fraction(setting.n, g))) * g
+    return f" n = {near} would keep it." if near < 10**15 else f" Any multiple of {g} would keep it."
+
+
+def spelled(p: float, log10_failure: float | None = None) -> str:
+    """A probability for the eye, with what is missing to 1 where it is almost that.
+
+    >>> spelled(0.46912), spelled(0.0), spelled(3e-9), spelled(1.0, -57.3), spelled(1.0, float("-inf")), spelled(1.0)
+    ('0.4691', '0', '3.0e-09', '1 - 5.0e-58', '1', '1')
+    """
+    if log10_failure is not None and log10_failure < -4:
+        if log10_failure == float("-inf"):
+            return "1"
+        power = int(log10_failure // 1)
+        return f"1 - {10 ** (log10_failure - power):.1f}e{power:03d}"
+    if 0 < p < 1e-4:
+        return f"{p:.1e}"
+    return f"{p:.4f}" if 0 < p < 1 else f"{p:g}"

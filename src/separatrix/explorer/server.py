@@ -1,0 +1,176 @@
+"""The server: what a request may be, who may send it, and what an answer may do in a browser."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from dash import Dash
+from flask import Flask, Response, abort, redirect, request
+from werkzeug.exceptions import HTTPException
+
+import separatrix.report
+from separatrix.errors import ArgumentError
+from separatrix.explorer.context import REQUEST_BYTES
+
+log = logging.getLogger("separatrix.explorer")
+
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_ROUTES = frozenset(
+    {
+        "/",
+        "/report.css",
+        "/assets/<path:filename>",
+        "/_dash-layout",
+        "/_dash-dependencies",
+        "/_dash-update-component",
+        "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>",
+    }
+)
+"""The only rules of Flask's that are served; Dash has more, and one that answers to any path."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where the server is bound, and the token that a visitor must know; None lets everyone in who reaches it."""
+
+    host: str
+    port: int
+    token: str | None = None
+
+    def knows(self, name: str) -> bool:
+        """Whether a Host header names this server.
+
+        A page elsewhere can make its own name point here (DNS rebinding), but cannot use an address or a name of ours.
+        """
+        host = urlsplit(f"//{name}").hostname or ""
+        if is_loopback(self.host):
+            return host in _LOCAL
+        return host in {self.host, socket.gethostname(), socket.getfqdn()} or _is_address(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host to bind to is this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def harden(app: Dash) -> None:
+    """Bound what a request may be, and say in a sentence what is refused; no answer tells more than that."""
+    server: Flask = app.server
+    server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
+    style = Path(separatrix.report.__file__).with_name("assets") / "page.css"
+    css = style.read_text("utf-8")
+
+    @server.get("/report.css")
+    def report_css() -> Response:
+        return Response(css, mimetype="text/css")
+
+    @server.before_request
+    def known_routes() -> None:
+        if str(request.url_rule) not in _ROUTES:
+            abort(404, "There is no such page here.")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            abort(403, "Another site's page may not ask this server for anything.")
+
+    @server.after_request
+    def policy(response: Response) -> Response:
+        hashes = " ".join(f"'{one}'" if not one.startswith("'") else one for one in app.csp_hashes())
+        # Plotly writes its styles into the page as it draws, and makes its images there.
+        response.headers["Content-Security-Policy"] = (
+            f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; font-src 'self' data:; "
+            "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
+        )
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+        return response
+
+    @server.errorhandler(Exception)
+    def refuse(error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            said, code = error.description or error.name, error.code or 500
+        else:
+            log.error("A request to the explorer failed", exc_info=error)
+            said, code = "This is a fault of ours.", 500
+        return Response(f"{said}\n", code, mimetype="text/plain")
+
+
+def guard(app: Dash, door: Door) -> None:
+    """Let in only who asks for this server by its name and, if there is a token, has shown it.
+
+    ``/?token=...`` shows it once: a cookie of this process stands for it from then on.
+    """
+    server: Flask = app.server
+    key = secrets.token_urlsafe(32)
+    # Ports share a host's cookies: the name tells two explorers apart.
+    cookie = f"separatrix-{secrets.token_hex(4)}"
+
+    def check() -> Response | None:
+        if not door.knows(request.host):
+            abort(403, f"This server is not {request.host[:80]}: open it by the address that it printed.")
+        if door.token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), key.encode()):
+            return None
+        shown = request.args.get("token", "")
+        if request.path != "/" or not hmac.compare_digest(shown.encode(), door.token.encode()):
+            abort(403, "This server asks for a token: open the whole address that it printed, with ?token= in it.")
+        rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
+        answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
+        answer.set_cookie(cookie, key, httponly=True, samesite="Strict")
+        return Response(answer.get_data(), answer.status_code, answer.headers)
+
+    # Before every other check: a stranger learns nothing of what is here.
+    server.before_request_funcs.setdefault(None, []).insert(0, check)
+
+
+def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
+    """The app behind its door, listening: the server, whose `run` serves and `close` ends it, and its address.
+
+    waitress: a plain server of a few threads that bounds what it reads, and that needs nothing but Python.
+    """
+    from waitress import create_server  # type: ignore[import-untyped]
+
+    guard(app, door)
+    # A browser asks for all of a page at once: that requests wait in the queue is no news.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+    try:
+        listening = socket.create_server((door.host, door.port), family=family)
+    except OSError as error:
+        wanted = "a host and a port of this machine that are free"
+        raise ArgumentError("--host, --port", expected=wanted, got=f"{door.host}:{door.port} ({error})") from error
+    server = create_server(
+        app.server,
+        sockets=[listening],
+        threads=threads,
+        ident=None,
+        max_request_body_size=REQUEST_BYTES,
+        max_request_header_size=2**16,
+        channel_timeout=60,
+        connection_limit=200,
+    )
+    host, port = listening.getsockname()[:2]
+    shown = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
+    name = f"[{shown}]" if ":" in shown else shown
+    return server, f"http://{name}:{port}/" + (f"?{urlencode({'token': door.token})}" if door.token else "")

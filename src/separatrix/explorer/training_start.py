@@ -1,0 +1,175 @@
+"""Starting a training run from the page, stopping it, and letting it go on: small ones, one at a time.
+
+A run belongs to the explorer that started it: `keeper` ends it when the explorer ends, and it can go on later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.explorer.training_state import COMMAND, END, FOLDER, LOCK, STOP, TRAINING, alive, standing, told
+from separatrix.selection.settings import TrainingSettings
+
+if sys.platform != "win32":
+    import fcntl
+
+MOST_RUNS = 50
+THRESHOLD, BATCH = 0.5, 64
+RECORDS, CHECKPOINTS = 100, 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a visitor may choose of a run."""
+
+    T: int
+    q: int
+    d: int
+    width: int
+    eta: float
+    steps: int
+    seed: int
+
+    def arguments(self) -> list[str]:
+        """The words of the command after `separatrix`, without its folder."""
+        settings = self.settings()
+        numbers = {"T": self.T, "q": self.q, "d": self.d, "d-e": self.width, "threshold": THRESHOLD, "lr": self.eta}
+        numbers |= {"batch": BATCH, "steps": self.steps, "seed": self.seed, "validate-every": settings.validate_every}
+        numbers |= {"checkpoint-every": max(1, self.steps // CHECKPOINTS)}
+        words = [word for name, value in numbers.items() for word in (f"--{name}", repr(value))]
+        for name, tasks in (("T", settings.validation_T), ("q", settings.validation_q)):
+            words += [word for task in tasks for word in (f"--validation-{name}", str(task))]
+        return ["train", "selection", *words]
+
+    def settings(self) -> TrainingSettings:
+        """The same as settings, which are checked here: nothing is started that would be refused."""
+        return TrainingSettings(
+            T=self.T,
+            q=self.q,
+            d=self.d,
+            width=self.width,
+            threshold=THRESHOLD,
+            lr=((0, self.eta),),
+            batch=BATCH,
+            steps=self.steps,
+            seed=self.seed,
+            validate_every=max(1, self.steps // RECORDS),
+            validation_T=(2 * self.T,),
+            validation_q=(min(self.q + 2, self.T),),
+        )
+
+    def command(self, folder: str = "runs/selection") -> str:
+        """The command that does the same."""
+        return f"separatrix {' '.join(self.arguments())} --folder {folder}"
+
+    def python(self) -> str:
+        """The program that does the same."""
+        settings = self.settings()
+        chosen = ("T", "q", "d", "width", "threshold", "lr", "batch", "steps", "seed", "validate_every")
+        words = [f"{name}={getattr(settings, name)!r}" for name in (*chosen, "validation_T", "validation_q")]
+        lines = ["from separatrix.selection import TrainingSettings, train", "", "settings = TrainingSettings("]
+        lines += [f"    {', '.join(words[at : at + 6])}," for at in range(0, len(words), 6)]
+        return "\n".join([*lines, ")", "for record in train(settings):", "    print(record.step, record.loss)"])
+
+
+@dataclass
+class Starter:
+    """Starts and stops the runs of one store. `held` are the keepers that end when this process does."""
+
+    store: Path
+    held: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _one: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, asked: Asked) -> str:
+        """Begin a new run; the answer is its name."""
+        words = {"arguments": asked.arguments(), "seed": asked.seed, "steps": asked.steps}
+        with self._one:
+            training = self.store / TRAINING
+            training.mkdir(parents=True, exist_ok=True)
+            names = sorted(one.name for one in training.iterdir() if FOLDER.fullmatch(one.name))
+            if len(names) >= MOST_RUNS:
+                raise SeparatrixError(f"There are {len(names)} runs in {TRAINING}/ of the store: remove some first.")
+            lock = self._locked(training)
+            try:
+                name = f"run-{int(names[-1][4:]) + 1 if names else 1:04d}"
+                (training / name).mkdir()
+                (training / name / COMMAND).write_text(json.dumps(words), "utf-8")
+                self._keep(name, lock)
+            finally:
+                os.close(lock)
+        return name
+
+    def go_on(self, name: str) -> None:
+        """Let a run that was stopped go on from its checkpoint."""
+        with self._one:
+            if not standing(self.store, self._known(name)).resumable:
+                raise SeparatrixError(f"{name} cannot go on: it is {standing(self.store, name).word}.")
+            folder = self.store / TRAINING / name
+            lock = self._locked(folder.parent)
+            try:
+                for mark in (STOP, END):
+                    (folder / mark).unlink(missing_ok=True)
+                self._keep(name, lock)
+            finally:
+                os.close(lock)
+
+    def stop(self, name: str) -> None:
+        """Ask a run to stop; its keeper sees to it."""
+        if alive(self.store) != self._known(name):
+            raise SeparatrixError(f"{name} does not run: it is {standing(self.store, name).word}.")
+        (self.store / TRAINING / name / STOP).touch()
+
+    def close(self) -> None:
+        """End all that this process started, as its own end would, and wait for it."""
+        for keeper in self.held.values():
+            if keeper.stdin is not None:
+                keeper.stdin.close()
+            keeper.wait()
+        self.held.clear()
+
+    def _known(self, name: str) -> str:
+        if not FOLDER.fullmatch(name) or told(self.store / TRAINING / name / COMMAND) is None:
+            raise ArgumentError("run", expected="a run that was started from the page", got=repr(name[:40]))
+        return name
+
+    def _locked(self, training: Path) -> int:
+        """An open file with the one lock there is; whoever inherits the file holds the lock."""
+        if sys.platform == "win32":
+            raise SeparatrixError("Runs cannot be started from the page on Windows: `separatrix train selection` can.")
+        lock = os.open(training / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            said = f"{alive(self.store)} still runs, and one run at a time is enough: stop it, or wait."
+            raise SeparatrixError(said) from None
+        return lock
+
+    def _keep(self, name: str, lock: int) -> None:
+        """Name the run in the lock, and leave it to a keeper out of reach of Ctrl-C, which is for the explorer."""
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, name.encode("ascii"), 0)
+        folder = self.store / TRAINING / name
+        self.held[name] = keeper = subprocess.Popen(
+            [sys.executable, "-m", "separatrix.explorer.keeper", str(folder.absolute()), str(lock)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[lock],
+            start_new_session=True,
+        )
+        threading.Thread(target=_reaped, args=[keeper], daemon=True).start()
+
+
+def _reaped(keeper: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a keeper, so that nothing of it stays behind."""
+    keeper.wait()
+    if keeper.stdin is not None:
+        keeper.stdin.close()

@@ -1,0 +1,170 @@
+"""A file of tensors that a reader gives: checked before anything is made of it, and never unpickled.
+
+It is a safetensors file with ``q``, ``k1``, ``k2``, ... and, if there are values, ``v1``, ``v2``, ... Its size and its
+header are looked at here; its numbers are read by a process of its own (`plan_child`), which has a limited time.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.explorer.context import UPLOAD_BYTES
+
+HEADER_BYTES = 64 * 1024
+"""Enough for some hundreds of tensors."""
+LARGEST_ORDER = 6
+COORDINATES = 512
+"""The most that heads times d may be: planning keeps a sample of scores for each."""
+SECONDS = 20.0
+"""That planning may take."""
+
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+_SIZES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
+_PICKLES = {b"\x80" + bytes([protocol]) for protocol in range(2, 6)}
+_ONE = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says that it holds: the order, and dtype and shape of each tensor that is used."""
+
+    order: int
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+def decoded(contents: object) -> bytes:
+    """The bytes of what a browser sends, ``data:...;base64,...``; its length is looked at first."""
+    if not isinstance(contents, str):
+        raise ArgumentError("file", expected="one file", got="nothing" if contents is None else "something else")
+    head, comma, text = contents.partition(",")
+    if not comma or not head.endswith(";base64"):
+        raise ArgumentError("file", expected="a file as a browser sends it", got="something else")
+    if len(text) > 4 * (UPLOAD_BYTES // 3 + 1):
+        raise too_big(3 * len(text) // 4)
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ArgumentError("file", expected="a file as a browser sends it", got="broken base64") from None
+    if len(data) > UPLOAD_BYTES:
+        raise too_big(len(data))
+    return data
+
+
+def too_big(size: int) -> ArgumentError:
+    return ArgumentError("file", expected=f"at most {UPLOAD_BYTES / 2**20:g} MiB", got=f"{size / 2**20:.1f} MiB")
+
+
+def header(data: bytes) -> Header:
+    """What the file holds, if it is a safetensors file of tensors that can be planned; an error in a sentence if not.
+
+    >>> header(b"PK" + bytes(20))
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: file: expected a safetensors file, got one that PyTorch saved with pickle, which \
+is never opened here; save it with safetensors.torch.save_file.
+    """
+    # Both may also begin a length: then a brace follows it.
+    if data[8:9] != b"{" and (data[:2] == b"PK" or data[:2] in _PICKLES):
+        got = "one that PyTorch saved with pickle, which is never opened here; save it with safetensors.torch.save_file"
+        raise _not_safetensors(got)
+    if len(data) < 8:
+        raise _not_safetensors(f"{len(data)} bytes")
+    (length,) = struct.unpack_from("<Q", data)
+    if length > HEADER_BYTES or data[8:9] != b"{":
+        raise _not_safetensors(f"a file whose header would have {length:,} bytes; at most {HEADER_BYTES:,} are read"
+                               if length > HEADER_BYTES else "a file without its header")  # fmt: skip
+    if length > len(data) - 8:
+        raise _not_safetensors(f"a file that ends inside its header, after {len(data):,} bytes")
+    try:
+        named = json.loads(data[8 : 8 + length].decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise _not_safetensors("a file whose header is no JSON") from None
+    if not isinstance(named, dict):
+        raise _not_safetensors("a file whose header is no table")
+    named.pop("__metadata__", None)
+    return _checked(named, len(data) - 8 - length)
+
+
+def _not_safetensors(got: str) -> ArgumentError:
+    return ArgumentError("file", expected="a safetensors file", got=got)
+
+
+def _checked(named: Mapping[str, Any], left: int) -> Header:
+    """The tensors by the rules of the page: names, types, shapes."""
+    order = next((k for k in range(1, LARGEST_ORDER + 1) if f"k{k}" not in named), LARGEST_ORDER + 1)
+    if "q" not in named or not 2 <= order <= LARGEST_ORDER:
+        names = ", ".join(sorted(named)[:8]) or "nothing"
+        wanted = f"tensors q, k1, k2, ... up to k{LARGEST_ORDER - 1}"
+        raise ArgumentError("file", expected=wanted, got=names if len(named) <= 8 else f"{names} and others")
+    keys = [f"k{m}" for m in range(1, order)]
+    values = [f"v{m}" for m in range(1, order)]
+    given = [name for name in values if name in named]
+    if given and given != values:
+        raise ArgumentError("file", expected=f"all of {', '.join(values)} or none of them", got=", ".join(given))
+    tensors = {name: _tensor(name, named[name]) for name in ["q", *keys, *given]}
+    if len({dtype for dtype, _ in tensors.values()}) > 1:
+        kinds = ", ".join(f"{name} {DTYPES[dtype]}" for name, (dtype, _) in tensors.items())
+        raise ArgumentError("file", expected="tensors of one dtype", got=kinds)
+    if sum(_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors.values()) > left:
+        raise _not_safetensors("a file too short for its tensors")
+    d = tensors["q"][1][-1]
+    for name in keys:
+        if tensors[name][1][-1] != d:
+            raise ArgumentError(name, expected=f"a last dimension of {d}, as q has", got=f"{tensors[name][1][-1]}")
+    heads = max(math.prod(shape[:-2]) for _, shape in tensors.values())
+    if heads * d > COORDINATES:
+        raise ArgumentError(
+            "file", expected=f"heads times d up to {COORDINATES}, so that planning is cheap", got=f"{heads} times {d}"
+        )
+    return Header(order, tensors)
+
+
+def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
+    """dtype and shape of one tensor, neither of them absurd."""
+    if not isinstance(told, dict) or not isinstance(told.get("shape"), list):
+        raise _not_safetensors(f"a header that says of {name} neither dtype nor shape")
+    dtype, shape = told.get("dtype"), told["shape"]
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        got = f"{dtype!r}"[:40]
+        raise ArgumentError(name, expected=f"one of {', '.join(DTYPES.values())}", got=got)
+    if not 2 <= len(shape) <= 6 or not all(type(size) is int and 1 <= size <= 2**31 for size in shape):
+        raise ArgumentError(name, expected="a shape (..., length, d), nothing in it empty", got=f"{shape!r}"[:80])
+    return dtype, tuple(shape)
+
+
+def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
+    """The plan of a checked file, made by `plan_child` in a limited time; one file at a time."""
+    header(data)
+    if not _ONE.acquire(blocking=False):
+        raise SeparatrixError("Another file is being planned: try again in a few seconds.")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "separatrix.explorer.plan_child", repr(tolerance)],
+            input=data,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SeparatrixError(
+            f"file: planning took more than {SECONDS:g} seconds and was ended. Very uneven entries take long to plan: "
+            "give fewer heads or a larger tolerance, or call sx.plan_attention yourself, which has no limit."
+        ) from None
+    finally:
+        _ONE.release()
+    if done.returncode:
+        raise RuntimeError(f"plan_child failed: {done.stderr.decode('utf-8', 'replace')}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "refused" in answer:
+        raise SeparatrixError(answer["refused"])
+    return answer

@@ -1,0 +1,91 @@
+"""The file that a reader gives to the tab Compute: where it is dropped, and the plan of what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import Dash, dcc, html, no_update
+from dash.dependencies import Input, Output, State
+from dash.development.base_component import Component
+
+from separatrix.explorer import compute_view, controls
+from separatrix.explorer.attributes import attributes
+from separatrix.explorer.comparison import comparison
+from separatrix.explorer.compute_fields import FIELDS
+from separatrix.explorer.context import UPLOAD_BYTES
+from separatrix.explorer.spoken import spoken
+from separatrix.explorer.upload import decoded, planned_file
+
+_FILE = (
+    "A safetensors file with q, k1, k2, ... of shape (..., length, d) and, if you have them, the values v1, v2, ...; "
+    f"up to {UPLOAD_BYTES // 2**20} MiB. It is planned on this machine, at the tolerance of setting A, and not kept."
+)
+
+
+def layout() -> Component:
+    """Where the file is dropped, and a place for what was found."""
+    drop = dcc.Upload(
+        html.Div([html.Button("Choose a file", type="button", id="file-choose"), " or drop it here"]),
+        id="file",
+        className="drop",
+        className_active="drop active",
+        className_reject="drop",
+        style_active={},
+        style_reject={},
+        accept=".safetensors",
+        max_size=UPLOAD_BYTES,
+    )
+    return html.Section(
+        [
+            html.H3("Plan your own tensors"),
+            html.P(_FILE, className="note"),
+            html.Div(drop, id="file-drop", **attributes(data_most=str(UPLOAD_BYTES))),
+            html.Div(id="file-refused", role="alert", className="alert"),
+            controls.alert("file-alert"),
+            dcc.Loading(html.Div(id="file-found", **attributes(aria_live="polite")), type="dot"),
+        ],
+        **attributes(aria_label="Plan your own tensors"),
+    )
+
+
+def register(app: Dash, fields: Mapping[str, Any]) -> None:
+    """Plan a file when there is one; `fields` are the controls of the tab, which a callback is told of."""
+
+    @spoken(
+        app,
+        "file-alert",
+        {"found": Output("file-found", "children")},
+        {"contents": Input("file", "contents"), "name": State("file", "filename"), **fields},
+        prevent_initial_call=True,
+    )
+    def plan_file(
+        contents: object, name: object, texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
+    ) -> Mapping[str, Any]:
+        if contents is None:
+            return {"found": no_update}
+        state = controls.state_of(texts, ids)
+        tolerance = next(field for field in FIELDS if field.name == "tolerance").read(state.get("tolerance"))
+        return {"found": file_table(planned_file(decoded(contents), float(tolerance)), str(name)[:80])}
+
+
+def file_table(found: Mapping[str, Any], name: str) -> Component:
+    """The plan of a file as a table."""
+    shapes = ", ".join(f"{one} {' x '.join(map(str, shape))}" for one, shape in found["shapes"].items())
+    values = "those of the file" if found["values"] else (
+        "none in the file: signs stand in, so that the tolerance is relative to the values' largest magnitudes"
+    )  # fmt: skip
+    rows = [
+        ("tensors", [shapes]),
+        ("order k", [str(found["order"])]),
+        ("largest entry B", [f"{found['bound']:.4g}"]),
+        ("values", [values]),
+        ("method", [found["method"]]),
+        ("index set", [found["index_set"] or "-"]),
+        ("rank", ["-" if found["rank"] is None else compute_view.big(found["rank"])]),
+        ("forecast of the error", [f"{found['predicted_error']:.2g}"]),
+        ("flops", [f"{found['flops']:.3g}"]),
+        ("working memory", [compute_view.spelled_bytes(found["bytes"])]),
+        ("why", [found["why"]]),
+    ]
+    return comparison(rows, f"The plan for {name}.")

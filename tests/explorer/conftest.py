@@ -1,0 +1,47 @@
+"""The explorer served on loopback for a module's tests, and a browser to visit it with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from separatrix.explorer.app import make_app
+from separatrix.explorer.server import Door, bound
+from tests.report import visits
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's chromium; without it the test is skipped, or fails where one is required."""
+    yield from visits.launched()
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[..., str]]:
+    """Serve a folder of results, as `separatrix explore` does, until the module's tests are done; the address."""
+    with ExitStack() as ending:
+
+        def start(store: Path, token: str | None = None, **options: Any) -> str:
+            server, address = bound(make_app(store, **options), Door("127.0.0.1", 0, token))
+
+            def run() -> None:
+                with suppress(OSError):  # its sockets are closed under it, which is how it ends
+                    server.run()
+
+            thread = Thread(target=run)
+            thread.start()
+
+            def end() -> None:
+                server.close()
+                thread.join(30)
+                assert not thread.is_alive()
+
+            ending.callback(end)
+            return address
+
+        yield start

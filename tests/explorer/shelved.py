@@ -1,0 +1,83 @@
+"""A small ledger of the tests' own, with a figure, and a store that has the results of two of its three claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from separatrix import claims as room
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.reproduce import reproduce
+from separatrix.lab import Store, in_process
+from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
+from separatrix.report.strokes import FIGURES, curve
+from separatrix.report.theme import BLUE, Drawing, figure
+from tests.lab.experiments import number
+
+SHELVED = {
+    "separation/theorem-1": "holds",
+    "kronecker/lemma-2": "holds corrected",
+    "selection/figure-3": "undecided",
+}
+HOSTILE = "<img src=x onerror='throw 1'> grows with each seed & more"
+
+
+def line(found: Sequence[Found]) -> Drawing:
+    """y against the seed."""
+    x, y = [one.seed for one in found], [one.result["y"] for one in found]
+    drawn = figure("seed", "y", height=300)
+    drawn.add_trace(curve("y", x, y, BLUE))
+    return Drawing(drawn, "y grows with the seed.", {"seed": x, "y": y})
+
+
+def _declare() -> None:
+    @claim(paper="separation", where="Theorem 1", says=HOSTILE, cells=lambda: [number.cell(seed=0, x=1.0)])
+    def theorem_1(found: Sequence[Found]) -> Finding:
+        return Finding(Verdict.HOLDS, note="As it says.")
+
+    slip = Erratum("twice", "once", "It was counted twice.")
+
+    @claim(
+        paper="kronecker",
+        where="Lemma 2",
+        says="The sum is counted.",
+        cells=lambda: [number.cell(seed=seed, x=2.0) for seed in range(2)],
+        errata=[slip],
+        figures=["line"],
+    )
+    def lemma_2(found: Sequence[Found]) -> Finding:
+        """The largest y against what is right."""
+        return Finding(Verdict.HOLDS_CORRECTED, {"largest": max(one.result["y"] for one in found)})
+
+    @claim(
+        paper="selection",
+        where="Figure 3",
+        says="A figure of many runs.",
+        profile="full",
+        cells=lambda: [number.cell(seed=seed, x=3.0) for seed in range(2)],
+        figures=["line"],
+    )
+    def figure_3(found: Sequence[Found]) -> Finding:
+        return Finding(Verdict.HOLDS)
+
+
+@contextmanager
+def declared() -> Iterator[None]:
+    """The ledger holds these three claims and no other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "_REGISTRY", {})
+        patch.setattr(room, "load", lambda paper=None: None)
+        patch.setitem(FIGURES, "line", line)
+        _declare()
+        yield
+
+
+def filled(folder: Path) -> Path:
+    """A store with the results of the quick ones."""
+    with Store.create(folder) as store:
+        reproduce(ledger.claims(), store, in_process(), profile="quick")
+    return folder

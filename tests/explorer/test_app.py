@@ -1,0 +1,246 @@
+"""The frame and the server: what they show, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from dash import html
+from dash.dependencies import Input, Output
+from typer.testing import CliRunner
+
+from separatrix.commands import app as command_line
+from separatrix.errors import ArgumentError
+from separatrix.explorer import claims_tab, commands, controls, separate_tab
+from separatrix.explorer.app import make_app
+from separatrix.explorer.context import REQUEST_BYTES
+from separatrix.explorer.server import Door, bound, guard
+from separatrix.explorer.spoken import OURS, spoken
+from tests.explorer.reader import reader, texts
+
+PAGES = {"separate": separate_tab, "claims": claims_tab}
+POST = "/_dash-update-component"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory):
+    made = make_app(tmp_path_factory.mktemp("results"), pages=PAGES)
+    guard(made, Door("127.0.0.1", 8050))
+    return made
+
+
+@pytest.fixture
+def client(app):
+    return visitor(app, "127.0.0.1:8050")
+
+
+def visitor(app, host: str):
+    """A client that asks for the server by this name."""
+    made = app.server.test_client()
+    asks = made.open
+    made.open = lambda *path, **options: asks(*path, **{"base_url": f"http://{host}", **options})
+    return made
+
+
+def test_the_page_needs_nobody_else(client) -> None:
+    page = client.get("/").text
+    linked = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert linked
+    assert all(one.startswith(("/", "data:")) and not one.startswith("//") for one in linked)
+    for one in linked:
+        if one.startswith("/"):
+            assert client.get(one.partition("?")[0], buffered=True).status_code == 200
+
+
+def test_answers_forbid_other_scripts_and_frames(client) -> None:
+    for path in ("/", "/report.css", "/nothing"):
+        headers = client.get(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+        assert "unsafe-eval" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:8050", "localhost:8050", "[::1]:8050", "127.0.0.1", "LOCALHOST"])
+def test_its_own_names_are_let_in(client, name: str) -> None:
+    assert client.get("/", headers={"Host": name}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example", "127.0.0.1.evil.example", "192.168.0.7:8050", "localhost.evil.example:8050", "0.0.0.0", ""]
+)
+def test_another_name_is_refused(client, name: str) -> None:
+    answer = client.get("/", headers={"Host": name})
+    assert answer.status_code == 403
+    assert "open it by the address that it printed" in answer.text
+
+
+def test_another_sites_page_may_not_ask(client) -> None:
+    sent = {"json": {}, "headers": {"Origin": "http://evil.example"}}
+    assert client.post(POST, **sent).status_code == 403
+    for origin in ("null", "http://127.0.0.1:9999"):
+        assert client.get("/_dash-layout", headers={"Origin": origin}).status_code == 403
+    assert client.get("/_dash-layout", headers={"Origin": "http://127.0.0.1:8050"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd", "/../../../../etc/passwd", "/assets/../app.py",
+        "/assets/..%2fapp.py", "/assets/%2e%2e/server.py",
+        "/assets//etc/passwd", "/_dash-component-suites/dash/../../../../etc/passwd", "/static/x", "/store.sqlite",
+        "/_dash-component-suites/separatrix/explorer/app.py", "/_dash-component-suites/os/path", "/_reload-hash",
+        "/report.html", "/index.html", "/.git/config", "/_dash-component-suites/dash/dash.py",
+    ],
+)  # fmt: skip
+def test_no_file_of_the_server_can_be_read(client, path: str) -> None:
+    answer = client.get(path, buffered=True)
+    assert answer.status_code in (400, 404, 500), path
+    assert "root:" not in answer.text
+    assert "import " not in answer.text
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b'{"output": "nothing.here"}', b'{"output": 3}',
+     b'{"output":"panel.children","inputs":9}',
+     b'{"output":"..a.b..","outputs":[],"inputs":[{"id":"url","property":"search","value":{"__proto__":1}}]}'],
+)  # fmt: skip
+def test_malformed_requests_get_no_details(client, caplog: pytest.LogCaptureFixture, body: bytes) -> None:
+    answer = client.post(POST, data=body, content_type="application/json")
+    assert answer.status_code in (400, 500)
+    assert answer.text.count("\n") == 1
+    assert "Traceback" not in answer.text
+    assert ".py" not in answer.text
+
+
+def test_a_request_is_bounded(client) -> None:
+    assert client.post(POST, data=b" " * (REQUEST_BYTES + 1), content_type="application/json").status_code == 413
+    assert client.post(POST, data="{}", content_type="text/plain").status_code == 415
+
+
+def test_there_is_no_debugger(app, client) -> None:
+    assert not app.server.debug
+    assert not app.server.testing
+    assert "<title>Separatrix" in client.get("/?__debugger__=yes&cmd=resource&f=debugger.js").text
+    assert client.get("/console").status_code == 404
+
+
+def test_a_token_is_asked_for_shown_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
+    made = make_app(tmp_path, pages=PAGES)
+    guard(made, Door("0.0.0.0", 8050, "correct-horse-battery"))
+    friend, other = (visitor(made, "192.168.0.7:8050") for _ in range(2))
+    for path in (
+        "/",
+        "/?token=",
+        "/?token=correct-horse-batterz",
+        "/_dash-layout?token=correct-horse-battery",
+        "/report.css",
+    ):
+        refused = friend.get(path)
+        assert refused.status_code == 403
+        assert "token" in refused.text
+        assert "Set-Cookie" not in refused.headers
+    shown = friend.get("/?token=correct-horse-battery&tab=claims")
+    assert (shown.status_code, shown.headers["Location"]) == (303, "/?tab=claims")
+    cookie = shown.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert "correct-horse" not in cookie
+    assert friend.get("/").status_code == 200
+    assert friend.get("/_dash-layout").status_code == 200
+    assert friend.get("/", headers={"Host": "evil.example"}).status_code == 403
+    other.set_cookie(cookie.partition("=")[0], "guess", domain="192.168.0.7")
+    assert other.get("/").status_code == 403
+
+
+def test_the_address_chooses_the_tab(client) -> None:
+    found = reader(client).open("?tab=claims")
+    assert found['{"kind":"tab","of":"claims"}.aria-selected'] == "true"
+    assert found['{"kind":"tab","of":"separate"}.tabIndex'] == -1
+    found = reader(client).open("")
+    assert found['{"kind":"tab","of":"separate"}.aria-selected'] == "true"
+
+
+def test_what_is_wrong_with_the_address_is_told(client) -> None:
+    told = texts(reader(client).open("?tab=nowhere&n=5")["panel.children"])
+    assert "tab: expected separate or claims, got 'nowhere'. separate is used instead." in told
+    told = texts(reader(client).open("?tab=separate&n=1&x=2&d=7&d=8")["panel.children"])
+    assert "n: expected a whole number from 2 to 10^100, got '1'. 1e6 is used instead." in told
+    assert "x: this tab has no such value." in told
+    assert "The address has d more than once: the first is used." in told
+
+
+def faulty(error: Exception) -> SimpleNamespace:
+    """A tab whose callback raises."""
+
+    def register(app, context) -> None:
+        @spoken(app, "faulty-alert", {"out": Output("out", "children")}, {"n": Input("button", "n_clicks")})
+        def fails(n: object) -> dict[str, object]:
+            raise error
+
+    def layout(state, context):
+        return html.Div([controls.alert("faulty-alert"), html.Button(id="button"), html.P("as it was", id="out")])
+
+    return SimpleNamespace(TITLE="Faulty", FIELDS=(), COMPARES=False, layout=layout, register=register)
+
+
+def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_told(tmp_path: Path, caplog) -> None:
+    wrong = ArgumentError("n", expected="less", got=7)
+    found = reader(make_app(tmp_path, pages={"f": faulty(wrong)}).server.test_client()).open("")
+    assert found["faulty-alert.children"] == str(wrong)
+    assert "out.children" not in found
+    assert caplog.records == []
+    bug = RuntimeError("a secret path")
+    found = reader(make_app(tmp_path, pages={"f": faulty(bug)}).server.test_client()).open("")
+    assert found["faulty-alert.children"] == OURS
+    assert "a secret path" in caplog.text
+    assert "secret" not in json.dumps(found)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    server, address = bound(make_app(tmp_path, pages=PAGES), Door("127.0.0.1", 0))
+    try:
+        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address).group(1))
+        with pytest.raises(ArgumentError, match="free"):
+            bound(make_app(tmp_path, pages=PAGES), Door("127.0.0.1", port))
+    finally:
+        server.close()
+
+
+def test_the_command_serves_and_prints_the_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    doors: list[Door] = []
+
+    def stand_in(app, door: Door):
+        doors.append(door)
+        return SimpleNamespace(run=lambda: None, close=lambda: None), f"http://there/?token={door.token}"
+
+    monkeypatch.setattr("separatrix.explorer.server.bound", stand_in)
+    monkeypatch.setattr("separatrix.explorer.app.make_app", lambda store: store)
+    done = CliRunner().invoke(command_line, ["explore", "--store", str(tmp_path)])
+    assert done.exit_code == 0
+    assert doors[0] == Door("127.0.0.1", commands.PORT, None)
+    done = CliRunner().invoke(command_line, ["explore", "--host", "0.0.0.0", "--port", "0"])
+    assert doors[1].token
+    assert len(doors[1].token) >= 24
+    assert f"token={doors[1].token}" in done.output
+    CliRunner().invoke(command_line, ["explore", "--host", "0.0.0.0"])
+    assert doors[1].token != doors[2].token
+    done = CliRunner().invoke(command_line, ["explore", "--token", "short"])
+    assert done.exit_code == 2
+    assert "--token: expected at least 16 characters" in done.output
+
+
+@pytest.mark.parametrize("name", ["dash", "waitress"])
+def test_a_missing_extra_is_a_sentence(run, name: str) -> None:
+    hide = f"import sys; sys.modules['{name}'] = None; from separatrix.cli import main; main()"
+    done = run(hide, "explore")
+    assert done.returncode == 2
+    assert f"explore needs {name}, which is not installed: pip install 'separatrix[explore]'" in done.stderr
+    assert "Traceback" not in done.stderr

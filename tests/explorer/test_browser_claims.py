@@ -1,0 +1,82 @@
+"""The tab Claims in a real browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from separatrix.explorer import claims_tab
+from tests.explorer.bad_values import bad_values
+from tests.explorer.shelved import SHELVED, declared, filled
+from tests.explorer.visit import DESKTOP, PHONE, Visit, state
+
+
+@pytest.fixture(scope="module")
+def address(browser, serve, tmp_path_factory: pytest.TempPathFactory):
+    with declared():
+        yield serve(filled(tmp_path_factory.mktemp("claims") / "results"), pages={"claims": claims_tab})
+
+
+def listed(page: Any) -> list[str]:
+    return page.locator(".claims input").evaluate_all("all => all.map(one => one.value)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_claim_is_found_opened_and_kept_in_the_address(browser, address: str, device: dict, scheme: str) -> None:
+    with Visit(browser, address, **device, color_scheme=scheme) as page:
+        page.locator(".claims input").first.wait_for(state="attached")
+        assert listed(page) == list(SHELVED)
+        page.get_by_role("textbox", name="Text").fill("counted")
+        page.locator(".claims input").nth(1).wait_for(state="detached")
+        assert listed(page) == ["kronecker/lemma-2"]
+        page.locator(".claims label").click()
+        page.locator("article figure .scatterlayer .trace").wait_for(state="attached")
+        assert "It was counted twice." in page.locator("article").text_content()
+        assert page.evaluate("document.documentElement.scrollWidth") == device["viewport"]["width"]
+        page.wait_for_function("() => location.search.includes('claim=kronecker')")
+        assert state(page) == {
+            "tab": "claims",
+            "paper": "all",
+            "verdict": "all",
+            "text": "counted",
+            "claim": "kronecker/lemma-2",
+        }
+        page.reload()
+        page.locator("article").wait_for()
+        assert page.locator("article h2").text_content().startswith("Lemma 2")
+
+
+def test_what_a_claim_says_is_no_markup(browser, address: str) -> None:
+    with Visit(browser, address, "?tab=claims&claim=separation/theorem-1", **DESKTOP) as page:
+        page.locator("article").wait_for()
+        assert "<img src=x" in page.locator(".statement").text_content()
+        assert page.locator("article img").count() == 0
+
+
+def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        page.locator(".claims input").nth(2).wait_for(state="attached")
+        page.locator("input[value=all]").first.focus()
+        page.keyboard.press("ArrowDown")  # from all to the first paper
+        page.locator(".claims input").nth(1).wait_for(state="detached")
+        assert listed(page) == ["separation/theorem-1"]
+        page.locator("input[value=undecided]").click()
+        page.get_by_text("No claim matches.").wait_for()
+        assert state(page)["verdict"] == "undecided"
+
+
+@pytest.mark.parametrize("name", ["paper", "verdict", "text", "claim"])
+def test_a_bad_value_in_the_address_is_told(browser, address: str, name: str) -> None:
+    field = next(one for one in claims_tab.FIELDS if one.name == name)
+    for bad in (bad_values(field)[0], bad_values(field)[-1]):
+        with Visit(browser, address, f"?tab=claims&{name}={bad}", **DESKTOP) as page:
+            page.locator(".claims input").first.wait_for(state="attached")
+            assert f"{name}: expected" in page.locator(".alert.address").text_content()
+            assert listed(page) == list(SHELVED)
+
+
+def test_an_unknown_claim_is_told(browser, address: str) -> None:
+    with Visit(browser, address, "?tab=claims&claim=nothing/here", **DESKTOP) as page:
+        page.get_by_text("claim: expected the id of a claim in the list, got 'nothing/here'.").wait_for()

@@ -1,0 +1,99 @@
+"""The tab Learn in a real browser: the dynamics, and a run that is started, watched, reloaded and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from separatrix.explorer import learn_tab
+from separatrix.explorer.training_state import alive, standing
+from tests.explorer.visit import DESKTOP, PHONE, Visit, state
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def address(browser: Any, serve: Callable[..., str], store: Path) -> str:
+    return serve(store, pages={"learn": learn_tab})
+
+
+def test_a_first_visit_says_something(browser: Any, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        page.locator("#learn-summary .comparison").wait_for()
+        caption = page.locator("figure[data-name=dynamics] figcaption")
+        assert "The loss falls from 0.5 to" in caption.inner_text()
+        page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
+        page.get_by_text("No run is kept here yet: start one.").wait_for()
+        assert page.locator("[role=alert]:not(:empty)").count() == 0
+        page.get_by_label("q", exact=True).first.fill("10")
+        page.locator(".broken", has_text="Theorem 3.1 asks for 2 <= q < T/4 = 5.").wait_for()
+        page.get_by_label("q", exact=True).first.fill("20")
+        page.locator(".wrong", has_text="q: expected less than T = 20").wait_for()
+        assert state(page)["q"] == "20"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: str, scheme: str) -> None:
+    with Visit(browser, address, "?tab=learn&T.2=60", **PHONE, color_scheme=scheme) as page:
+        page.locator("figure[data-name=dynamics] figcaption", has_text="B: the loss").wait_for()
+        assert page.locator("#learn-summary th", has_text="Setting B").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_second_setting_is_opened_by_its_button(browser: Any, address: str) -> None:
+    with Visit(browser, address, **DESKTOP) as page:
+        page.locator("#learn-summary .comparison").wait_for()
+        page.get_by_role("button", name="Compare with a second setting").click()
+        page.locator("figure[data-name=dynamics] figcaption", has_text="B: the loss").wait_for()
+        assert page.locator("[role=alert]:not(:empty)").count() == 0
+
+
+def test_bad_values_of_the_address_are_told(browser: Any, address: str) -> None:
+    view = "?tab=learn&T=2&q=0&d=x&eta=9&steps=1e10&run_T=65&run=../../x&at=-1"
+    with Visit(browser, address, view, **DESKTOP) as page:
+        said = page.locator("ul[role=alert]")
+        said.wait_for()
+        for name in ("T", "q", "d", "eta", "steps", "run_T", "at"):
+            assert f"{name}: expected" in said.inner_text()
+        assert "there is no run '../../x' here" in page.locator("#panel").inner_text()
+        page.locator("#learn-summary .comparison").wait_for()
+
+
+def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, address: str, store: Path) -> None:
+    with Visit(browser, address, "?tab=learn&run_T=48&run_d=8&run_d_e=64&run_steps=20000", **DESKTOP) as page:
+        page.locator("#learn-summary .comparison").wait_for()
+        page.get_by_role("button", name="Start this run").click()
+        page.locator(".badge.running").wait_for()
+        assert state(page)["run"] == alive(store) == "run-0001"
+        # A second one is refused while it runs.
+        page.get_by_role("button", name="Start this run").click()
+        page.locator("#act-alert", has_text="run-0001 still runs").wait_for()
+        # It is watched: losses, and the weights at its first checkpoint.
+        page.locator("figure[data-name=run-losses] .scatterlayer .trace").first.wait_for(state="attached")
+        page.locator("figure[data-name=run-weights] .heatmaplayer image").nth(1).wait_for(state="attached")
+        assert "W and V of run-0001 after" in page.locator("figure[data-name=run-weights] figcaption").inner_text()
+        for kind in ("PNG", "CSV"):
+            with page.expect_download() as saved:
+                page.get_by_role("button", name=f"Save W and V as {kind}").click()
+            assert saved.value.suggested_filename == f"run-weights.{kind.lower()}"
+        # A reload shows the same run: all is read back from its folder.
+        page.reload()
+        page.locator(".badge.running").wait_for()
+        assert state(page)["run"] == "run-0001"
+        first = page.locator("#run-status").inner_text()
+        page.wait_for_function("(first) => document.querySelector('#run-status').innerText !== first", arg=first)
+        page.get_by_role("button", name="Stop it").click()
+        page.locator(".badge.stopped").wait_for()
+        assert standing(store, "run-0001").resumable
+        page.get_by_role("button", name="Stop it").wait_for(state="hidden")
+        page.get_by_role("button", name="Let it go on").click()
+        page.locator(".badge.running").wait_for()
+        page.get_by_role("button", name="Stop it").click()
+        page.locator(".badge.stopped").wait_for()
+    assert alive(store) is None

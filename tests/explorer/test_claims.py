@@ -1,0 +1,126 @@
+"""The tab Claims: the ledger judged from a store, filtered, opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from separatrix.errors import ArgumentError
+from separatrix.explorer import claims_tab
+from separatrix.explorer.app import make_app
+from separatrix.explorer.claims_view import Shelf, chosen, counted
+from separatrix.lab import Store
+from tests.explorer.reader import components, reader, texts
+from tests.explorer.shelved import SHELVED, declared, filled
+
+LIST = '{"kind":"field","of":"claim","slides":"no","tab":"claims"}.options'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledger_of_our_own():
+    with declared():
+        yield
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("claims") / "results")
+
+
+@pytest.fixture
+def visitor(store: Path):
+    return reader(make_app(store, pages={"claims": claims_tab}).server.test_client())
+
+
+def test_the_ledger_is_judged_from_the_store(store: Path) -> None:
+    found = {one.claim.id: str(one.verdict) for one in Shelf(store).judgements()}
+    assert found == SHELVED
+
+
+def test_without_a_store_nothing_is_decided(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "nothing")
+    assert not shelf.exists
+    assert {str(one.verdict) for one in shelf.judgements()} == {"undecided"}
+    assert not (tmp_path / "nothing").exists(), "looking made a folder"
+
+
+def test_the_ledger_is_judged_again_when_the_store_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(tmp_path / "results")
+    first = shelf.judgements()
+    assert shelf.judgements() is first
+    filled(tmp_path / "results")
+    second = shelf.judgements()
+    assert {one.claim.id: str(one.verdict) for one in second} == SHELVED
+    monkeypatch.setattr(Store, "open", None)  # what is known is not read again
+    assert shelf.judgements() is second
+
+
+@pytest.mark.parametrize(
+    ("filter", "ids"),
+    [
+        (("all", "all", ""), list(SHELVED)),
+        (("kronecker", "all", ""), ["kronecker/lemma-2"]),
+        (("all", "holds", ""), ["separation/theorem-1"]),
+        (("separation", "fails as printed", ""), []),
+        (("all", "all", "GROWS seed"), ["separation/theorem-1"]),
+        (("all", "all", "lemma-2"), ["kronecker/lemma-2"]),
+        (("all", "all", "no-such-word"), []),
+    ],
+)
+def test_the_filter(store: Path, filter: tuple[str, str, str], ids: list[str]) -> None:
+    assert [one.claim.id for one in chosen(Shelf(store).judgements(), *filter)] == ids
+
+
+def test_the_count(store: Path) -> None:
+    found = Shelf(store).judgements()
+    assert counted(found) == "3 claims: 1 holds, 1 holds corrected, 1 undecided."
+    assert counted([]) == "No claim matches."
+
+
+def test_the_page_lists_and_opens(visitor) -> None:
+    found = visitor.open("?tab=claims")
+    assert [one["value"] for one in found[LIST]] == list(SHELVED)
+    assert "What the verdicts mean" in texts(found["claim.children"])
+    found = visitor.changed(verdict="holds corrected")
+    assert [one["value"] for one in found[LIST]] == ["kronecker/lemma-2"]
+    assert found["claims-count.children"] == "1 claim: 1 holds corrected."
+    opened = visitor.changed(claim="kronecker/lemma-2")["claim.children"]
+    told = texts(opened)
+    for part in ("holds corrected", "largest", "Printed", "twice", "Right", "once", "tests/explorer/shelved.py:",
+                 "separatrix reproduce --profile quick --only kronecker/lemma-2", "2 of 2 cells done"):  # fmt: skip
+        assert part in told
+    graphs = [one for one in components(opened) if one["type"] == "Graph"]
+    assert [len(one["props"]["figure"]["data"][0]["x"]) for one in graphs] == [2]
+    assert "seed,y\n" in told
+
+
+def test_figures_wait_for_their_cells(visitor) -> None:
+    visitor.open("?tab=claims")
+    opened = visitor.changed(claim="selection/figure-3")["claim.children"]
+    assert "1 figure will be drawn here once all of the cells are done." in texts(opened)
+    assert "0 of 2 cells done" in texts(opened)
+    assert not [one for one in components(opened) if one["type"] == "Graph"]
+
+
+def test_without_a_store_the_page_says_what_to_run(tmp_path: Path) -> None:
+    visitor = reader(make_app(tmp_path / "nothing", pages={"claims": claims_tab}).server.test_client())
+    found = visitor.open("?tab=claims&claim=kronecker/lemma-2")
+    assert "separatrix reproduce" in texts(found["claim.children"])
+    assert found["claims-count.children"] == "3 claims: 3 undecided."
+
+
+@pytest.mark.parametrize("id", ["nothing/here", "../../etc/passwd", "<script>", "separation/theorem-"])
+def test_an_unknown_claim_is_a_sentence(visitor, id: str) -> None:
+    found = visitor.open(f"?tab=claims&claim={id}")
+    assert found["claims-alert.children"].startswith("claim: expected the id of a claim in the list, got")
+    with pytest.raises(ArgumentError, match="claim: expected"):
+        Shelf(Path("nowhere")).judgement(id)
+
+
+def test_a_broken_store_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"no database at all, but long enough to look at" * 50)
+    visitor = reader(make_app(tmp_path, pages={"claims": claims_tab}).server.test_client())
+    found = visitor.open("?tab=claims")
+    assert "store.sqlite" in found["claims-list-alert.children"]
+    assert "fault of ours" not in found["claims-list-alert.children"]

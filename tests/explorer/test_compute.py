@@ -1,0 +1,190 @@
+"""The tab Compute without a browser: the plan, the time, the sample, the diagram, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import shlex
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import separatrix as sx
+from separatrix import doctor
+from separatrix.attention.cost import LARGEST_RANK, exact_cost, polynomial_cost
+from separatrix.attention.products import expanded_total_degree
+from separatrix.commands import app as command_line
+from separatrix.errors import SeparatrixError
+from separatrix.explorer import compute_tab, compute_view, machine_speed, phase_here, sample_certificate
+from separatrix.explorer.app import make_app
+from separatrix.explorer.compute_view import Sizes, planned
+from separatrix.explorer.machine_speed import Speeds
+from tests.explorer.bad_values import bad_values
+from tests.explorer.reader import reader, texts
+
+ONE = Sizes(10**6, 8, 0.9, 3, 1e-3)
+SPEEDS = Speeds({"exact": 2.0, "polynomial": 3.0})
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that was timed before."""
+    monkeypatch.setattr(machine_speed, "_found", dict(SPEEDS.factors))
+
+
+@given(
+    n=st.integers(2, 10**12),
+    d=st.integers(1, 64),
+    bound=st.floats(0.01, 2.6),
+    order=st.integers(2, 4),
+    tolerance=st.floats(1e-12, 1.0),
+)
+@settings(max_examples=25)
+def test_the_plan_is_the_librarys_and_its_time_the_models(
+    n: int, d: int, bound: float, order: int, tolerance: float
+) -> None:
+    sizes = Sizes(n, d, bound, order, tolerance)
+    if compute_view.EASY_RADIUS < bound**order <= compute_view.HOPELESS_RADIUS:
+        return
+    found = planned(sizes)
+    assert found.plan == sx.plan_shapes(n, d, bound, order, tolerance)
+    if found.plan.method == "exact":
+        assert found.modelled == exact_cost(sizes.shape, False).time
+    else:
+        expanded = expanded_total_degree(d, found.plan.degree)
+        assert (found.modelled, expanded.rank) == (polynomial_cost(sizes.shape, expanded, True).time, found.plan.rank)
+    rows = compute_view.table([found, planned(ONE)], SPEEDS)
+    assert {len(row) for _, row in rows} == {2}
+
+
+def test_what_would_take_seconds_is_refused_before_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_view, "plan_shapes", lambda *_: pytest.fail("it was planned"))
+    with pytest.raises(SeparatrixError, match=r"B\^k = 36.*No degree below (\d+) keeps") as refused:
+        planned(Sizes(10**6, 8, 6.0, 2, 1e-3))
+    assert "separatrix plan --n 1000000 --d 8 --bound 6.0" in str(refused.value)
+
+
+def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
+    sizes = Sizes(10**6, 2, math.sqrt(20.5), 2, 1e-3)
+    degree = int(str(compute_view.too_dear(sizes)).partition("No degree below ")[2].split()[0])
+    plan = sx.plan_shapes(sizes.n, sizes.d, sizes.bound, sizes.order, sizes.tolerance)
+    assert plan.degree is not None
+    assert 30 < degree <= plan.degree
+
+
+def test_a_plan_that_the_library_would_not_run_says_so() -> None:
+    theory = planned(Sizes(10**12, 40, 1.3, 3, 1e-3))
+    assert theory.plan.rank > LARGEST_RANK
+    assert f"{LARGEST_RANK:,}" in theory.warning
+    exact = planned(Sizes(10**9, 8, 9.0, 3, 1e-3))
+    assert (exact.plan.method, "when it is asked for by name" in exact.warning) == ("exact", True)
+    assert planned(ONE).warning == ""
+
+
+def test_the_time_is_the_models_times_the_machines() -> None:
+    found = planned(ONE)
+    [(_, [told])] = [row for row in compute_view.table([found], SPEEDS) if row[0].startswith("time")]
+    assert told == compute_view.spelled_seconds(3e-9 * found.modelled)
+
+
+def test_the_machine_is_timed_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+
+    def timed(*, seconds: float) -> list[doctor.Speed]:
+        times.append(seconds)
+        return [doctor.Speed("exact", "", 4.0, 2.0), doctor.Speed("polynomial", "", 9.0, 3.0)]
+
+    monkeypatch.setattr(machine_speed, "_found", {})
+    monkeypatch.setattr(doctor, "speeds", timed)
+    threads = [threading.Thread(target=machine_speed.speeds) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert times == [machine_speed.SECONDS]
+    assert machine_speed.speeds().seconds("polynomial", 1e9) == 3.0
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ONE,
+        Sizes(10**6, 4, 1.2, 2, 1e-6),
+        Sizes(50, 3, 0.5, 4, 1e-2),
+        Sizes(10**4, 8, 9.0, 2, 1e-3),
+        Sizes(2, 1, 0.1, 6, 1.0),
+    ],
+)
+def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: Sizes) -> None:
+    sample = sample_certificate.sampled(sizes)
+    assert 0 <= sample.error <= sample.total <= sizes.tolerance
+    assert sample.method == planned(sizes).plan.method
+    assert sample.n == min(sizes.n, sample_certificate.tokens(sizes))
+    assert sample.n**sizes.order <= sample_certificate.SCORES
+
+
+def test_a_dear_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_certificate, "certified_attention", lambda *_, **__: pytest.fail("it was run"))
+    with pytest.raises(SeparatrixError, match="No sample was run: a rank of"):
+        sample_certificate.sampled(Sizes(10**12, 64, 1.2, 3, 1e-8))
+    with pytest.raises(SeparatrixError, match="No sample was run: below a tolerance of 1e-08"):
+        sample_certificate.sampled(Sizes(10**6, 1, 1.2, 3, 1e-9))
+    with pytest.raises(SeparatrixError, match=r"No sample was run: below a tolerance of 2e-06"):
+        sample_certificate.sampled(Sizes(10**6, 1, math.sqrt(10), 2, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("bound", "n", "symbol", "at"),
+    [(1.2, 2**20, "star", 20.0), (9.0, 2**20, "triangle-right", 20.0), (0.1, 8, "triangle-down", 6.0)],
+)
+def test_the_star_is_where_the_reader_is(bound: float, n: int, symbol: str, at: float) -> None:
+    sizes = replace(ONE, n=n, bound=bound)
+    drawn = phase_here.phase([sizes])
+    mark = drawn.figure.data[-1]
+    x = bound / math.log(n) ** (1 / 3)
+    assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
+    assert mark.x[0] == pytest.approx(min(x, phase_here.RATIOS[-1]))
+    assert ("beyond the edge" in drawn.text) == (symbol != "star")
+
+
+def test_two_orders_have_two_panels() -> None:
+    drawn = phase_here.phase([ONE, replace(ONE, order=2)])
+    assert [trace.name for trace in drawn.figure.data[-2:]] == ["setting A is here", "setting B is here"]
+    assert [trace.xaxis for trace in drawn.figure.data[-2:]] == ["x2", "x"]
+    assert set(drawn.columns["order"]) == {2, 3}
+
+
+def test_what_is_copied_runs() -> None:
+    other = replace(ONE, n=1000, tolerance=1e-05)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compute_view.python([ONE, other]), {})
+    assert out.getvalue().splitlines() == [str(planned(ONE).plan), str(planned(other).plan)]
+    done = CliRunner().invoke(command_line, shlex.split(compute_view.command(ONE))[1:])
+    assert done.exit_code == 0
+    assert "495" in done.output
+
+
+def test_the_view_over_http(quick, tmp_path: Path) -> None:
+    client = make_app(tmp_path, pages={"compute": compute_tab}).server.test_client()
+    seen = reader(client)
+    found = seen.open("?tab=compute&n.2=1000&k.2=2")
+    table = texts(found["compute-plan.children"])
+    for word in ("Setting A", "Setting B", "polynomial", "495", "(ln n)^(1/k)"):
+        assert word in table
+    assert {found[f"{one}-alert.children"] for one in ("compute", "phase", "sample", "file")} == {""}
+    for field in compute_tab.FIELDS:
+        for bad in bad_values(field)[-2:]:
+            found = seen.changed(**{field.name: bad})
+            assert "A value is not as it must be" in texts(found["compute-plan.children"])
+            assert "A value is not as it must be" in found["sample-alert.children"]
+            assert any(f"{field.name}: expected" in texts(value) for value in found.values())
+    found = seen.changed(B="6", k="2")
+    assert "it is not done here" in texts(found["compute-plan.children"])
+    assert "it is not done here" in found["sample-alert.children"]

@@ -1,0 +1,253 @@
+"""Training runs of the page: started, watched, stopped, let go on, ended with it; and those kept elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from separatrix.claims.selection.heat_maps import heat_maps
+from separatrix.claims.selection.training import training
+from separatrix.commands import app as command_line
+from separatrix.errors import SeparatrixError
+from separatrix.explorer import keeper, learn_figures, training_runs
+from separatrix.explorer.training_runs import listed, read_run
+from separatrix.explorer.training_start import MOST_RUNS, Asked, Starter
+from separatrix.explorer.training_state import alive, standing
+from separatrix.lab import Store, in_process
+from separatrix.lab import run as run_cells
+
+SMALL = Asked(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=3)
+LONG = Asked(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
+
+
+def wait(for_: Callable[[], Any], seconds: float = 100.0) -> Any:
+    """What comes true in time; the machine of a test may be busy."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := for_():
+            return found
+        time.sleep(0.05)
+    return pytest.fail("it never came true")
+
+
+@pytest.fixture
+def starter(tmp_path: Path) -> Iterator[Starter]:
+    made = Starter(tmp_path)
+    yield made
+    made.close()
+    assert alive(tmp_path) is None
+
+
+def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
+    name = starter.start(SMALL)
+    assert (name, alive(tmp_path)) == ("run-0001", name)
+    wait(lambda: not standing(tmp_path, name).alive)
+    assert standing(tmp_path, name).word == "finished"
+    found = read_run(tmp_path, name)
+    assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
+    assert 100 in found.kept
+    assert set(found.kept) <= set(range(5, 101, 5))
+    # The same by the command that the page offers to copy.
+    done = CliRunner().invoke(command_line, shlex.split(SMALL.command(str(tmp_path / "own")))[1:])
+    assert done.exit_code == 0
+    own = (tmp_path / "own" / "seed-3.jsonl").read_text()
+    assert own == (tmp_path / "training" / name / "seed-3.jsonl").read_text()
+    step, W, V = found.at(10**6)
+    assert (step, W.shape, V.shape) == (100, (18, 18), (2, 18))
+    assert found.at(0)[0] == found.kept[0]
+    assert learn_figures.losses(found).columns["step"] == list(found.step)
+    drawn = learn_figures.weights(step, W, V, name)
+    assert len(drawn.columns["value"]) == 18 * 18 + 2 * 18
+    with pytest.raises(SeparatrixError, match="cannot go on: it is finished"):
+        starter.go_on(name)
+    with pytest.raises(SeparatrixError, match="does not run: it is finished"):
+        starter.stop(name)
+
+
+def test_the_program_to_copy_gives_the_same_records(starter: Starter) -> None:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(SMALL.python(), {})
+    steps = [line.split()[0] for line in out.getvalue().splitlines()]
+    assert steps == [str(step) for step in range(101)]
+
+
+def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) -> None:
+    name = starter.start(LONG)
+    with pytest.raises(SeparatrixError, match=f"{name} still runs, and one run at a time"):
+        starter.start(SMALL)
+    assert sorted(one.name for one in (tmp_path / "training").iterdir()) == ["lock", name]
+    # Another explorer on the same store sees it, may not start one, and can stop it.
+    other = Starter(tmp_path)
+    with pytest.raises(SeparatrixError, match="still runs"):
+        other.start(SMALL)
+    assert standing(tmp_path, name).word == "running"
+    assert read_run(tmp_path, name).steps == 20_000
+    wait(lambda: read_run(tmp_path, name).kept)
+    other.stop(name)
+    assert standing(tmp_path, name).word in ("stopping", "stopped")
+    wait(lambda: not standing(tmp_path, name).alive)
+    assert (standing(tmp_path, name).word, standing(tmp_path, name).resumable) == ("stopped", True)
+    before = read_run(tmp_path, name)
+    assert 0 < before.step[-1] < 20_000
+    starter.go_on(name)
+    wait(lambda: read_run(tmp_path, name).step[-1] > before.step[-1])
+    assert standing(tmp_path, name).alive
+    # The end of the explorer is the end of the run.
+    starter.close()
+    assert "ended when the explorer did" in standing(tmp_path, name).said
+    assert json.loads((tmp_path / "training" / name / "end.json").read_text())["how"] == "ended with the explorer"
+
+
+def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, time\n"
+        "from separatrix.explorer.training_start import Asked, Starter\n"
+        f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
+        "time.sleep(600)"
+    )
+    explorer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert explorer.stdout is not None
+    with explorer.stdout:
+        name = explorer.stdout.readline().strip()
+    assert alive(tmp_path) == name
+    explorer.kill()
+    explorer.wait()
+    wait(lambda: alive(tmp_path) is None)
+    assert standing(tmp_path, name).resumable
+
+
+def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
+    wrong = Asked(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=0)
+    object.__setattr__(wrong, "arguments", lambda: ["train", "selection", "--q", "0"])
+    name = starter.start(wrong)
+    wait(lambda: not standing(tmp_path, name).alive)
+    assert standing(tmp_path, name).word == "failed"
+    assert "q: expected an integer" in standing(tmp_path, name).said
+    assert read_run(tmp_path, name).step == ()
+
+
+def test_what_would_be_refused_is_not_started(starter: Starter, tmp_path: Path) -> None:
+    with pytest.raises(SeparatrixError, match="threshold: expected at least"):
+        starter.start(Asked(T=64, q=2, d=2, width=8, eta=1.0, steps=100, seed=0))
+    assert not (tmp_path / "training").exists()
+
+
+def test_there_are_only_so_many(starter: Starter, tmp_path: Path) -> None:
+    for at in range(MOST_RUNS):
+        (tmp_path / "training" / f"run-{at:04d}").mkdir(parents=True)
+    with pytest.raises(SeparatrixError, match="remove some first"):
+        starter.start(SMALL)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "run-0001/../../x", "run-0001", "/etc", "cell-abc", "run-\u0661\u0661\u0661\u0661"]
+)
+def test_a_name_is_no_path(starter: Starter, tmp_path: Path, name: str) -> None:
+    (tmp_path / "training").mkdir()
+    for act in (starter.stop, starter.go_on, lambda one: read_run(tmp_path, one)):
+        with pytest.raises(SeparatrixError, match="run: expected"):
+            act(name)
+    assert [one.name for one in (tmp_path / "training").iterdir()] == []
+
+
+def test_a_run_cut_off_with_no_word_can_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "training" / "run-0001"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
+    assert standing(tmp_path, "run-0001").word == "cut off"
+    assert read_run(tmp_path, "run-0001").steps == 70
+
+
+def test_a_half_written_record_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run of the command, in the folder where the command keeps its runs."""
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(command_line, shlex.split(SMALL.command())[1:]).exit_code == 0
+    assert listed(tmp_path) == {"seed-3": "seed 3 of `separatrix train selection`"}
+    whole = read_run(tmp_path, "seed-3")
+    assert (whole.step[-1], whole.kept, whole.at(0)[0]) == (100, (100,), 100)
+    path = Path("runs/selection/seed-3.jsonl")
+    path.write_text(path.read_text()[:-30])
+    assert read_run(tmp_path, "seed-3").step == whole.step[:-1]
+    monkeypatch.setattr(training_runs, "RECORDS_BYTES", 10)
+    with pytest.raises(SeparatrixError, match="longer than"):
+        read_run(tmp_path, "seed-3")
+
+
+def test_damaged_weights_are_said(starter: Starter, tmp_path: Path) -> None:
+    folder = tmp_path / "training" / "run-0001"
+    (folder / "weights").mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
+    (folder / "weights" / "step-5.safetensors").write_bytes(b"nothing")
+    (folder / "weights" / "elsewhere.safetensors").write_bytes(b"nothing")
+    found = read_run(tmp_path, "run-0001")
+    assert found.kept == (5,)
+    with pytest.raises(SeparatrixError, match=r"The weights in step-5\.safetensors cannot be read"):
+        found.at(5)
+
+
+def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
+    small = {"T": 8, "q": 2, "d": 2, "width": 16, "threshold": 0.5, "batch": 8, "steps": 40, "records": 4}
+    cells = [
+        heat_maps.cell(seed=0, steps=600),
+        training.cell(seed=1, encoding="fixed", optimiser="adam", initial="random", **small),
+    ]
+    with Store.create(tmp_path) as store:
+        run_cells(store, cells, in_process())
+    names = listed(tmp_path)
+    assert sorted(names.values()) == ["claims: Figure 8, 600 steps", "claims: T = 8, fixed, adam, seed 1"]
+    first, second = (read_run(tmp_path, name) for name in names)
+    assert first.kept == (0, 100, 500, 600)
+    assert (first.at(100)[0], first.at(150)[0], first.at(10**6)[0]) == (100, 100, 600)
+    assert first.at(150)[1].shape == (40, 40)
+    assert list(first.lines) == ["cosine of W", "cosine of V"]
+    assert second.kept == (40,)
+    assert second.lines["loss"][0] is None
+    assert {"T=16", "q=4"} <= set(second.lines)
+    for one in (first, second):
+        assert learn_figures.losses(one).figure.data
+    limit = training_runs.MOST_ENTRIES
+    assert first.at(0)[1].size <= limit
+
+
+def test_a_large_matrix_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SeparatrixError, match="W has 300 rows: up to 200 are drawn"):
+        training_runs._drawable(0, np.zeros((300, 300)), np.zeros((3, 300)))
+
+
+def test_the_keeper_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('on', flush=True); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout:
+        child.stdout.readline()
+    (tmp_path / "stop").touch()
+    monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 0.2)
+    assert keeper.watched(child, tmp_path, tmp_path / "none") == "stopped"
+    assert child.wait() == -9
+
+
+def test_the_keeper_needs_no_torch(run) -> None:
+    done = run("import sys, separatrix.explorer.keeper; print(*sorted({'torch', 'numpy', 'dash'} & set(sys.modules)))")
+    assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def test_a_lock_that_nobody_holds_is_no_run(tmp_path: Path) -> None:
+    assert alive(tmp_path) is None
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "lock").write_text("run-0001")
+    assert alive(tmp_path) is None
+    assert os.listdir(tmp_path / "training") == ["lock"]

@@ -1,0 +1,243 @@
+"""The tab Separate: its numbers are the library's, its rows those of the definition, its code runs."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from separatrix.commands import app as command_line
+from separatrix.errors import ArgumentError
+from separatrix.explorer import separate_code, separate_fields, separate_figures, separate_tab, separate_view
+from separatrix.explorer.app import make_app
+from separatrix.explorer.separate_fields import FIELDS, MECHANISMS
+from separatrix.explorer.separate_rows import any_row, paper_row
+from separatrix.separation import CrossAttention, SelfAttention, outcome
+from separatrix.separation.results import PARTS
+from separatrix.separation.tokens import class_sizes
+from tests.explorer.reader import Reader, reader, texts
+
+BY_NAME = {field.name: field for field in FIELDS}
+
+
+def given_values(**changed: str) -> dict[str, Any]:
+    """The fields' values where these texts are not the defaults."""
+    return {name: field.read(changed.get(name, field.default)) for name, field in BY_NAME.items()}
+
+
+@pytest.fixture(scope="module")
+def visitor(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    made = make_app(tmp_path_factory.mktemp("results"), pages={"separate": separate_tab})
+    return reader(made.server.test_client())
+
+
+def test_the_numbers_are_the_librarys() -> None:
+    setting = SelfAttention(200, 12, 15, a0="0.01", a1="1.2", b="0.2", c="0.8", weights="identity")
+    view = separate_view.look(given_values(weights="identity", n="200", d="12"))
+    assert view.probabilities == setting.success_probability()
+    assert [p for _, p, _ in view.parts()] == [getattr(setting.success_probability(), part) for part in PARTS]
+    cross = CrossAttention(10**100, 12, 9, a0="0.01", a1="3", strict=False)
+    view = separate_view.look(given_values(weights="cross", n="10^100", d="12", m="9", a1="3"))
+    assert view.probabilities == cross.success_probability()
+    assert view.log10_failures == cross.log10_failure()
+    assert view.broken == cross.broken_hypotheses()
+
+
+@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "softmax"])
+def test_another_mechanism_takes_the_place_of_softmax(mechanism: str) -> None:
+    values = given_values(mechanism=mechanism, n="36", d="8", weights="identity")
+    view = separate_view.look(values)
+    found = outcome(separate_view.make(values), MECHANISMS[mechanism][2])
+    assert (view.probabilities.exp_fires_on_d1, view.probabilities.exp_silent_on_d0) == (
+        found.fires_on_d1,
+        found.silent_on_d0,
+    )
+    assert view.probabilities.success == found.success
+    exact = separate_view.make(values).success_probability()
+    assert view.probabilities.lin_silent_on_d1 == exact.lin_silent_on_d1
+
+
+def literal_row(setting: Any, which: int, query: str, softmax: bool) -> list[float]:
+    """The definition, on all n tokens: scores, weights, and the sum of a row over each kind of key."""
+    cross = isinstance(setting, CrossAttention)
+    data = setting.element(which, 0, 0) if cross else setting.element(which, 0)
+    scores = data.A1 @ setting.weight_matrix() @ data.A2.T
+    attention = torch.softmax(scores, -1) if softmax else scores / scores.sum(-1, keepdim=True)
+    classes = len(class_sizes(setting))
+    row = attention[0 if query == "special" else classes - 1].numpy()
+    of = np.arange(setting.n) % classes
+    sees_classes = not cross and setting.weights == "identity" and query == "other"
+    masks = [np.arange(setting.n) == 0, (of == 0) & (np.arange(setting.n) > 0)]
+    masks.append((of == classes - 1) & sees_classes)
+    masks.append(~np.logical_or.reduce(masks))
+    return [float(row[mask].sum()) for mask in masks]
+
+
+@pytest.mark.parametrize("weights", ["identity", "ones", "cross"])
+@pytest.mark.parametrize(("n", "d"), [("20", "7"), ("23", "6"), ("4", "5"), ("12", "4")])
+def test_rows_are_those_of_the_definition(weights: str, n: str, d: str) -> None:
+    setting = separate_view.make(given_values(weights=weights, n=n, d=d, a0="0.05", b="0.3", c="0.7"))
+    for which in (0, 1):
+        for query in ("special", "other"):
+            for softmax in (True, False):
+                wanted = literal_row(setting, which, query, softmax)
+                np.testing.assert_allclose(paper_row(setting, which, query, softmax=softmax), wanted, atol=1e-13)
+                mechanism = MECHANISMS["softmax" if softmax else "linear"][2]
+                np.testing.assert_allclose(any_row(setting, which, query, mechanism), wanted, atol=1e-13)
+
+
+def test_a_row_at_ten_to_the_hundred() -> None:
+    setting = separate_view.make(given_values(n="10^100", d="12"))
+    row = paper_row(setting, 1, "special", softmax=True)
+    assert row[0] > 1 - 1e-12
+    assert sum(row) == pytest.approx(1, abs=1e-12)
+    assert 0 < paper_row(setting, 1, "special", softmax=False)[0] < 1e-98
+
+
+def test_hypotheses_are_named_where_they_break() -> None:
+    view = separate_view.look(given_values(weights="identity", n="100", d="9", a0="0.3", a1="0.5"))
+    said = separate_view.notes(view)
+    assert set(said) == {"n", "d", "a0", "a1", "b", "c"}
+    assert said["n"] == ["Outside Definition D.1: n = (d - 2) t. n = 98 would keep it."]
+    assert said["a1"] == ["Outside Definition D.1: a1 in [0.7, inf).", "Outside Theorem E.4: a1 in [1, inf)."]
+    assert separate_view.notes(separate_view.look(given_values())) == {}
+    kept = separate_view.look({**given_values(n="98", d="9")})
+    assert "n" not in separate_view.notes(kept)
+    huge = separate_view.notes(separate_view.look(given_values(n="10^100", d="9")))
+    assert huge["n"] == ["Outside Definition D.1: n = (d - 2) t. Any multiple of 7 would keep it."]
+
+
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
+def test_a_width_that_costs_too_much_is_refused(mechanism: str) -> None:
+    most = separate_fields.LARGEST_D.get(mechanism, separate_fields.ENUMERATED_D)
+    if most < 102:
+        with pytest.raises(ArgumentError, match=rf"d: expected at most {most} for .*, got {most + 1}"):
+            separate_view.look(given_values(mechanism=mechanism, d=str(most + 1)))
+
+
+numbers = {
+    "n": st.one_of(st.integers(2, 300), st.integers(2, 10**100)),
+    "d": st.integers(3, 102),
+    "m": st.integers(1, 10**6),
+    **{name: st.decimals(0, 5, places=4) for name in ("a0", "a1", "b")},
+    "c": st.decimals(Decimal("0.01"), 5, places=4),
+}
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["ones", "identity", "cross"]),
+    st.fixed_dictionaries(numbers),
+    st.sampled_from(list(separate_figures.SYMBOLS)),
+    st.sampled_from(["special", "other"]),
+)
+def test_every_setting_in_bounds_is_shown(weights: str, chosen: dict[str, Any], axis: str, query: Any) -> None:
+    values = {**chosen, "weights": weights, "mechanism": "softmax"}
+    for name, value in chosen.items():
+        assert BY_NAME[name].read(str(value)) == value
+    view = separate_view.look(values)
+    for _, p, words in view.parts():
+        assert 0 <= p <= 1
+        assert words
+    for drawing in (separate_figures.along([values], axis), separate_figures.rows(values, query)):
+        assert len({len(column) for column in drawing.columns.values()}) == 1
+        assert "nan" not in drawing.csv()
+
+
+def test_the_curve_passes_through_here_and_is_close_where_it_is_steep() -> None:
+    values = given_values()
+    drawn = separate_figures.along([values], "a1")
+    columns = drawn.columns
+    here = columns["a1"].index("1.2")
+    assert columns["success"][here] == separate_view.look(values).probabilities.success
+    assert list(map(Decimal, columns["a1"])) == sorted(map(Decimal, columns["a1"]))
+    steps = np.abs(np.diff(columns["success"]))
+    grid = separate_figures.grid(values, "a1")
+    coarse = [separate_view.make({**values, "a1": a}).success_probability().success for a in grid]
+    assert steps.max() < np.abs(np.diff(coarse)).max() / 2
+    [shade] = drawn.figure.layout.shapes
+    assert shade.x0 == pytest.approx(0.7, abs=0.05)  # Definition D.1 begins at 0.7
+    both = separate_figures.along([values, given_values(weights="cross")], "n")
+    assert both.columns["setting"] == sorted(both.columns["setting"])
+    assert {one.name for one in both.figure.data} == {"success, A", "A is here", "success, B", "B is here"}
+
+
+CASES = [
+    {},
+    {"weights": "identity", "n": "2e7", "d": "12", "a1": "0.5"},
+    {"weights": "cross", "n": "10^100", "d": "11", "m": "9", "a1": "3"},
+    {"mechanism": "softmax-0.5", "d": "7", "n": "123"},
+    {"mechanism": "order3", "d": "5", "n": "6"},
+]
+
+
+def test_the_code_to_take_away_runs_and_says_the_same(run) -> None:
+    cases = [given_values(**case) for case in CASES]
+    done = run("\nprint('then')\n".join(separate_code.python(values) for values in cases))
+    assert (done.returncode, done.stderr) == (0, "")
+    for values, printed in zip(cases, done.stdout.split("then\n"), strict=True):
+        view = separate_view.look(values)
+        found, _, outside = printed.rstrip("\n").partition("\noutside:")
+        [call] = ast.parse(found).body
+        assert {one.arg: ast.literal_eval(one.value) for one in call.value.keywords}[
+            "success"
+        ] == view.probabilities.success
+        assert outside.split("\n  ")[1:] == [str(one) for one in view.broken]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()) or "default")
+def test_the_command_to_take_away_runs_and_says_the_same(case: dict[str, str]) -> None:
+    values = given_values(**case)
+    view = separate_view.look(values)
+    words = shlex.split(separate_code.command(values))
+    assert words[0] == "separatrix"
+    told = CliRunner().invoke(command_line, words[1:], env={"COLUMNS": "120"})
+    assert told.exit_code == 0
+    assert all(what in told.output and probability in told.output for what, _, probability in view.parts())
+    assert (separate_view.outside(view) or "Every hypothesis") in told.output.replace("\n", " ")
+
+
+def test_a_bad_value_of_the_command_is_a_sentence() -> None:
+    done = CliRunner().invoke(command_line, ["separate", "--n", "1e6", "--d", "2"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "separatrix: d: expected a whole number from 3 to 102, got '2'.\n"
+
+
+def test_the_page_shows_it(visitor: Reader) -> None:
+    found = visitor.open("?tab=separate&weights=cross&n=200&d=11&m=9&a1=3")
+    assert "success 0.9166" in texts(found["separate-numbers.children"])
+    assert found["separate-alert.children"] == ""
+    assert "CrossAttention(n=200, d=11" in found['{"kind":"python","of":"separate"}.children']
+    assert len(found['{"kind":"graph","of":"attention-rows"}.figure']["data"]) == 2
+    assert found['{"kind":"csv","of":"separation-along"}.children'].startswith("setting,a1,exp_fires_on_d1")
+    assert not any("attention-rows-b" in name for name in found)
+
+
+def test_two_settings_side_by_side(visitor: Reader) -> None:
+    found = visitor.open("?tab=separate&n=200&d=22&d.2=42")
+    assert visitor.fields()["n.2"] == "200"
+    heads = texts(found["separate-numbers.children"])
+    assert "Setting A" in heads
+    assert "Setting B" in heads
+    assert "d=22" in found['{"kind":"python","of":"separate"}.children']
+    assert "d=42" in found['{"kind":"python","of":"separate-b"}.children']
+    assert '{"kind":"graph","of":"attention-rows-b"}.figure' in found
+
+
+def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
+    visitor.open("?tab=separate&n=200&n.2=300")
+    found = visitor.changed(**{"n.2": "many", "a0": None})
+    assert "got 'many'" in texts(found['{"kind":"note","of":"n.2","tab":"separate"}.children'])
+    assert "a0: expected a value, got nothing." in texts(found['{"kind":"note","of":"a0","tab":"separate"}.children'])
+    assert "not as it must be" in texts(found["separate-numbers.children"])
+    assert '{"kind":"graph","of":"separation-along"}.figure' not in found
+    found = visitor.changed(along="z")
+    assert found["separate-alert.children"].startswith("along: expected 'n' or 'd'")

@@ -24,6 +24,10 @@ def test_help_loads_nothing_slow(run, arguments: list[str]) -> None:
 
 def test_operators_load_no_extra(run) -> None:
     """They need torch, and numpy for their index sets; what the extras bring stays out, and so does the compiler."""
-    use = "import separatrix as sx; sx.certified_attention, sx.linear_attention, sx.nn.TensorAttention"
+    use = (
+        "import torch, separatrix as sx; sx.nn.TensorAttention; q, k, v = torch.rand(3, 9, 4); "
+        "sx.tensor_attention(q, [k, k], [v, v]); sx.linear_attention(q, k, v); "
+        "sx.certified_attention(q, [k, k], [v, v], tolerance=1e-2, method='polynomial')"
+    )
     done = run(f"{watching((SLOW | {'torch._dynamo'}) - {'numpy', 'torch'})}{use}")
     assert (done.returncode, done.stderr) == (0, "\n")

@@ -30,6 +30,7 @@ EXTRAS = {
     "rich": "lab",
     "plotly": "lab",
     "dash": "explore",
+    "waitress": "explore",
     "dask": "dask",
     "distributed": "dask",
     "transformers": "hf",

@@ -51,7 +51,10 @@ BREAKS = {
         (changed("keys", 1, lambda x: x[..., :2]), r"keys\[1\]"),
         (lambda: valid(query=torch.ones(4, 0).double(), keys=[torch.ones(4, 0).double()] * 2), "query"),
     ],
-    "value dimension": [(changed("values", 1, lambda x: x[..., :1]), r"values\[1\]")],
+    "value dimension": [
+        (changed("values", 1, lambda x: x[..., :1]), r"values\[1\]"),
+        (lambda: valid(values=[torch.ones(4, 0).double()] * 2), r"values\[0\]"),
+    ],
     "one length a set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
     "flags": [(lambda: valid(is_causal=1), "is_causal"), (lambda: valid(enable_gqa="yes"), "enable_gqa")],
     "offset": [(lambda: valid(query_offset=0.5), "query_offset"), (lambda: valid(query_offset=True), "query_offset")],

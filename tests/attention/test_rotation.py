@@ -28,7 +28,7 @@ def draw(seed: int, heads: int = 1, n: int = 200, d: int = 8, decay: float = 0.5
 
 def frames(query, key, value, masks=(), scale=1.0, slack=0.0):
     tokens = Tokens(query, (key,), (value,), masks, scale)
-    frame = make_frame(tokens, key_mean(tokens), torch.float64)
+    frame = make_frame(tokens, key_mean(tokens), torch.float64, False)
     return tokens, frame, rotation.rotated(tokens, frame, slack)
 
 

@@ -119,6 +119,8 @@ def _head_dims(call: Call) -> Iterator[Break]:
 
 
 def _value_dims(call: Call) -> Iterator[Break]:
+    if call.values[0].shape[-1] == 0:
+        yield "values[0]", _shape(call.values[0])
     for m, value in enumerate(call.values):
         if value.shape[-1] != call.values[0].shape[-1]:
             yield f"values[{m}]", f"{_shape(value)} against values[0]'s {_shape(call.values[0])}"
@@ -214,7 +216,7 @@ CONSTRAINTS = (
     Constraint("one dtype", "the dtype of query", _mixed_dtypes),
     Constraint("one device", "the device of query", _mixed_devices),
     Constraint("head dimension", "the last dimension to be query's, and at least 1", _head_dims),
-    Constraint("value dimension", "the last dimension to be that of values[0]", _value_dims),
+    Constraint("value dimension", "the last dimension to be that of values[0], and at least 1", _value_dims),
     Constraint("one length a set", "as many values as keys in each set", _lengths),
     Constraint("flags", "True or False", _causal_flag),
     Constraint("offset", "an integer", _offset),

@@ -16,7 +16,7 @@ from separatrix.attention.certificate import Certificate, certify
 from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
 from separatrix.attention.forecast import Analysis, analyse, outside, turned
-from separatrix.attention.frame import Tokens, key_mean
+from separatrix.attention.frame import Tokens, key_mean, largest_magnitudes
 from separatrix.attention.plan import (
     Plan,
     Recipe,
@@ -62,12 +62,12 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
         )
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-    if 0 in (query.shape[1], *(key.shape[1] for key in keys)):
+    if 0 in (*query.shape[:2], values[0].shape[2], *(key.shape[1] for key in keys)):
         out, lse = exact_attention(call)
         nothing = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
         return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, torch.zeros_like(lse, dtype=torch.float64)), nothing)
+    analysis, plan = plan_call(call, tolerance, method)
     with torch.no_grad():
-        analysis, plan = plan_call(call, tolerance, method)
         found = None
         if plan.method == "polynomial":
             found = _run(analysis, plan, tolerance, call.query_offset if call.is_causal else None, method)
@@ -75,11 +75,17 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
         return _exact(call, analysis, tolerance, plan)
     run, certificate, plan = found
     out, lse = differentiable(run, query, *keys, *values)
+    moved = 0.0
     if run.expansion.frame.shift is not None:
-        mean = key_mean(tokens).unsqueeze(1)
-        lse = lse + call.scale * (query.to(torch.float64) * mean).sum(-1)
+        terms = call.scale * (query.to(torch.float64) * key_mean(tokens).unsqueeze(1))
+        lse = lse + terms.sum(-1)
+        moved = (query.shape[2] + 4) * 2.0**-52 * float(terms.detach().abs().sum(-1).max())
     lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
-    certificate = replace(certificate, per_query=certificate.per_query.reshape(*batch, -1))
+    certificate = replace(
+        certificate,
+        lse=certificate.lse + moved + _lse_rounding(lse),
+        per_query=certificate.per_query.reshape(*batch, -1),
+    )
     return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
 
 
@@ -97,12 +103,13 @@ def certify_call(call: Call, tolerance: float, method: str) -> Certified:
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
     """What is known of a checked call, and the plan it leads to."""
     windowed = any(window is not None for window in call.windows)
+    differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.windows)
     with torch.no_grad():
         _, query, keys, values, masks = flatten_heads(call)
         tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-        analysis = analyse(tokens, call.is_causal, call.query_offset)
+        analysis = analyse(tokens, call.is_causal, call.query_offset, differentiable)
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
         recipe = recipes(analysis, tolerance)
@@ -226,6 +233,12 @@ class _Polynomial(torch.autograd.Function):
 differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
 
 
+def _lse_rounding(lse: Tensor) -> float:
+    """Of the logarithm and of the type in which a log-sum-exp is handed out, where it is finite."""
+    finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
+    return 4 * torch.finfo(lse.dtype).eps * (1 + float(finite.abs().max())) if lse.numel() else 0.0
+
+
 def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
@@ -235,6 +248,13 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
                 raise SeparatrixError(
                     f"values: their magnitudes, or the products of those, fall to {analysis.values.scale:.3g}, where "
                     "float64 underflows and no bound on the error can be given. Multiply the values by a power of two."
+                )
+            continue
+        if not _products_in_range(analysis, dtype):
+            if dtype == torch.float64:
+                raise SeparatrixError(
+                    "query and keys: what is huge in one of them and tiny in another leaves the range of float64 on "
+                    "the way to a score, so that no bound on the error can be given. Move powers of two between them."
                 )
             continue
         per_query, lse_error = _exact_rounding(analysis, dtype, call)
@@ -253,10 +273,26 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
     )
     out, lse = exact_attention(wide)
     worst = float(per_query.max()) if per_query.numel() else 0.0
-    certificate = Certificate(0.0, worst, worst, lse_error, per_query.reshape(lse.shape))
-    return Certified(
-        out.to(call.query.dtype), lse if call.query.dtype == torch.float64 else lse.float(), certificate, plan
-    )
+    lse_error += _lse_rounding(lse)
+    lse = lse if call.query.dtype == torch.float64 else lse.float()
+    certificate = Certificate(0.0, worst, worst, lse_error + _lse_rounding(lse), per_query.reshape(lse.shape))
+    return Certified(out.to(call.query.dtype), lse, certificate, plan)
+
+
+def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
+    """Whether underflow on the way to a score cannot count, whatever the order in which its factors are multiplied.
+
+    Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
+    """
+    tokens = analysis.tokens
+    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
+    log = torch.log2(largest_magnitudes("query", tokens.query, None)).clamp(min=0.0)
+    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+        log = log + torch.log2(largest_magnitudes(f"keys[{m}]", key, mask)).clamp(min=0.0)
+    most = float(log.max()) if log.numel() else 0.0
+    most += max(0.0, math.log2(abs(tokens.scale))) if tokens.scale else 0.0
+    lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * tokens.order * max(tokens.query.shape[2], 1))
+    return lost <= math.log2(torch.finfo(dtype).eps) - 10
 
 
 def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
@@ -269,13 +305,11 @@ def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple
     u = torch.finfo(dtype).eps / 2
     tokens, shape, radii = analysis.tokens, analysis.shape, analysis.radii
     if analysis.frame.shift is not None:  # the bound is for centred keys, and exact attention does not centre
-        key = analysis.tokens.keys[0].to(torch.float64)
-        norm = (
-            torch.linalg.vector_norm(key, dim=-1).amax(-1, keepdim=True)
-            if key.shape[1]
-            else key.new_zeros(key.shape[0], 1)
-        )
-        radii = abs(call.scale) * torch.linalg.vector_norm(analysis.tokens.query.to(torch.float64), dim=-1) * norm
+        key = tokens.keys[0].to(torch.float64)
+        if tokens.masks:
+            key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
+        longest = _lengths(key).amax(-1, keepdim=True)
+        radii = abs(call.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
     tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + 8 * u
     problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
     steps = roundings(problem)
@@ -289,3 +323,10 @@ def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple
     error = 1.01 * error + 1.01 * (largest + error) * out.eps / 2 + out.smallest_normal * out.eps
     lse = ((tau + gamma * (1 + tau)) / left).masked_fill(left <= 0.5, math.inf)
     return error, float(1.01 * lse.max()) if lse.numel() else 0.0
+
+
+def _lengths(x: Tensor) -> Tensor:
+    """Euclidean norms of rows (H, L, d), relative to the largest entry on the way: squares would leave the range."""
+    largest = x.abs().amax((1, 2), keepdim=True)
+    lengths: Tensor = torch.linalg.vector_norm(x / largest.masked_fill(largest == 0, 1.0), dim=-1)
+    return lengths * largest.squeeze(-1)

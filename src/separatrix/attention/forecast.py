@@ -13,7 +13,7 @@ from torch import Tensor
 
 from separatrix.attention.certificate import ValueRange, gamma, key_norms, query_radii, value_range
 from separatrix.attention.cost import Shape, chunk_tokens
-from separatrix.attention.frame import Frame, Tokens, key_mean, make_frame
+from separatrix.attention.frame import Frame, Tokens, key_mean, largest_magnitudes, make_frame
 from separatrix.attention.greedy import greedy_error, key_powers
 from separatrix.attention.monomials import Array
 from separatrix.attention.remainder import Polynomial
@@ -37,6 +37,7 @@ class Analysis:
     sampled: Tensor
     sampled_radii: Tensor
     drift: Tensor | None
+    differentiable: bool
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
@@ -46,13 +47,20 @@ class Analysis:
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
-        return max(float(x.abs().max()) if x.numel() else 0.0 for x in (self.tokens.query, *self.tokens.keys))
+        masks: tuple[Tensor | None, ...] = self.tokens.masks or (None,) * len(self.tokens.keys)
+        sets = [(self.tokens.query, None), *zip(self.tokens.keys, masks, strict=True)]
+        return max(float(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
 
 
-def analyse(tokens: Tokens, is_causal: bool, offset: int) -> Analysis:
-    """Bounds and a sample; an error for NaN or infinity."""
+def analyse(tokens: Tokens, is_causal: bool, offset: int, differentiable: bool = False) -> Analysis:
+    """Bounds and a sample; an error for NaN or infinity.
+
+    Where a gradient is wanted, all coordinates stay and sets are of total degree: scores may not depend on what they
+    have a gradient in.
+    """
     shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
-    return _analyse(tokens, make_frame(tokens, shift, torch.float64), value_range(tokens), is_causal, offset)
+    frame = make_frame(tokens, shift, torch.float64, differentiable)
+    return _analyse(tokens, frame, value_range(tokens), is_causal, offset, differentiable)
 
 
 _LEFT_OUT = 1 / 64
@@ -65,11 +73,14 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     if tokens.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in tokens.query.shape:
         return None
     width = float(analysis.values.width.max())
-    basis = rotated(tokens, frame, _LEFT_OUT * tolerance / width if width else 0.0)
-    return None if basis is None else _analyse(tokens, basis, analysis.values, False, 0)
+    slack = _LEFT_OUT * tolerance / width if width else 0.0
+    basis = rotated(tokens, frame, None if analysis.differentiable else slack)
+    return None if basis is None else _analyse(tokens, basis, analysis.values, False, 0, analysis.differentiable)
 
 
-def _analyse(tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int) -> Analysis:
+def _analyse(
+    tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int, differentiable: bool
+) -> Analysis:
     norms = key_norms(tokens, frame)
     radii = query_radii(tokens, frame, norms)
     heads, length, d = tokens.query.shape
@@ -77,7 +88,8 @@ def _analyse(tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, 
     sampled = _sample_queries(radii)
     scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
     at_sample = torch.gather(radii, 1, sampled)
-    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, at_sample, drift(tokens, frame))
+    moved = drift(tokens, frame)
+    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, at_sample, moved, differentiable)
 
 
 def _sample_queries(radii: Tensor) -> Tensor:

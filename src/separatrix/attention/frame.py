@@ -2,7 +2,8 @@ r"""The coordinates in which scores are expanded: what leaves every score, or ev
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
-- A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped.
+- A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped, unless a gradient is
+  wanted, which it may well have.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
   bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
   which is exact.
@@ -179,23 +180,27 @@ def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor 
     return torch.maximum(least.abs(), most.abs())
 
 
-def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype) -> Frame:
-    """The frame of a call, from the largest magnitudes of each coordinate."""
+def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
+    """The frame of a call, from the largest magnitudes of each coordinate; all of them if gradients need them."""
     masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
     largest = [largest_magnitudes("query", tokens.query, None) * abs(tokens.scale)]
     for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
-    kept, factors, balanced = balance(largest)
+    kept, factors, balanced = balance(largest, all_of_them)
     shift = None if shift is None else shift[..., kept]
     return Frame(kept, factors, shift, balanced, tokens.scale, tokens.query.shape[2], dtype)
 
 
-def balance(largest: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The coordinates that are not zero, powers of two (H, d') that bring their factors together, and the result."""
     logs = torch.stack([torch.log2(x) for x in largest])
-    used = logs.sum(0) > -math.inf
-    kept = used.any(0).nonzero().squeeze(-1)
-    exponents = torch.round(logs.mean(0) - logs).masked_fill(~used, 0.0)
+    zero = torch.isneginf(logs)
+    used = ~zero.any(0)
+    kept = (used.any(0) if not all_of_them else torch.ones_like(used[0])).nonzero().squeeze(-1)
+    # Where a factor is zero throughout, the others are brought near 1, lest their powers overflow.
+    others = logs.masked_fill(zero, 0.0)
+    logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
+    exponents = torch.round(logs.mean(0) - logs)
     exponents[0] = -exponents[1:].sum(0)
     if (exponents.abs() > 1000).any():
         raise SeparatrixError(

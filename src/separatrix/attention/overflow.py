@@ -18,28 +18,31 @@ def score_bound(query: Tensor, keys: Sequence[Tensor], scale: float) -> float:
     2.5
     """
     order = len(keys) + 1
-    amplitudes = query.abs()
-    hoelder = _largest_norm(query, order)
-    for key in keys:
-        amplitudes = amplitudes * key.abs().amax(-2, keepdim=True)
-        hoelder = hoelder * _largest_norm(key, order)
-    return abs(scale) * float(torch.minimum(amplitudes.sum(-1).amax(-1), hoelder).max())
+    # By logarithms: what is huge in one factor and tiny in another must not vanish on the way.
+    amplitudes = torch.stack([key.abs().amax(-2, keepdim=True).to(torch.float64).log2() for key in keys])
+    by_amplitudes = (query.abs().to(torch.float64) * amplitudes.sum(0).exp2()).sum(-1).amax(-1)
+    by_hoelder = torch.stack([_largest_norm(x, order).log2() for x in (query, *keys)]).sum(0).exp2()
+    return abs(scale) * float(torch.minimum(by_amplitudes, by_hoelder).max())
 
 
 def _largest_norm(x: Tensor, k: int) -> Tensor:
-    """The largest l_k norm of the rows, by products: powers of other than 1 and 2 take many times as long."""
-    x = x.abs()
+    """The largest l_k norm of the rows, in float64, relative to the largest entry: its powers would leave the range.
+
+    By products: powers of other than 1 and 2 take many times as long.
+    """
+    largest = x.abs().amax((-2, -1), keepdim=True)
+    x = x.abs() / largest.masked_fill(largest == 0, 1.0)
     power = x
     for _ in range(k - 1):
         power = power * x
-    return power.sum(-1).amax(-1) ** (1 / k)
+    return power.sum(-1).amax(-1).to(torch.float64) ** (1 / k) * largest[..., 0, 0].to(torch.float64)
 
 
 def needs_no_shift(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float) -> bool:
     """Whether exp(scores), its sums and its sums against the values stay well inside the dtype's range."""
     reach = score_bound(query, keys, scale)
     for value in values:
-        largest = float(value.abs().max())
+        largest = float(value.abs().max()) if value.numel() else 0.0
         if not math.isfinite(largest):
             return False
         reach += math.log(value.shape[-2]) + (abs(math.log(largest)) if largest else 0.0)

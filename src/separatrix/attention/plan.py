@@ -77,7 +77,8 @@ def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Reci
         return None
     target, d = _MARGIN * tolerance, analysis.frame.width
     polynomial, rank = _total_degree(analysis, target, least_degree)
-    if not analysis.shape.is_causal and d >= 2 and least_degree == 0 and _uneven(analysis):
+    free = not analysis.shape.is_causal and not analysis.differentiable
+    if free and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
         if index_set is not None:
             narrow = greedy_forecast(analysis, index_set.alphas, torch.float32)
@@ -174,14 +175,20 @@ def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
     shape = analysis.shape
     n, B = max(shape.query_length, *shape.key_lengths), analysis.entry_bound()
     scale = abs(analysis.tokens.scale)
-    rank = worst_case_rank(shape.d, scale * shape.d * B**shape.order, tolerance)
+
+    def radius(bound: float) -> float:
+        """Of scores with entries up to `bound`; infinite where that is no float."""
+        log = shape.order * math.log(bound) if bound else -math.inf
+        return scale * shape.d * math.exp(log) if log < 700 else math.inf
+
+    rank = worst_case_rank(shape.d, radius(B), tolerance)
     low, high = 0.0, B
     for _ in range(14):
         middle = (low + high) / 2
-        needed = worst_case_rank(shape.d, scale * shape.d * middle**shape.order, tolerance)
+        needed = worst_case_rank(shape.d, radius(middle), tolerance)
         low, high = (middle, high) if needed <= LARGEST_RANK else (low, middle)
     looser = tolerance
-    while looser < 1 and worst_case_rank(shape.d, scale * shape.d * B**shape.order, looser) > LARGEST_RANK:
+    while looser < 1 and worst_case_rank(shape.d, radius(B), looser) > LARGEST_RANK:
         looser *= 10
     other = f"a tolerance of {looser:.1g}" if looser < 1 else "no tolerance below 1 at this bound"
     return SeparatrixError(

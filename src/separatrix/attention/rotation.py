@@ -36,10 +36,10 @@ _GAIN = 0.9
 """Of the amplitudes' sum, or of how many coordinates carry it: a basis that saves less is not tried."""
 
 
-def rotated(tokens: Tokens, frame: Frame, slack: float) -> Frame | None:
+def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     """The frame in the balanced basis; None where it is much the same, or where second moments overflow.
 
-    `slack` is what amplitudes left out may sum to.
+    `slack` is what amplitudes left out may sum to; None to leave out none, as gradients ask.
     """
     C_q, C_k = (_moments(tokens, frame, m) for m in range(2))
     if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
@@ -58,11 +58,9 @@ def rotated(tokens: Tokens, frame: Frame, slack: float) -> Frame | None:
     amplitudes = largest[0] * largest[1]
     upwards = amplitudes.amax(0).argsort()
     left_out = torch.nn.functional.pad(amplitudes[:, upwards].cumsum(1), (1, 0))
-    count = min(int((left_out.amax(0) <= slack).sum()), len(upwards)) - 1
+    count = 0 if slack is None else min(int((left_out.amax(0) <= slack).sum()), len(upwards)) - 1
     kept, left_out = upwards[count:].sort().values, left_out[:, count]
-    if not (amplitudes[:, kept] > 0).any(0).all():
-        return None
-    _, factors, balanced = balance([x[:, kept] for x in largest])
+    _, factors, balanced = balance([x[:, kept] for x in largest], True)
     query, keys = (B[:, kept] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
     return replace(frame, basis=Basis(query, keys, _relative(tokens, frame, B_q, B_k), left_out), largest=balanced)
 

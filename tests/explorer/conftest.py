@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from separatrix.explorer.app import make_app
 from separatrix.explorer.server import Door, bound
+from separatrix.explorer.training_state import STOP, TRAINING, alive
 from tests.report import visits
 
 
@@ -19,6 +21,16 @@ from tests.report import visits
 def browser() -> Iterator[Any]:
     """Debian's chromium; without it the test is skipped, or fails where one is required."""
     yield from visits.launched()
+
+
+def end_run(store: Path, seconds: float = 60.0) -> None:
+    """End the training run that a test left behind, if it did."""
+    if name := alive(store):
+        (store / TRAINING / name / STOP).touch()
+    deadline = time.monotonic() + seconds
+    while alive(store):
+        assert time.monotonic() < deadline, "a training run does not end"
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +53,7 @@ def serve() -> Iterator[Callable[..., str]]:
                 thread.join(30)
                 assert not thread.is_alive()
 
+            ending.callback(end_run, store)
             ending.callback(end)
             return address
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from separatrix.commands import app as command_line
 from separatrix.errors import ArgumentError
-from separatrix.explorer import claims_tab, commands, controls, separate_tab
+from separatrix.explorer import claims_tab, commands, controls, separate_tab, server
 from separatrix.explorer.app import make_app
 from separatrix.explorer.context import REQUEST_BYTES
 from separatrix.explorer.server import Door, bound, guard
@@ -72,7 +72,8 @@ def test_its_own_names_are_let_in(client, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evil.example", "127.0.0.1.evil.example", "192.168.0.7:8050", "localhost.evil.example:8050", "0.0.0.0", ""]
+    "name",
+    ["evil.example", "127.0.0.1.evil.example", "192.168.0.7:8050", "localhost.evil.example:8050", "0.0.0.0", "", "["],
 )
 def test_another_name_is_refused(client, name: str) -> None:
     answer = client.get("/", headers={"Host": name})
@@ -80,10 +81,26 @@ def test_another_name_is_refused(client, name: str) -> None:
     assert "open it by the address that it printed" in answer.text
 
 
+def test_the_host_that_it_is_bound_to_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Door("127.0.0.2", 8050).knows("127.0.0.2:8050")
+    assert not Door("127.0.0.1", 8050).knows("127.0.0.2:8050")
+    assert Door("Box.Example", 8050).knows("BOX.example:8050")
+    asked: list[str] = []
+    monkeypatch.setattr(server.socket, "gethostname", lambda: "Machine")
+    monkeypatch.setattr(server.socket, "getfqdn", lambda: asked.append("") or "Machine.Example")
+    server._machine_names.cache_clear()
+    try:
+        door = Door("0.0.0.0", 8050)
+        assert [door.knows(name) for name in ("machine", "MACHINE.example:8050", "else")] == [True, True, False]
+    finally:
+        server._machine_names.cache_clear()
+    assert len(asked) == 1
+
+
 def test_another_sites_page_may_not_ask(client) -> None:
     sent = {"json": {}, "headers": {"Origin": "http://evil.example"}}
     assert client.post(POST, **sent).status_code == 403
-    for origin in ("null", "http://127.0.0.1:9999"):
+    for origin in ("null", "http://127.0.0.1:9999", "http://[", "ftp://127.0.0.1:8050", "127.0.0.1:8050"):
         assert client.get("/_dash-layout", headers={"Origin": origin}).status_code == 403
     assert client.get("/_dash-layout", headers={"Origin": "http://127.0.0.1:8050"}).status_code == 200
 
@@ -96,11 +113,12 @@ def test_another_sites_page_may_not_ask(client) -> None:
         "/assets//etc/passwd", "/_dash-component-suites/dash/../../../../etc/passwd", "/static/x", "/store.sqlite",
         "/_dash-component-suites/separatrix/explorer/app.py", "/_dash-component-suites/os/path", "/_reload-hash",
         "/report.html", "/index.html", "/.git/config", "/_dash-component-suites/dash/dash.py",
+        "/_dash-component-suites/dash/%00", "/_dash-component-suites/%ff/%fe.js", "/_dash-component-suites/dash/[.v",
     ],
 )  # fmt: skip
 def test_no_file_of_the_server_can_be_read(client, path: str) -> None:
     answer = client.get(path, buffered=True)
-    assert answer.status_code in (400, 404, 500), path
+    assert answer.status_code in (400, 404), path
     assert "root:" not in answer.text
     assert "import " not in answer.text
     assert "Traceback" not in answer.text
@@ -151,7 +169,7 @@ def test_a_token_is_asked_for_shown_once_and_kept_in_a_cookie(tmp_path: Path) ->
     assert (shown.status_code, shown.headers["Location"]) == (303, "/?tab=claims")
     cookie = shown.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie
     assert "correct-horse" not in cookie
     assert friend.get("/").status_code == 200
     assert friend.get("/_dash-layout").status_code == 200
@@ -175,6 +193,15 @@ def test_what_is_wrong_with_the_address_is_told(client) -> None:
     assert "n: expected a whole number from 2 to 10^100, got '1'. 1e6 is used instead." in told
     assert "x: this tab has no such value." in told
     assert "The address has d more than once: the first is used." in told
+
+
+def test_an_address_that_is_no_text_is_told(client, caplog: pytest.LogCaptureFixture) -> None:
+    seen = reader(client)
+    seen.open("")
+    [show] = [one for one in client.get("/_dash-dependencies").json if "panel.children" in one["output"]]
+    found = seen._ask(show, {"url": {"a": 1}})
+    assert found == {"page-alert.children": "address: expected a text, got dict."}
+    assert caplog.records == []
 
 
 def faulty(error: Exception) -> SimpleNamespace:

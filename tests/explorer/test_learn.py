@@ -143,6 +143,14 @@ def test_an_unknown_run_in_the_address_is_said(tmp_path: Path) -> None:
         assert f"there is no run '{name}' here" in texts(found["panel.children"])
 
 
+def test_a_run_that_is_no_text_is_said(tmp_path: Path) -> None:
+    seen = reader(make_app(tmp_path).server.test_client())
+    seen.open("?tab=learn")
+    found = seen.changed(run=["run-0001"])
+    for alert in ("run", "weights", "steps"):
+        assert found[f"{alert}-alert.children"] == "run: expected a value, got list."
+
+
 def test_a_store_that_cannot_be_read_is_said_and_the_rest_works(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     client = make_app(tmp_path, pages={"learn": learn_tab}).server.test_client()

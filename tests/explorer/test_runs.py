@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import json
 import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,11 +221,9 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     assert {"T=16", "q=4"} <= set(second.lines)
     for one in (first, second):
         assert learn_figures.losses(one).figure.data
-    limit = training_runs.MOST_ENTRIES
-    assert first.at(0)[1].size <= limit
 
 
-def test_a_large_matrix_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_matrix_is_not_drawn() -> None:
     with pytest.raises(SeparatrixError, match="W has 300 rows: up to 200 are drawn"):
         training_runs._drawable(0, np.zeros((300, 300)), np.zeros((3, 300)))
 
@@ -240,9 +240,44 @@ def test_the_keeper_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest
     assert child.wait() == -9
 
 
+def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"arguments": shlex.split(LONG.command())[1:-2], "seed": 0}))
+    runs: list[subprocess.Popen[bytes]] = []
+
+    def fails(run: subprocess.Popen[bytes], *_: Path) -> None:
+        runs.append(run)
+        raise OSError("no space")
+
+    monkeypatch.setattr(keeper, "watched", fails)
+    with (tmp_path / "lock").open("w") as lock, pytest.raises(OSError, match="no space"):
+        keeper.main(tmp_path, lock.fileno())
+    assert [run.returncode for run in runs] == [-9]
+    assert not (tmp_path / "end.json").exists()
+
+
 def test_the_keeper_needs_no_torch(run) -> None:
     done = run("import sys, separatrix.explorer.keeper; print(*sorted({'torch', 'numpy', 'dash'} & set(sys.modules)))")
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def test_what_a_keeper_says_is_kept(starter: Starter, tmp_path: Path) -> None:
+    wrong = Asked(**{**vars(SMALL), "seed": 4})
+    object.__setattr__(wrong, "arguments", lambda: 7)  # no list of words: the keeper fails, not the run
+    name = starter.start(wrong)
+    wait(lambda: not standing(tmp_path, name).alive)
+    assert "TypeError" in (tmp_path / "training" / name / "output.txt").read_text()
+
+
+def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    handle = os.open(tmp_path / "training" / "lock", os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds it
+    with pytest.raises(SeparatrixError, match="no run is named in it"):
+        starter._locked(tmp_path / "training")
+    ending = threading.Timer(0.1, os.close, [handle])
+    ending.start()
+    os.close(starter._locked(tmp_path / "training"))
+    ending.join()
 
 
 def test_a_lock_that_nobody_holds_is_no_run(tmp_path: Path) -> None:

@@ -221,6 +221,13 @@ def test_the_page_shows_it(visitor: Reader) -> None:
     assert not any("attention-rows-b" in name for name in found)
 
 
+def test_weights_beyond_the_usual_exponents_are_shown(visitor: Reader) -> None:
+    found = visitor.open("?tab=separate&mechanism=order3&n=10^100&d=3&m=1&a0=0.01&a1=5&b=5&c=5")
+    assert found["separate-alert.children"] == ""
+    shown = found['{"kind":"graph","of":"attention-rows"}.figure']
+    assert len(shown["data"]) == 2
+
+
 def test_two_settings_side_by_side(visitor: Reader) -> None:
     found = visitor.open("?tab=separate&n=200&d=22&d.2=42")
     assert visitor.fields()["n.2"] == "200"

@@ -68,6 +68,12 @@ BAD = {
     "strange shape": (raw({"q": {"dtype": "F32", "shape": [True, -1]}, "k1": 2}), "q: expected a shape"),
     "strange dtype": (raw({"q": {"dtype": ["F32"] * 99, "shape": [1, 1]}, "k1": 2}), "q: expected one of float16"),
     "many heads": (file(q=draw(300, 1, 2), k1=draw(300, 1, 2)), "heads times d up to 512"),
+    "many heads together": (file(q=draw(32, 1, 1, 2), k1=draw(1, 32, 1, 2)), "got 1024 times 2"),
+    "wide values": (file(q=draw(2, 1, 2), k1=draw(2, 1, 2), v1=draw(2, 1, 300)), "got 2 times 300"),
+    "other heads": (
+        file(q=draw(2, 4, 2), k1=draw(3, 4, 2)),
+        "heads that broadcast against each other, got q [2, 4, 2]",
+    ),
 }
 
 

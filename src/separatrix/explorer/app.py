@@ -11,6 +11,7 @@ from dash.dependencies import ALL, MATCH, Input, Output, State
 from dash.development.base_component import Component
 
 import separatrix
+from separatrix.errors import ArgumentError
 from separatrix.explorer import address
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.context import Context
@@ -43,7 +44,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def make_app(store: Path, *, pages: Mapping[str, Tab] | None = None) -> Dash:
-    """The explorer over a folder of results; `serve` puts it on the network.
+    """The explorer over a folder of results; `server.bound` puts it on the network.
 
     `pages` are the tabs by name, all of them if left out.
     """
@@ -119,8 +120,10 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
         {"panel": Output("panel", "children"), "selected": selected},
         {"search": Input("url", "search")},
     )
-    def show(search: str | None) -> Mapping[str, Any]:
+    def show(search: object) -> Mapping[str, Any]:
         """The tab that the address names, with its state."""
+        if not isinstance(search, str | None):
+            raise ArgumentError("address", expected="a text", got=type(search).__name__)
         parameters, notes = address.query(search)
         name = parameters.get("tab", first)
         if name not in pages:

@@ -33,7 +33,12 @@ def main(folder: Path, lock: int) -> None:
     with (folder / OUTPUT).open("ab") as output:
         # The run holds the lock too: it counts as alive even if its keeper is killed.
         run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock])
-    asked = watched(run, folder, folder / f"seed-{told['seed']}.safetensors")
+    try:
+        asked = watched(run, folder, folder / f"seed-{told['seed']}.safetensors")
+    except BaseException:  # a run that nobody watches would go on with nobody to stop it
+        run.kill()
+        run.wait()
+        raise
     code = run.wait()
     how = asked or ("finished" if code == 0 else "failed")
     written = folder / f"{END}.partial"

@@ -131,7 +131,8 @@ def register(app: Dash, context: Context) -> None:
     }
 
     @spoken(app, "run-alert", outputs, {**chosen, **moments, "kept": State("run-kept", "data")})
-    def look(name: str | None, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
+    def look(name: Any, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
+        name = RUN.read(name or "")
         if not name:
             return {**unchanged(outputs), "status": html.P("No run is kept here yet: start one.", className="note")}
         stands = _stands(context, name)
@@ -157,7 +158,8 @@ def register(app: Dash, context: Context) -> None:
     step = {"at": Input(_field(STEP.name, slides=True), "value"), "kept": Input("run-kept", "data")}
 
     @spoken(app, "weights-alert", drawn, {**chosen, **step})
-    def matrices(name: str | None, at: object, kept: object) -> Mapping[str, Any]:
+    def matrices(name: Any, at: object, kept: object) -> Mapping[str, Any]:
+        name = RUN.read(name or "")
         run = read_run(context.store, name) if name else None
         if run is None or not run.kept:
             return {**unchanged(drawn), "hidden": True}
@@ -208,7 +210,8 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
     steps = {"at": State(_field(STEP.name, slides=True), "value")}
 
     @spoken(app, "steps-alert", outputs, {**chosen, **steps})
-    def fit(name: str | None, at: object) -> Mapping[str, Any]:
+    def fit(name: Any, at: object) -> Mapping[str, Any]:
+        name = RUN.read(name or "")
         if not name:
             return unchanged(outputs)  # type: ignore[no-any-return]
         steps = read_run(context.store, name).steps or 1

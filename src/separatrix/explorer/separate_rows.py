@@ -7,12 +7,12 @@ query's class, and the rest. Within a kind all keys have the same weight, so n m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Literal
 
 from separatrix.separation.cross_attention import CrossAttention
-from separatrix.separation.forms import Exponential, Form, evaluate, ratio
+from separatrix.separation.forms import DIGITS, Exponential, Form, evaluate, ratio
 from separatrix.separation.mechanisms import Mechanism
 from separatrix.separation.rows import Network, Weight, cross_attention_networks, self_attention_networks
 from separatrix.separation.tokens import AttentionSetting, class_sizes, tokens
@@ -74,6 +74,7 @@ def _shares(n: int, weights: Sequence[Form], counts: Sequence[int]) -> list[floa
     """count * weight over the sum of all of them."""
     present = [i for i, count in enumerate(counts) if count]
     found = evaluate(n, [weights[i] for i in present])
-    parts = {i: value * counts[i] for i, (value, _) in zip(present, found, strict=True)}
-    total = sum(parts.values(), Decimal(0))
+    with localcontext(Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)):  # as wide as the weights themselves
+        parts = {i: value * counts[i] for i, (value, _) in zip(present, found, strict=True)}
+        total = sum(parts.values(), Decimal(0))
     return [float(ratio(parts[i], total)) if i in parts else 0.0 for i in range(len(counts))]

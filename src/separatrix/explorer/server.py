@@ -7,12 +7,15 @@ import ipaddress
 import logging
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from dash import Dash
+from dash.fingerprint import check_fingerprint
 from flask import Flask, Response, abort, redirect, request
 from werkzeug.exceptions import HTTPException
 
@@ -50,10 +53,13 @@ class Door:
 
         A page elsewhere can make its own name point here (DNS rebinding), but cannot use an address or a name of ours.
         """
-        host = urlsplit(f"//{name}").hostname or ""
-        if is_loopback(self.host):
-            return host in _LOCAL
-        return host in {self.host, socket.gethostname(), socket.getfqdn()} or _is_address(host)
+        try:
+            host = urlsplit(f"//{name}").hostname or ""  # in lower case
+        except ValueError:
+            return False
+        if host == self.host.lower():
+            return True
+        return host in _LOCAL if is_loopback(self.host) else host in _machine_names() or _is_address(host)
 
 
 def is_loopback(host: str) -> bool:
@@ -63,6 +69,12 @@ def is_loopback(host: str) -> bool:
     (True, True, True, False)
     """
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+@cache
+def _machine_names() -> frozenset[str]:
+    """Asked for once: the answer may come from the network."""
+    return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
 def _is_address(host: str) -> bool:
@@ -86,10 +98,10 @@ def harden(app: Dash) -> None:
 
     @server.before_request
     def known_routes() -> None:
-        if str(request.url_rule) not in _ROUTES:
+        if str(request.url_rule) not in _ROUTES or not _is_registered(app, request.view_args or {}):
             abort(404, "There is no such page here.")
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        if origin is not None and origin not in (f"http://{request.host}", f"https://{request.host}"):
             abort(403, "Another site's page may not ask this server for anything.")
 
     @server.after_request
@@ -117,6 +129,14 @@ def harden(app: Dash) -> None:
         return Response(f"{said}\n", code, mimetype="text/plain")
 
 
+def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
+    """Whether the file of a package that a request names, if it does, is one that the page uses."""
+    if "package_name" not in named:
+        return True
+    path, _ = check_fingerprint(named["fingerprinted_path"])  # type: ignore[no-untyped-call]
+    return path in app.registered_paths.get(named["package_name"], ())
+
+
 def guard(app: Dash, door: Door) -> None:
     """Let in only who asks for this server by its name and, if there is a token, has shown it.
 
@@ -137,7 +157,9 @@ def guard(app: Dash, door: Door) -> None:
             abort(403, "This server asks for a token: open the whole address that it printed, with ?token= in it.")
         rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
         answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
-        answer.set_cookie(cookie, key, httponly=True, samesite="Strict")
+        answer.set_cookie(
+            cookie, key, httponly=True, samesite="Lax"
+        )  # a link from elsewhere may lead here; `Origin` guards the rest
         return Response(answer.get_data(), answer.status_code, answer.headers)
 
     # Before every other check: a stranger learns nothing of what is here.

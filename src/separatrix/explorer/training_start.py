@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.training_state import COMMAND, END, FOLDER, LOCK, STOP, TRAINING, alive, standing, told
+from separatrix.explorer.training_state import COMMAND, END, FOLDER, LOCK, OUTPUT, STOP, TRAINING, alive, standing, told
 from separatrix.selection.settings import TrainingSettings
 
 if sys.platform != "win32":
@@ -23,6 +24,8 @@ if sys.platform != "win32":
 MOST_RUNS = 50
 THRESHOLD, BATCH = 0.5, 64
 RECORDS, CHECKPOINTS = 100, 20
+LOCK_TRIES, LOCK_SECONDS = 50, 0.01
+"""Whoever looks whether a run is alive holds the lock for a moment: only a run holds it for long."""
 
 
 @dataclass(frozen=True)
@@ -144,27 +147,35 @@ class Starter:
         if sys.platform == "win32":
             raise SeparatrixError("Runs cannot be started from the page on Windows: `separatrix train selection` can.")
         lock = os.open(training / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            said = f"{alive(self.store)} still runs, and one run at a time is enough: stop it, or wait."
-            raise SeparatrixError(said) from None
-        return lock
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if name := alive(self.store):
+                    said = f"{name} still runs, and one run at a time is enough: stop it, or wait."
+                    break
+                time.sleep(LOCK_SECONDS)
+            else:
+                return lock
+        else:
+            said = f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again."
+        os.close(lock)
+        raise SeparatrixError(said)
 
     def _keep(self, name: str, lock: int) -> None:
         """Name the run in the lock, and leave it to a keeper out of reach of Ctrl-C, which is for the explorer."""
         os.ftruncate(lock, 0)
         os.pwrite(lock, name.encode("ascii"), 0)
         folder = self.store / TRAINING / name
-        self.held[name] = keeper = subprocess.Popen(
-            [sys.executable, "-m", "separatrix.explorer.keeper", str(folder.absolute()), str(lock)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[lock],
-            start_new_session=True,
-        )
+        with (folder / OUTPUT).open("ab") as output:
+            self.held[name] = keeper = subprocess.Popen(
+                [sys.executable, "-m", "separatrix.explorer.keeper", str(folder.absolute()), str(lock)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+                pass_fds=[lock],
+                start_new_session=True,
+            )
         threading.Thread(target=_reaped, args=[keeper], daemon=True).start()
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -24,7 +25,7 @@ HEADER_BYTES = 64 * 1024
 """Enough for some hundreds of tensors."""
 LARGEST_ORDER = 6
 COORDINATES = 512
-"""The most that heads times d may be: planning keeps a sample of scores for each."""
+"""The most that heads times the largest last dimension may be: planning keeps a sample of scores for each."""
 SECONDS = 20.0
 """That planning may take."""
 
@@ -121,12 +122,25 @@ def _checked(named: Mapping[str, Any], left: int) -> Header:
     for name in keys:
         if tensors[name][1][-1] != d:
             raise ArgumentError(name, expected=f"a last dimension of {d}, as q has", got=f"{tensors[name][1][-1]}")
-    heads = max(math.prod(shape[:-2]) for _, shape in tensors.values())
-    if heads * d > COORDINATES:
-        raise ArgumentError(
-            "file", expected=f"heads times d up to {COORDINATES}, so that planning is cheap", got=f"{heads} times {d}"
-        )
+    heads = _heads({name: shape for name, (_, shape) in tensors.items()})
+    widest = max(shape[-1] for _, shape in tensors.values())
+    if heads * widest > COORDINATES:
+        wanted = f"heads times d up to {COORDINATES}, for keys and values, so that planning is cheap"
+        raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
     return Header(order, tensors)
+
+
+def _heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """How many heads there are once the dimensions before the last two are broadcast, as torch does it.
+
+    >>> _heads({"q": (3, 1, 9, 2), "k1": (4, 9, 2)})
+    12
+    """
+    axes = list(zip_longest(*(reversed(shape[:-2]) for shape in shapes.values()), fillvalue=1))
+    if any(len({*axis} - {1}) > 1 for axis in axes):
+        got = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise ArgumentError("file", expected="heads that broadcast against each other", got=got[:200])
+    return math.prod(max(axis) for axis in axes)
 
 
 def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import forecast, plan, reference
+from separatrix.attention import certified, forecast, plan, reference
 from separatrix.attention.greedy import greedy_alphas, greedy_tail
 from tests.contracts.attention_contract import draw, inputs
 
@@ -310,3 +310,9 @@ def test_no_heads_at_all():
     query, key, value = torch.rand(0, 5, 4), torch.rand(0, 6, 4), torch.rand(0, 6, 3)
     result = sx.certified_attention(query, [key, key], [value, value], tolerance=1e-3)
     assert result.output.shape == (0, 5, 3)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1.0, 1e170, 0.0])
+def test_lengths_whose_squares_leave_the_range(size):
+    lengths = certified._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
+    assert torch.allclose(lengths / (size or 1.0), torch.full((1, 2), 2.0 if size else 0.0, dtype=torch.float64))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+import separatrix as sx
 from separatrix.attention.cost import Expanded
 from separatrix.attention.greedy import greedy_alphas
+from separatrix.attention.lanes import Lanes, lanes
 from separatrix.attention.monomials import downward_closed, total_degree
 from separatrix.attention.products import Direct, Factored, expanded, expanded_total_degree, factoring, products
 
@@ -30,7 +32,7 @@ def index_set(request):
     return SETS[request.param]
 
 
-@pytest.mark.parametrize("kind", ["direct", "factored"])
+@pytest.mark.parametrize("kind", ["direct", "factored", "in two lanes", "in three lanes"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
     size, n, c = 7, 5, 4
@@ -41,10 +43,12 @@ def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
     grad_x, grad_M, grad_W = torch.autograd.grad(form(index_set.alphas.tolist(), x, M, W), (x, M, W))
     x, M, W = x.detach(), M.detach(), W.detach()
     like = x.new_empty(0)
-    if kind == "direct":
-        made = Direct(index_set, heads, size, c, like)
-    else:
-        made = Factored(index_set, factoring(index_set), heads, size, c, like)
+    made = {
+        "direct": lambda: Direct(index_set, heads, size, c, like),
+        "factored": lambda: Factored(factoring(index_set), heads, size, c, like),
+        "in two lanes": lambda: Lanes(Direct(index_set, 2 * heads, 4, c, like), heads, 2),
+        "in three lanes": lambda: Lanes(Factored(factoring(index_set), 3 * heads, 3, c, like), heads, 3),
+    }[kind]()
     state = made.start()
     made.add(state, x[..., :2], W[..., :2])
     made.add(state, x[..., 2:], W[..., 2:])
@@ -60,11 +64,39 @@ def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
 
 def test_factoring_writes_fewer_rows_and_is_taken_where_it_does():
     index_set = total_degree(8, 4)
-    assert expanded(index_set) == Expanded(rank=495, rows=165 + 35, pairs=4 * 165 + 4 * 35)
+    assert expanded(index_set) == Expanded(rank=495, rows=165, pairs=4 * 165 + 4 * 35)
     like = torch.empty(0, dtype=torch.float64)
     assert isinstance(products(index_set, 1, 64, 9, like), Factored)
     assert isinstance(products(index_set, 1, 64, 65, like), Direct)  # as many columns cost more than they save
     assert isinstance(products(total_degree(4, 1), 1, 64, 2, like), Direct)
+
+
+def test_lanes_are_for_threads_without_a_head_of_their_own(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert [lanes(heads, 4096) for heads in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    assert [lanes(1, size) for size in (1, 511, 512, 1000)] == [1, 1, 2, 3]
+    like = torch.empty(0, dtype=torch.float64)
+    assert isinstance(products(total_degree(8, 4), 1, 1000, 9, like), Lanes)
+    assert isinstance(products(total_degree(8, 4), 8, 1000, 9, like), Factored)
+    products(total_degree(8, 4), 0, 1000, 9, like)  # no heads at all
+
+
+def test_attention_in_lanes_is_attention(monkeypatch):
+    """Lengths that lanes and chunks do not divide, key masks, outputs and gradients."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (1, 1301, 4), (1, 1537, 4), (1, 1024, 4), (1, 1537, 3), (1, 1024, 3)
+    inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator).mul(0.4) for shape in shapes]
+    masks = [torch.rand(1, n, generator=generator) > 0.2 for n in (1537, 1024)]
+
+    def run(threads):
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        query, *rest = leaves = [x.clone().requires_grad_() for x in inputs]
+        out = sx.tensor_attention(query, rest[:2], rest[2:], key_masks=masks, method="polynomial", tolerance=1e-9)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+
+    for one, several in zip(run(1), run(3), strict=True):
+        assert not torch.equal(one, several)  # another order of summation: lanes were taken
+        torch.testing.assert_close(several, one, atol=1e-12, rtol=1e-12)
 
 
 def test_states_of_narrow_monomials_are_summed_in_float64():

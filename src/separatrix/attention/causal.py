@@ -35,7 +35,7 @@ class _Monomials(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         x, features = ctx.saved_tensors
-        return monomials_backward(x, ctx.index_set, features, grad.clone()), None
+        return monomials_backward(x, ctx.index_set.steps, features, grad.clone()), None
 
 
 _monomials: Callable[[Tensor, IndexSet], Tensor] = _Monomials.apply

@@ -21,13 +21,14 @@ the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.frame import Frame, Tokens, chunks, finite_extremes
+from separatrix.attention.cost import PIECE
+from separatrix.attention.frame import Chunk, Frame, Tokens, chunks, finite_extremes
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.remainder import Polynomial
 
@@ -95,7 +96,7 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
     total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
     for m, key in enumerate(tokens.keys):
         largest = torch.zeros_like(total)
-        for start, stop in chunks(key.shape[1], 1 << 14):
+        for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
             x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
             largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
@@ -114,7 +115,7 @@ def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
     radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
-    for start, stop in chunks(tokens.query.shape[1], 1 << 14):
+    for start, stop in _pieces(4 * tokens.query.shape[0] * frame.width, tokens.query.shape[1]):
         x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
         by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
@@ -162,7 +163,7 @@ def certify(
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)
     worst = [0.0, 0.0, 0.0]
-    for start, stop in chunks(per_query.shape[1], 1 << 14):  # small enough to stay in cache through forty passes
+    for start, stop in _pieces(16 * per_query.shape[0], per_query.shape[1]):
         here = (slice(None), slice(start, stop))
         R, N, D = radii[here], tuples[here].to(torch.float64), sums.denominator[here]
         if polynomial is None:
@@ -188,10 +189,17 @@ def certify(
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query)
 
 
+def _pieces(rows: int, length: int) -> Iterator[Chunk]:
+    """Cut `length` columns so that what `rows` of them hold at once is some `PIECE` entries."""
+    return chunks(length, max(PIECE // max(rows, 1), 1))
+
+
 def _power(x: Tensor, n: int) -> Tensor:
     """x^n by products: `pow` takes many times as long."""
-    power = torch.ones_like(x)
-    for _ in range(n):
+    if n == 0:
+        return torch.ones_like(x)
+    power = x
+    for _ in range(n - 1):
         power = power * x
     return power
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from separatrix.attention.lanes import lanes
 from separatrix.errors import ArgumentError
 
 EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
@@ -17,8 +18,12 @@ POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
 """The same for a monomial of a token in float32: its products are thin."""
 POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
-CHUNK_BYTES = 1 << 25
+CHUNK_BYTES = 3 << 24
 """Of the monomials of a chunk."""
+PIECE = 1 << 20
+"""Entries that the certificate looks at together: they stay in cache through forty passes, and occupy all threads."""
+TUPLES = 256
+"""Of the sample that a forecast is made from, for each query in it."""
 CAUSAL_BYTES = 1 << 22
 """Of the running sums of a causal chunk."""
 CAUSAL_FEATURE = 1.5
@@ -116,7 +121,21 @@ def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
     They stay in the last cache, and a product is long enough to be worth two threads.
     """
     fit = CHUNK_BYTES // (heads * rank * (8 if wide else 4))
-    return min(8192 if wide else 2048, max(64, fit // 64 * 64))
+    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
+
+
+def sampled_queries(heads: int) -> int:
+    """Queries of each head in the sample that a forecast is made from, at the most: fewer where there are many heads.
+
+    >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
+    [64, 64, 20, 8]
+    """
+    return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
+
+
+def sampled_tuples(heads: int, d: int) -> int:
+    """How many of a query's tuples are scored at once."""
+    return max(1, min(TUPLES, PIECE // (max(heads, 1) * sampled_queries(heads) * max(d, 1))))
 
 
 def causal_chunk(heads: int, rank: int, width: int) -> int:
@@ -129,8 +148,14 @@ def _causal_bytes(shape: Shape, rank: int) -> float:
     heads, width = max(shape.heads, 1), shape.d_v + 1
     one = 8.0 * heads * rank * width
     chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
-    sample = 8.0 * heads * 64 * 256 * (2 * shape.d + 6)
+    sample = _sample_bytes(shape.heads, shape.d)
     return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+
+
+def _sample_bytes(heads: int, d: int) -> float:
+    """Indices, keys, coordinates and two products of what is scored at once, and all the scores a few times."""
+    queries = float(max(heads, 1) * sampled_queries(heads))
+    return queries * (sampled_tuples(heads, d) * (32 * d + 24) + 24 * TUPLES)
 
 
 def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
@@ -142,9 +167,12 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
     longest = max(shape.query_length, *shape.key_lengths)
     tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
-    states = 8 * heads * rank * (width * len(shape.key_lengths) + 3 * (width + 1))
+    laid = lanes(max(shape.heads, 1), tokens) * (expanded.pairs if expanded.is_factored(d, width + 1) else rank)
+    states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
     chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
-    sample, certificate = 8 * heads * 64 * 256 * (2 * d + 6), 8 * heads * 2**14 * (4 * d + 10)
+    column = 16 * heads * max(d, 1)
+    certificate = 16 * max(min(PIECE, column * longest), column)
+    sample = _sample_bytes(shape.heads, d)
     return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
 
 

@@ -130,6 +130,7 @@ def random_positive(head_dim: int, num_features: int, generator: torch.Generator
 
 
 FEATURE_MAPS: dict[str, FeatureMap] = {"identity": identity, "elu": elu, "relu": relu, "taylor2": taylor2}
+"""The maps that `linear_attention` knows by name. `random_positive` is none of them: its randomness is the caller's."""
 
 
 def mapped(feature_map: str | FeatureMap, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

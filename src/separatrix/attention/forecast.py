@@ -12,15 +12,12 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.certificate import ValueRange, gamma, key_norms, query_radii, value_range
-from separatrix.attention.cost import Shape, chunk_tokens
-from separatrix.attention.frame import Frame, Tokens, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.cost import TUPLES, Shape, chunk_tokens, sampled_queries, sampled_tuples
+from separatrix.attention.frame import Frame, Tokens, chunks, key_mean, largest_magnitudes, make_frame
 from separatrix.attention.greedy import greedy_error, key_powers
 from separatrix.attention.monomials import Array
 from separatrix.attention.remainder import Polynomial
 from separatrix.attention.rotation import drift, rotated
-
-_QUERIES, _TUPLES = 64, 256
-"""The sample: queries of each head, half of them those with the largest bounds, and tuples of each."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +90,40 @@ def _analyse(
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
-    """Indices (H, queries): those with the largest bounds, and some spread evenly."""
-    length = radii.shape[1]
-    count = min(_QUERIES // 2, length)
+    """Indices (H, queries): half of them those with the largest bounds, and half spread evenly."""
+    heads, length = radii.shape
+    count = min(sampled_queries(heads) // 2, length)
     even = torch.arange(count, device=radii.device) * length // max(count, 1)
     return torch.cat([radii.topk(count, dim=1).indices, even.expand(radii.shape[0], -1)], 1)
 
 
 def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: bool, offset: int) -> Tensor:
     """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend."""
-    heads = tokens.query.shape[0]
+    heads, _, d = tokens.query.shape
     generator = torch.Generator().manual_seed(0)
-    product = torch.gather(tokens.query, 1, sampled.unsqueeze(-1).expand(-1, -1, tokens.query.shape[2]))
-    product = frame.coordinates(product, 0).mT.unsqueeze(2)
+    rows = torch.gather(tokens.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
+    queries = frame.coordinates(rows, 0).mT.unsqueeze(2)
+    pieces = chunks(TUPLES, sampled_tuples(heads, d))
+    scores = [
+        _scores(tokens, frame, queries, sampled, stop - start, is_causal, offset, generator) for start, stop in pieces
+    ]
+    return torch.cat(scores, -1)
+
+
+def _scores(
+    tokens: Tokens,
+    frame: Frame,
+    queries: Tensor,
+    sampled: Tensor,
+    tuples: int,
+    is_causal: bool,
+    offset: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """The same for so many tuples; `queries` (H, queries, 1, d') are the coordinates of the sampled ones."""
+    product, heads = queries, queries.shape[0]
     for m, key in enumerate(tokens.keys):
-        where = torch.rand(heads, sampled.shape[1], _TUPLES, generator=generator).to(key.device)
+        where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
         seen = torch.full_like(sampled, key.shape[1])
         if is_causal:
             seen = torch.minimum(seen, (sampled + offset + 1).clamp(min=1))

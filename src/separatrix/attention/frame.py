@@ -25,6 +25,8 @@ from torch import Tensor
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Chunk = tuple[int, int]
+_ENTRIES = 1 << 20
+"""Of a tensor, that are looked through at once: enough for all threads."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Frame:
             return (x.mT * factor).to(self.dtype)
         into = x.new_empty(x.shape[0], x.shape[2], x.shape[1], dtype=self.dtype)
         if self.shift is None:
-            return torch.mul(x.mT, factor.to(self.dtype), out=into)
+            return into.copy_(x.mT).mul_(factor.to(self.dtype))
         return into.copy_(x.mT * factor)
 
     def pull_back(self, grad: Tensor, m: int) -> Tensor:
@@ -142,7 +144,8 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     least = x.new_full((heads, d), math.inf, dtype=torch.float64)
     most = -least
     whole = length - length % 64
-    pieces = [*chunks(whole, 1 << 15), *([(whole, length)] if whole < length else [])]
+    piece = max(_ENTRIES // max(64 * heads * d, 1), 1) * 64
+    pieces = [*chunks(whole, piece), *([(whole, length)] if whole < length else [])]
     for start, stop in pieces:
         part = x[:, start:stop]
         low = high = part

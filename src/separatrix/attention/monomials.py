@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +23,35 @@ import torch
 from torch import Tensor
 
 Array = npt.NDArray[np.int64]
+_RUNS = 8
+"""Into how many runs the parents of a step may fall: from there on gathering them costs less than as many products."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """How monomials in some order are made, that of alpha = 0 first and a parent before its children.
+
+    `copies` are of coordinates: (rows, coordinates). Then each of `products` is (coordinate, parents, children): rows
+    of parents times the coordinate give the rows of children.
+    """
+
+    rank: int
+    copies: tuple[tuple[slice, slice], ...]
+    products: tuple[tuple[int, slice | Array, slice], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class IndexSet:
     """`alphas` (rank, d), level after level; `levels[p]` is the half-open range of rows with |alpha| = p.
 
-    `blocks[p - 1]` makes level p: for each coordinate, (coordinate, rows of level p, parents in level p - 1), the
-    parents a prefix length where they are one and an index array where not.
+    `last` (rank,) is the largest coordinate of alpha, -1 for alpha = 0, and `parents` (rank,) the row of alpha less one
+    there.
     """
 
     alphas: Array
     levels: tuple[tuple[int, int], ...]
-    blocks: tuple[tuple[tuple[int, tuple[int, int], int | Array], ...], ...]
+    last: Array
+    parents: Array
 
     @property
     def rank(self) -> int:
@@ -48,6 +65,11 @@ class IndexSet:
     def dimension(self) -> int:
         return int(self.alphas.shape[1])
 
+    @cached_property
+    def steps(self) -> Steps:
+        """How the monomials are made, in the order of `alphas`."""
+        return make_steps(self.alphas.sum(1), self.last, self.parents)
+
     def is_total_degree(self) -> bool:
         return self.rank == math.comb(self.dimension + self.degree, self.degree)
 
@@ -55,6 +77,38 @@ class IndexSet:
         """|alpha|! / alpha!, the coefficient of x^alpha in (x_1 + ... + x_d)^|alpha|."""
         factorial = np.array([float(math.factorial(p)) for p in range(self.degree + 1)])
         return factorial[self.alphas.sum(1)] / factorial[self.alphas].prod(1)  # type: ignore[no-any-return]
+
+
+def make_steps(degrees: Array, last: Array, parents: Array) -> Steps:
+    """The steps to monomials of which these are given row by row; rows of a degree and a coordinate make one step.
+
+    >>> make_steps(np.array([0, 1, 1, 2, 2]), np.array([-1, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1])).products
+    ((0, slice(1, 2, None), slice(3, 4, None)), (1, slice(1, 2, None), slice(4, 5, None)))
+    """
+    copies = tuple(
+        (slice(first, stop), slice(int(last[first]), int(last[first]) + stop - first))
+        for first, stop in _runs((np.diff(degrees, prepend=-1) != 0) | (np.diff(last, prepend=-2) != 1))
+        if degrees[first] == 1
+    )
+    products: list[tuple[int, slice | Array, slice]] = []
+    for first, stop in _runs((np.diff(degrees, prepend=-1) != 0) | (np.diff(last, prepend=-2) != 0)):
+        if degrees[first] < 2:
+            continue
+        coordinate, above = int(last[first]), parents[first:stop]
+        runs = _runs(np.diff(above, prepend=-2) != 1)
+        if len(runs) > _RUNS:
+            products.append((coordinate, above, slice(first, stop)))
+            continue
+        for start, end in runs:
+            parent = int(above[start])
+            products.append((coordinate, slice(parent, parent + end - start), slice(first + start, first + end)))
+    return Steps(len(degrees), copies, tuple(products))
+
+
+def _runs(begins: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The half-open ranges that begin where `begins` says."""
+    starts = np.flatnonzero(begins).tolist()
+    return list(pairwise([*starts, len(begins)]))
 
 
 @lru_cache(maxsize=64)
@@ -67,24 +121,20 @@ def total_degree(d: int, degree: int) -> IndexSet:
     (495, 1251677700)
     """
     level = np.zeros((1, d), dtype=np.int64)
-    rows, levels, blocks, start = [level], [(0, 1)], [], 1
+    rows, levels, last, parents = [level], [(0, 1)], [np.array([-1])], [np.array([0])]
     ends = [1] * d
     for _ in range(degree):
-        made, block, new_ends, first = [], [], [], 0
-        for coordinate in range(d):
-            count = ends[coordinate]
-            child = level[:count].copy()
+        above = levels[-1][0]
+        made = [level[:end].copy() for end in ends]
+        for coordinate, child in enumerate(made):
             child[:, coordinate] += 1
-            made.append(child)
-            block.append((coordinate, (first, first + count), count))
-            first += count
-            new_ends.append(first)
-        level, ends = np.concatenate(made), new_ends
+            last.append(np.full(len(child), coordinate))
+            parents.append(np.arange(above, above + len(child)))
+        level = np.concatenate([level[:0], *made])
+        ends = np.cumsum(ends).tolist()
         rows.append(level)
-        levels.append((start, start + first))
-        blocks.append(tuple(block))
-        start += first
-    return IndexSet(np.concatenate(rows), tuple(levels), tuple(blocks))
+        levels.append((levels[-1][1], levels[-1][1] + len(level)))
+    return IndexSet(np.concatenate(rows), tuple(levels), np.concatenate(last), np.concatenate(parents))
 
 
 def downward_closed(alphas: npt.ArrayLike) -> IndexSet:
@@ -102,22 +152,8 @@ def downward_closed(alphas: npt.ArrayLike) -> IndexSet:
     parents[np.arange(len(rows)), last] -= last >= 0
     places = {row.tobytes(): i for i, row in enumerate(rows)}
     above = np.array([places[parent.tobytes()] for parent in parents])
-    levels: list[tuple[int, int]] = []
-    blocks = []
-    for p in range(int(degrees[-1]) + 1):
-        start, stop = (int(x) for x in np.searchsorted(degrees, [p, p + 1]))
-        block: list[tuple[int, tuple[int, int], int | Array]] = []
-        for coordinate in np.unique(last[start:stop]).tolist() if p else ():
-            first, end = (int(x) for x in np.searchsorted(last[start:stop], [coordinate, coordinate + 1]))
-            block.append((coordinate, (first, end), above[start + first : start + end] - levels[-1][0]))
-        if p:
-            blocks.append(tuple(block))
-        levels.append((start, stop))
-    return IndexSet(rows, tuple(levels), tuple(blocks))
-
-
-_Step = tuple[int, Tensor, Tensor | None, Tensor]
-"""A product: the coordinate, the parents' level or its beginning, which rows of it if not all, and the result."""
+    bounds = np.searchsorted(degrees, np.arange(int(degrees[-1]) + 2)).tolist()
+    return IndexSet(rows, tuple(pairwise(bounds)), last, above)
 
 
 class MonomialMemory:
@@ -127,42 +163,44 @@ class MonomialMemory:
     product, making the views would take as long as the products.
     """
 
-    def __init__(self, index_set: IndexSet, leading: tuple[int, ...], size: int, like: Tensor) -> None:
-        self.index_set = index_set
-        self._memory = like.new_empty(*leading, index_set.rank, size)
+    def __init__(self, steps: Steps, leading: tuple[int, ...], size: int, like: Tensor) -> None:
+        self._steps = steps
+        self._memory = like.new_empty(*leading, steps.rank, size)
         self._memory[..., 0, :] = 1.0
-        self._whole_first_level = len(index_set.blocks) > 0 and len(index_set.blocks[0]) == index_set.dimension
-        self._plans: dict[int, tuple[Tensor, list[_Step]]] = {}
+        self._views: dict[int, tuple[Tensor, list[tuple[Tensor, slice]], list[_Product]]] = {}
 
-    def _plan(self, n: int) -> tuple[Tensor, list[_Step]]:
+    def _view(self, n: int) -> tuple[Tensor, list[tuple[Tensor, slice]], list[_Product]]:
         features = self._memory[..., :n]
-        steps: list[_Step] = []
-        for p, block in enumerate(self.index_set.blocks, start=1):
-            if p == 1 and self._whole_first_level:
-                continue
-            parents = features[..., slice(*self.index_set.levels[p - 1]), :]
-            level = features[..., slice(*self.index_set.levels[p]), :]
-            for coordinate, rows, source in block:
-                into = level[..., slice(*rows), :]
-                if isinstance(source, int):
-                    steps.append((coordinate, parents[..., :source, :], None, into))
-                else:
-                    steps.append((coordinate, parents, torch.from_numpy(source).to(into.device), into))
-        return features, steps
+
+        def of(rows: slice) -> Tensor:
+            return features.narrow(-2, rows.start, rows.stop - rows.start)
+
+        copies = [(of(rows), coordinates) for rows, coordinates in self._steps.copies]
+        products: list[_Product] = []
+        for coordinate, parents, children in self._steps.products:
+            if isinstance(parents, slice):
+                products.append((coordinate, of(parents), None, of(children)))
+            else:
+                products.append((coordinate, features, torch.from_numpy(parents).to(features.device), of(children)))
+        return features, copies, products
 
     def fill(self, x: Tensor) -> Tensor:
         """x (..., d, n) to its monomials."""
         n = x.shape[-1]
-        if n not in self._plans:
-            self._plans[n] = self._plan(n)
-        features, steps = self._plans[n]
-        if self._whole_first_level:
-            features[..., 1 : 1 + x.shape[-2], :] = x
+        if n not in self._views:
+            self._views[n] = self._view(n)
+        features, copies, products = self._views[n]
+        for into, coordinates in copies:
+            into.copy_(x[..., coordinates, :])
         factors = [row.unsqueeze(-2) for row in x.unbind(-2)]
-        for coordinate, parents, chosen, into in steps:
+        for coordinate, parents, chosen, into in products:
             rows = parents if chosen is None else parents.index_select(-2, chosen)
             torch.mul(rows, factors[coordinate], out=into)
         return features
+
+
+_Product = tuple[int, Tensor, Tensor | None, Tensor]
+"""The coordinate, what has the parents, which rows of it if not all, and where the children go."""
 
 
 def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
@@ -171,27 +209,22 @@ def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
     >>> monomials(torch.tensor([[2.0], [3.0]]), total_degree(2, 2)).squeeze(-1).tolist()
     [1.0, 2.0, 3.0, 4.0, 6.0, 9.0]
     """
-    return MonomialMemory(index_set, tuple(x.shape[:-2]), x.shape[-1], x).fill(x)
+    return MonomialMemory(index_set.steps, tuple(x.shape[:-2]), x.shape[-1], x).fill(x)
 
 
-def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
+def monomials_backward(x: Tensor, steps: Steps, features: Tensor, grad: Tensor) -> Tensor:
     """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten on the way."""
     grad_x = torch.zeros_like(x)
-    for p in range(index_set.degree, 0, -1):
-        below, here = slice(*index_set.levels[p - 1]), slice(*index_set.levels[p])
-        for coordinate, rows, source in index_set.blocks[p - 1]:
-            child = grad[..., here, :][..., slice(*rows), :]
-            parents = _take(features[..., below, :], source)
-            grad_x[..., coordinate, :] += (child * parents).sum(-2)
-            passed = child * x[..., coordinate : coordinate + 1, :]
-            if isinstance(source, int):
-                grad[..., below, :][..., :source, :] += passed
-            else:
-                grad[..., below, :].index_add_(-2, torch.from_numpy(source).to(x.device), passed)
+    for coordinate, parents, children in reversed(steps.products):
+        child = grad[..., children, :]
+        passed = child * x[..., coordinate : coordinate + 1, :]
+        if isinstance(parents, slice):
+            grad_x[..., coordinate, :] += (child * features[..., parents, :]).sum(-2)
+            grad[..., parents, :] += passed
+        else:
+            chosen = torch.from_numpy(parents).to(x.device)
+            grad_x[..., coordinate, :] += (child * features.index_select(-2, chosen)).sum(-2)
+            grad.index_add_(-2, chosen, passed)
+    for rows, coordinates in steps.copies:
+        grad_x[..., coordinates, :] += grad[..., rows, :]
     return grad_x
-
-
-def _take(level: Tensor, source: int | Array) -> Tensor:
-    if isinstance(source, int):
-        return level[..., :source, :]
-    return level.index_select(-2, torch.from_numpy(source).to(level.device))

@@ -40,9 +40,13 @@ class Expansion:
         return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype == torch.float64)
 
     def even_chunk(self, heads: int, length: int) -> int:
-        """Tokens to a chunk when `length` of them are cut into as few, equally long ones."""
-        pieces = -(-length // self.chunk(heads))
-        return -(-length // max(pieces, 1)) or 1
+        """Tokens to a chunk when `length` of them are cut into as few, equally long ones, up to a multiple of 64.
+
+        At least two if they are long: the second finds memory that is not new.
+        """
+        most, length = self.chunk(heads), max(length, 1)
+        pieces = max(-(-length // most), min(2, length // 2048), 1)
+        return min(-(-length // (64 * pieces)) * 64, most, length)
 
     def products(self, heads: int, size: int, columns: int) -> Products:
         """Products with the monomials of up to `size` tokens a head, `columns` wide."""
@@ -69,14 +73,22 @@ def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1) for each key set, in float64."""
-    return [key_state(tokens, expansion, m, 0, key.shape[1]) for m, key in enumerate(tokens.keys)]
+    heads, _, d_v = tokens.values[0].shape
+    size = max(expansion.even_chunk(heads, key.shape[1]) for key in tokens.keys)
+    met = expansion.products(heads, size, d_v + 1)  # one for all: memory is slow when it is new
+    return [_add_up(tokens, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(tokens.keys)]
 
 
 def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
+    heads, _, d_v = tokens.values[m].shape
+    size = expansion.even_chunk(heads, stop - start)
+    return _add_up(tokens, expansion, expansion.products(heads, size, d_v + 1), size, m, start, stop)
+
+
+def _add_up(tokens: Tokens, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
+    """The same by given products, of `size` tokens at a time."""
     key, value = tokens.keys[m], tokens.values[m]
-    size = expansion.even_chunk(key.shape[0], stop - start)
-    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
     state = met.start()
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))

@@ -10,7 +10,7 @@ largest coordinate of alpha and beta = alpha less one there,
 
 so that only the betas are multiplied out, C(d + g - 1, g - 1) of C(d + g, g), and the products are as wide as there
 are coordinates. A beta meets only coordinates from its largest on: coordinates go in groups of `_GROUP`, and a group
-meets the betas that end in it or before.
+meets the betas that end in it or before, which come first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.cost import Expanded, direct
-from separatrix.attention.monomials import Array, IndexSet, MonomialMemory, monomials_backward
+from separatrix.attention.lanes import Lanes, lanes
+from separatrix.attention.monomials import Array, IndexSet, MonomialMemory, Steps, make_steps, monomials_backward
 
 _GROUP = 4
 """Coordinates of a group: with nine columns each, about what a product needs to be efficient."""
@@ -56,52 +57,42 @@ class Products(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Factoring:
-    """`betas`, and for each group of coordinates [first, last) the rows of the betas it meets, None for all.
+    """How the betas are made, and for each group of coordinates [first, last) how many it meets, the first so many.
 
-    `places` (rank - 1,): where each alpha but 0 is found when the (rows x coordinates) of all groups are laid end to
-    end.
+    `places` (rank - 1,): where each alpha but 0 is found when the (betas met x coordinates) of all groups are laid end
+    to end.
     """
 
-    betas: IndexSet
-    groups: tuple[tuple[int, int, Array | None], ...]
+    betas: Steps
+    groups: tuple[tuple[int, int, int], ...]
     places: Array
 
     def expanded(self) -> Expanded:
-        """What it costs: the betas are written, and once more those that a group has a copy of."""
-        copies = sum(0 if rows is None else len(rows) for _, _, rows in self.groups)
-        met = [self.betas.rank if rows is None else len(rows) for _, _, rows in self.groups]
-        pairs = sum(rows * (last - first) for rows, (first, last, _) in zip(met, self.groups, strict=True))
-        return Expanded(len(self.places) + 1, self.betas.rank + copies, pairs)
+        """What it costs."""
+        pairs = sum(met * (last - first) for first, last, met in self.groups)
+        return Expanded(len(self.places) + 1, self.betas.rank, pairs)
 
 
 @lru_cache(maxsize=64)
 def factoring(index_set: IndexSet) -> Factoring:
-    """The factoring of a set of degree 1 or more: its betas are all alphas below the highest level."""
+    """The factoring of a set of degree 1 or more: its betas are all alphas below the highest level.
+
+    They are sorted by the group that their largest coordinate is in, so that those a group meets are the first.
+    """
     d, top = index_set.dimension, index_set.levels[-1][0]
-    betas = IndexSet(index_set.alphas[:top], index_set.levels[:-1], index_set.blocks[:-1])
-    coordinates = np.arange(1, d + 1)
-    ends = (coordinates * (betas.alphas > 0)).max(1)
-    groups: list[tuple[int, int, Array | None]] = []
-    offsets, row_places = [], []
-    offset = 0
-    for last in range(d, 0, -_GROUP):
-        first = max(0, last - _GROUP)
-        rows = np.flatnonzero(ends <= last)
-        place = np.full(len(ends), -1)
-        place[rows] = np.arange(len(rows))
-        groups.append((first, last, None if len(rows) == len(ends) else rows))
-        offsets.append(offset)
-        row_places.append(place)
-        offset += len(rows) * (last - first)
-    places = np.empty(index_set.rank - 1, dtype=np.int64)
-    for p, block in enumerate(index_set.blocks, start=1):
-        for coordinate, (start, stop), source in block:
-            beta = index_set.levels[p - 1][0] + (np.arange(source) if isinstance(source, int) else source)
-            which = (d - 1 - coordinate) // _GROUP
-            first, last, _ = groups[which]
-            alphas = slice(index_set.levels[p][0] + start - 1, index_set.levels[p][0] + stop - 1)
-            places[alphas] = offsets[which] + row_places[which][beta] * (last - first) + coordinate - first
-    return Factoring(betas, tuple(groups), places)
+    group = (d - 1 - index_set.last) // _GROUP  # counted from the last coordinate; alpha = 0 has one more than all
+    order = np.argsort(-group[:top], kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(top)
+    last = index_set.last[order]
+    betas = make_steps(index_set.alphas[order].sum(1), last, place[index_set.parents[order]])
+    ends = [(max(0, stop - _GROUP), stop) for stop in range(d, 0, -_GROUP)]
+    groups = tuple((first, stop, int((last < stop).sum())) for first, stop in ends)
+    offsets = np.cumsum([0, *(met * (stop - first) for first, stop, met in groups)])
+    g, coordinate = group[1:], index_set.last[1:]
+    firsts, stops, _ = np.array(groups).T
+    places = offsets[g] + place[index_set.parents[1:]] * (stops - firsts)[g] + coordinate - firsts[g]
+    return Factoring(betas, groups, places)
 
 
 def expanded(index_set: IndexSet) -> Expanded:
@@ -113,20 +104,25 @@ def expanded_total_degree(d: int, degree: int) -> Expanded:
     """The same for all alphas with |alpha| <= degree, by counting.
 
     >>> expanded_total_degree(8, 4)
-    Expanded(rank=495, rows=200, pairs=800)
+    Expanded(rank=495, rows=165, pairs=800)
     """
-    rank = math.comb(d + degree, degree)
+    rank, rows = (math.comb(d + g, g) for g in (degree, max(degree - 1, 0)))
     if degree < 2:
         return direct(rank)
-    groups = [(last, min(_GROUP, last)) for last in range(d, 0, -_GROUP)]
-    rows = [math.comb(last + degree - 1, degree - 1) for last, _ in groups]
-    return Expanded(rank, sum(rows), sum(met * size for met, (_, size) in zip(rows, groups, strict=True)))
+    pairs = sum(math.comb(last + degree - 1, degree - 1) * min(_GROUP, last) for last in range(d, 0, -_GROUP))
+    return Expanded(rank, rows, pairs)
 
 
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
-    """The one of the two that writes fewer rows a token."""
+    """The one of the two that writes fewer rows a token, in as many lanes as the machine has threads for."""
+    if heads and (count := lanes(heads, size)) > 1:
+        return Lanes(_in_heads(index_set, heads * count, -(-size // count), columns, like), heads, count)
+    return _in_heads(index_set, heads, size, columns, like)
+
+
+def _in_heads(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
     if expanded(index_set).is_factored(index_set.dimension, columns):
-        return Factored(index_set, factoring(index_set), heads, size, columns, like)
+        return Factored(factoring(index_set), heads, size, columns, like)
     return Direct(index_set, heads, size, columns, like)
 
 
@@ -143,7 +139,7 @@ class Direct:
 
     def __init__(self, index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> None:
         self._index_set, self._like, self._shape = index_set, like, (heads, index_set.rank, columns)
-        self._monomials = MonomialMemory(index_set, (heads,), size, like)
+        self._monomials = MonomialMemory(index_set.steps, (heads,), size, like)
 
     def start(self) -> list[Tensor]:
         return [self._like.new_zeros(self._shape, dtype=torch.float64)]
@@ -164,45 +160,44 @@ class Direct:
         features = self._monomials.fill(x)
         if state is not None:
             _add(state[0], features, W.mT)
-        return monomials_backward(x, self._index_set, features, torch.bmm(M[0].mT, W)), torch.bmm(M[0], features)
+        return monomials_backward(x, self._index_set.steps, features, torch.bmm(M[0].mT, W)), torch.bmm(M[0], features)
 
 
 class Factored:
     """The last factor of every monomial left to the other operand."""
 
-    def __init__(
-        self, index_set: IndexSet, factored: Factoring, heads: int, size: int, columns: int, like: Tensor
-    ) -> None:
-        self._index_set, self._factored, self._like = index_set, factored, like
+    def __init__(self, factored: Factoring, heads: int, size: int, columns: int, like: Tensor) -> None:
+        self._betas, self._groups, self._like = factored.betas, factored.groups, like
         self._heads, self._columns = heads, columns
         self._monomials = MonomialMemory(factored.betas, (heads,), size, like)
-        self._groups = [
-            (first, last, None if rows is None else torch.from_numpy(rows).to(like.device))
-            for first, last, rows in factored.groups
-        ]
         self._places = torch.from_numpy(factored.places).to(like.device)
-
-    def _rows(self, rows: Tensor | None) -> int:
-        return self._factored.betas.rank if rows is None else len(rows)
+        most = heads * self._groups[0][1] * columns * size
+        self._spreads, self._summed = like.new_empty(most), like.new_empty(most)
 
     def start(self) -> list[Tensor]:
         empty = self._like.new_zeros(self._heads, 1, self._columns, dtype=torch.float64)
         return [empty] + [
-            empty.new_zeros(self._heads, self._rows(rows), (last - first) * self._columns)
-            for first, last, rows in self._groups
+            empty.new_zeros(self._heads, met, (last - first) * self._columns) for first, last, met in self._groups
         ]
+
+    def _room(self, memory: Tensor, first: int, last: int, n: int) -> Tensor:
+        """A group's part of a memory that is used again for every chunk, (H, (last - first) c, n)."""
+        one = self._heads * self._columns * n
+        return memory[first * one : last * one].view(self._heads, (last - first) * self._columns, n)
 
     def _spread(self, x: Tensor, W: Tensor, first: int, last: int) -> Tensor:
         """x_l W for the coordinates of a group, (H, (last - first) c, n)."""
-        return (x[:, first:last].unsqueeze(2) * W.unsqueeze(1)).flatten(1, 2)
+        into = self._room(self._spreads, first, last, x.shape[2])
+        torch.mul(x[:, first:last].unsqueeze(2), W.unsqueeze(1), out=into.unflatten(1, (last - first, -1)))
+        return into
 
     def add(self, state: list[Tensor], x: Tensor, W: Tensor) -> None:
         self._add(state, x, W, self._monomials.fill(x))
 
     def _add(self, state: list[Tensor], x: Tensor, W: Tensor, features: Tensor) -> None:
         state[0] += W.sum(-1, dtype=torch.float64).unsqueeze(1)
-        for into, (first, last, rows) in zip(state[1:], self._groups, strict=True):
-            _add(into, _of(features, rows), self._spread(x, W, first, last).mT)
+        for into, (first, last, met) in zip(state[1:], self._groups, strict=True):
+            _add(into, features[:, :met], self._spread(x, W, first, last).mT)
 
     def finish(self, state: list[Tensor]) -> Tensor:
         laid = [part.reshape(self._heads, -1, self._columns) for part in state[1:]]
@@ -210,11 +205,11 @@ class Factored:
 
     def prepare(self, M: Tensor) -> list[Tensor]:
         M = M.to(self._like.dtype)
-        sizes = [self._rows(rows) * (last - first) for first, last, rows in self._groups]
+        sizes = [met * (last - first) for first, last, met in self._groups]
         laid = M.new_zeros(self._heads, sum(sizes), self._columns).index_copy_(1, self._places, M[:, 1:])
         parts = [
-            part.reshape(self._heads, self._rows(rows), -1).mT.contiguous()
-            for part, (_, _, rows) in zip(laid.split(sizes, 1), self._groups, strict=True)
+            part.reshape(self._heads, met, -1).mT.contiguous()
+            for part, (_, _, met) in zip(laid.split(sizes, 1), self._groups, strict=True)
         ]
         return [M[:, :1].mT, *parts]
 
@@ -224,11 +219,12 @@ class Factored:
     def _sums(self, x: Tensor, M: list[Tensor], features: Tensor) -> tuple[Tensor, list[Tensor]]:
         """dB/dW, and for each group what x_l multiplies in it, (H, l, c, n)."""
         total, parts = M[0].expand(-1, -1, x.shape[2]).contiguous(), []
-        for part, (first, last, rows) in zip(M[1:], self._groups, strict=True):
-            met = torch.bmm(part, _of(features, rows)).unflatten(1, (last - first, self._columns))
+        for part, (first, last, met) in zip(M[1:], self._groups, strict=True):
+            into = self._room(self._summed, first, last, x.shape[2])
+            summed = torch.bmm(part, features[:, :met], out=into).unflatten(1, (last - first, -1))
             for coordinate in range(first, last):
-                total.addcmul_(met[:, coordinate - first], x[:, coordinate : coordinate + 1])
-            parts.append(met)
+                total.addcmul_(summed[:, coordinate - first], x[:, coordinate : coordinate + 1])
+            parts.append(summed)
         return total, parts
 
     def gradient(self, x: Tensor, M: list[Tensor], W: Tensor, state: list[Tensor] | None) -> tuple[Tensor, Tensor]:
@@ -237,18 +233,10 @@ class Factored:
             self._add(state, x, W, features)
         total, parts = self._sums(x, M, features)
         grad_features, grad_x = torch.zeros_like(features), torch.empty_like(x)
-        for part, met, (first, last, rows) in zip(M[1:], parts, self._groups, strict=True):
-            back = torch.bmm(part.mT, self._spread(x, W, first, last))
-            if rows is None:
-                grad_features += back
-            else:
-                grad_features.index_add_(1, rows, back)
-            torch.sum(met.mul_(W.unsqueeze(1)), 2, out=grad_x[:, first:last])
-        return grad_x + monomials_backward(x, self._factored.betas, features, grad_features), total
-
-
-def _of(features: Tensor, rows: Tensor | None) -> Tensor:
-    return features if rows is None else features.index_select(1, rows)
+        for part, summed, (first, last, met) in zip(M[1:], parts, self._groups, strict=True):
+            grad_features[:, :met] += torch.bmm(part.mT, self._spread(x, W, first, last))
+            torch.sum(summed.mul_(W.unsqueeze(1)), 2, out=grad_x[:, first:last])
+        return grad_x + monomials_backward(x, self._betas, features, grad_features), total
 
 
 class _SumOfMonomials(torch.autograd.Function):

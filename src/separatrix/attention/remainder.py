@@ -61,18 +61,18 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     """sum_{p > degree} radii^(p - moment) / p!, from above: the terms are positive, so nothing cancels.
 
     >>> R = torch.tensor([1.0], dtype=torch.float64)
-    >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 9)
-    (True, 0.718281828)
+    >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 8)
+    (True, 0.71828183)
     """
     first = degree + 1
     largest = float(radii.max()) if radii.numel() else 0.0
-    # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-60 of the first, and beyond
-    # which the terms halve at least: the rest is no more than that.
+    # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-30 of the first, and beyond
+    # which the terms halve at least: from there on they sum to no more than twice that term.
     last, term = first, 1.0
-    while term > 2.0**-60 or last < 2 * largest:
+    while term > 2.0**-30 or last < 2 * largest:
         last += 1
         term *= largest / last
-    total = torch.ones_like(radii)
+    total = torch.full_like(radii, 2.0)
     for p in range(last, first, -1):
         total.mul_(radii).div_(p).add_(1.0)
     return total.mul_(radii ** (first - moment)).mul_((1 + _ROUNDING) / float(math.factorial(first)))

@@ -12,6 +12,7 @@ import separatrix as sx
 from separatrix.attention import forecast as forecasting
 from separatrix.attention import plan as planning
 from separatrix.attention.cost import paper_rank, threshold
+from separatrix.attention.frame import Tokens
 from separatrix.attention.plan import worst_case_degree
 from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
@@ -47,6 +48,21 @@ def test_auto_runs_what_is_planned():
     assert torch.equal(sx.tensor_attention(*arguments, tolerance=1e-3), result.output)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 1.0, 1.6])
+def test_no_forecast_is_below_the_least_error(scale, is_causal):
+    """So that degrees passed over without a forecast could not have been taken."""
+    query, keys, values = uniform(60, 3, 3, scale)
+    tokens = Tokens(query[None], tuple(x[None] for x in keys), tuple(x[None] for x in values), (), 1 / 3)
+    analysis = forecasting.analyse(tokens, is_causal, 0)
+    for degree in range(14):
+        rank = math.comb(3 + degree, degree)
+        for polynomial in planning._polynomials(degree, analysis.radius):
+            found = forecasting.forecast(analysis, polynomial, rank, torch.float64)
+            assert forecasting.least_error(analysis, degree) <= found
+    assert forecasting.least_error(analysis, 2) > 0
+
+
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_flops_are_those_counted(order):
     """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
@@ -66,6 +82,7 @@ def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
     honest = forecasting._forecast
     monkeypatch.setattr(forecasting, "_forecast", lambda *a: honest(*a) / 1000)
+    monkeypatch.setattr(planning, "least_error", lambda *a: 0.0)
     query, keys, values = uniform(300, 8)
     low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
     result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")
@@ -141,6 +158,9 @@ def test_plan_shapes():
     assert sx.plan_shapes(10**6, 8, 30.0, 3, 1e-3).method == "exact"
     assert "at or above" in sx.plan_shapes(10**6, 8, 30.0, 3, 1e-3).why
     assert sx.plan_shapes(100, 8, 0.0, 2, 1e-3).rank in (None, 1)
+    beyond = sx.plan_shapes(10**9, 64, 1.0, 3, 1e-6)
+    assert beyond.rank > planning.LARGEST_RANK
+    assert f"no more than {planning.LARGEST_RANK} is tried" in beyond.why
 
 
 @pytest.mark.parametrize(

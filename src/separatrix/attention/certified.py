@@ -131,7 +131,8 @@ def _run(
         run = _compute(analysis, recipe, offset)
         certificate = _certify(analysis, recipe, run)
         if certificate.total <= tolerance:
-            return run, certificate, polynomial_plan(analysis, recipe, tolerance, exact)
+            kept = recipe is plan.recipe
+            return run, certificate, plan if kept else polynomial_plan(analysis, recipe, tolerance, exact)
         if recipe.dtype == torch.float32:
             recipe = replace(recipe, dtype=torch.float64)
         elif certificate.rounding > 0.9 * tolerance:

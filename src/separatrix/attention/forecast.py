@@ -102,7 +102,7 @@ def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: boo
     heads, _, d = tokens.query.shape
     generator = torch.Generator().manual_seed(0)
     rows = torch.gather(tokens.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
-    queries = frame.coordinates(rows, 0).mT.unsqueeze(2)
+    queries = frame.coordinates(rows, 0).unsqueeze(-1)
     pieces = chunks(TUPLES, sampled_tuples(heads, d))
     scores = [
         _scores(tokens, frame, queries, sampled, stop - start, is_causal, offset, generator) for start, stop in pieces
@@ -120,7 +120,7 @@ def _scores(
     offset: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """The same for so many tuples; `queries` (H, queries, 1, d') are the coordinates of the sampled ones."""
+    """The same for so many tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled ones."""
     product, heads = queries, queries.shape[0]
     for m, key in enumerate(tokens.keys):
         where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
@@ -131,9 +131,9 @@ def _scores(
         mask = torch.gather(tokens.masks[m], 1, index.flatten(1)) if tokens.masks else None
         first = torch.arange(heads, device=key.device).reshape(-1, 1) * key.shape[1]
         rows = key.flatten(0, 1).index_select(0, (index.flatten(1) + first).flatten()).unflatten(0, (heads, -1))
-        x = frame.coordinates(rows, m + 1, mask).mT
-        product = product * x.unflatten(1, index.shape[1:])
-    return product.sum(-1)
+        x = frame.coordinates(rows, m + 1, mask)
+        product = product * x.reshape(*x.shape[:2], *index.shape[1:])
+    return product.sum(1)
 
 
 def mean_power(analysis: Analysis, moment: int) -> Tensor:
@@ -154,6 +154,23 @@ def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch
     radii = analysis.sampled_radii
     truncation = polynomial.factors(radii) * mean_power(analysis, polynomial.moment)
     return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+
+
+def least_error(analysis: Analysis, degree: int) -> float:
+    r"""What no forecast of a polynomial of that degree g is below, whichever it is; cheaper than one forecast.
+
+    In the weight s^m the best approximation w of h (see `remainder`) by r - 1 = g - m degrees errs by
+    R^r min |h^(r)| / (2^(r - 1) r!) somewhere, and h^(r) is at least e^(-R) r! / (g + 1)! on [-R, R].
+    """
+    if not analysis.sampled_radii.numel():
+        return 0.0
+    head, where = divmod(int(analysis.sampled_radii.argmax()), analysis.sampled_radii.shape[1])
+    R, width = float(analysis.sampled_radii[head, where]), float(analysis.values.width[head].max())
+    least = min(
+        R ** (degree + 1 - m) / 2.0 ** (degree - m) * float(mean_power(analysis, m)[head, where])
+        for m in range(0, degree + 1, 2)
+    )
+    return 0.99 * math.exp(-R) / float(math.factorial(degree + 1)) * least * width
 
 
 def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from separatrix.attention.cost import (
     polynomial_cost,
     threshold,
 )
-from separatrix.attention.forecast import Analysis, amplitudes, forecast, greedy_forecast
+from separatrix.attention.forecast import Analysis, amplitudes, forecast, greedy_forecast, least_error
 from separatrix.attention.greedy import greedy_alphas
 from separatrix.attention.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.products import expanded, expanded_total_degree
@@ -103,6 +103,8 @@ def _total_degree(analysis: Analysis, target: float, least_degree: int) -> tuple
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
             break
+        if least_error(analysis, degree) > target:
+            continue
         for polynomial in _polynomials(degree, analysis.radius):
             if forecast(analysis, polynomial, rank, torch.float64) <= target:
                 return polynomial, rank
@@ -253,6 +255,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
         cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
         if cost.time < exact.time:
             why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
+            why += f"; no more than {LARGEST_RANK} is tried" * (rank > LARGEST_RANK)
             return Plan("polynomial", degree, rank, f"total degree {degree}", tolerance, cost.flops, cost.bytes, why)
         why = f"{side}, and the worst case takes rank {rank}, dearer than exact attention at this length"
     else:

@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import certified, forecast, plan, reference
+from separatrix.attention import certificate, certified, forecast, frame, plan, reference
 from separatrix.attention.greedy import greedy_alphas, greedy_tail
 from tests.contracts.attention_contract import draw, inputs
 
@@ -118,6 +120,37 @@ def test_no_certificate_is_broken(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_no_certificate_is_broken_in_many_inputs(seed):
     check_promises(seed, 1000)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("order", "query", "key"), [(34, 3e-10, 1.8), (36, 9e-10, 1.6), (64, 8e-6, 1.18), (60, 1.2e-9, 1.4)]
+)
+def test_certificates_hold_at_high_order(order, query, key, dtype):
+    """Powers of the order underflow and overflow unless they are relative; the output is tanh(s)."""
+    ones = torch.ones(1, 1, dtype=dtype)
+    signs = torch.tensor([[1.0], [-1.0]], dtype=dtype)
+    keys, values = [key * signs, *[key * ones] * (order - 2)], [signs, *[ones] * (order - 2)]
+    found = sx.certified_attention(query * ones, keys, values, tolerance=1e-3, scale=1.0, method="polynomial")
+    score = (query * ones).double().item() * (key * ones).double().item() ** (order - 1)
+    assert abs(found.output.item() - math.tanh(score)) <= found.certificate.total <= 1e-3
+    assert found.plan.degree > 0
+
+
+@given(logs=st.lists(st.floats(-40.0, 40.0), min_size=2, max_size=70), zero=st.booleans(), all_of_them=st.booleans())
+def test_balanced_factors_are_within_a_factor_of_two(logs, zero, all_of_them):
+    largest = [torch.tensor([[2.0**x, 0.0 if zero else 1.0]], dtype=torch.float64) for x in logs]
+    kept, factors, balanced = frame.balance(largest, all_of_them)
+    assert kept.tolist() == ([0] if zero and not all_of_them else [0, 1])
+    assert torch.stack(factors).log2().sum(0).eq(0).all()  # no score changes
+    at = torch.stack(balanced)[:, 0, 0].log2()
+    assert (at - at.mean()).abs().max() <= 1 + 1e-9
+
+
+def test_every_carried_state_of_a_causal_call_is_an_addition():
+    few, many = (certificate.Summing(4096, shortest) for shortest in (4096, 8))
+    counted = [certificate.gamma([10**6], 8, 4, 495, summing, torch.float32) for summing in (few, many)]
+    assert counted[1] - counted[0] >= (10**6 / 8 - 10**6 / 4096) * 2.0**-53
 
 
 @pytest.mark.parametrize("seed", range(3))

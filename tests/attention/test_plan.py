@@ -33,6 +33,9 @@ def test_long_sequences_are_near_linear_and_short_ones_exact():
     assert long.rank == 495
     assert long.degree == 4
     assert "rank 495" in long.why
+    assert "times faster than exact" in long.why
+    forced = sx.plan_attention(*uniform(64, 8), tolerance=1e-5, method="polynomial")
+    assert "times slower than exact" in forced.why
 
 
 def test_a_plan_repeats():

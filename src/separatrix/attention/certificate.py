@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from separatrix.attention.cost import PIECE
 from separatrix.attention.frame import Chunk, Frame, Tokens, chunks, finite_extremes
@@ -95,44 +96,69 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
     """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
     total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
     for m, key in enumerate(tokens.keys):
+        within, unit = _within_one(frame, m + 1)
         largest = torch.zeros_like(total)
         for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
-            x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-            largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
-        total = total * largest
-    return total ** (1 / tokens.order)
+            x = within.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
+            largest = torch.maximum(largest, _norms(x, tokens.order).amax(1))
+        total = total * largest * unit
+    return total
 
 
-def _power_sum(x: Tensor, k: int) -> Tensor:
-    """sum_l |x_l|^k of (H, d', c)."""
-    return _power(x.abs(), k).sum(1)
+def _within_one(frame: Frame, m: int) -> tuple[Frame, Tensor]:
+    """The frame with the coordinates of set m over a power of two (H,) that brings them below 1, and that power.
+
+    High powers of them then neither overflow nor, where they matter, underflow.
+    """
+    largest = pad(frame.largest[m], (1, 0)).amax(-1)  # 0 where there are no coordinates
+    unit = torch.exp2(torch.ceil(torch.log2(largest)).clamp(-100, 100))
+    factors = list(frame.factors)
+    factors[m] = factors[m] / unit.unsqueeze(-1)
+    return replace(frame, factors=tuple(factors)), unit
+
+
+def _norms(x: Tensor, k: int) -> Tensor:
+    """(sum_l |x_l|^k)^(1/k) of (H, d', c), from above: what underflows in a power of entries below 1 is added."""
+    return (_power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000) ** (1 / k)
 
 
 def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
-    amplitude = torch.ones_like(frame.largest[0])
+    within, unit = _within_one(frame, 0)
+    amplitude = unit.unsqueeze(-1) * torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
     radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
     for start, stop in _pieces(4 * tokens.query.shape[0] * frame.width, tokens.query.shape[1]):
-        x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
+        x = within.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
+        by_hoelder = _norms(x, tokens.order) * (unit * norms).unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     # Coordinates in float32 are rounded once more than the scores they stand for.
     return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)
 
 
-def gamma(key_lengths: Sequence[int], degree: int, rank: int, steps: int, dtype: torch.dtype) -> float:
+@dataclass(frozen=True)
+class Summing:
+    """How tokens are added up: at most `longest` at a time in the dtype of the monomials, in float64 every `shortest`.
+
+    Where all is in float64 this only counts the additions.
+    """
+
+    longest: int
+    shortest: int
+
+
+def gamma(key_lengths: Sequence[int], d: int, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
     """The relative error of a sum over tuples and monomials, against the sum of magnitudes.
 
-    `steps` tokens are added up in the dtype of the monomials, the sums of these in float64. A coordinate is rounded
-    up to three times (shift, scale, dtype) and once more by each product on its way into a monomial; the states are
-    multiplied, weighted and summed over the monomials.
+    A coordinate is rounded up to three times (shift, scale, dtype) and once more by each product on its way into a
+    monomial; the states are multiplied, weighted and summed over the monomials, and over the coordinates.
     """
-    count = len(key_lengths) * (steps + 4 * degree + 4) + 4 * degree + rank + 16
-    wide = sum(-(-length // steps) for length in key_lengths) + 64
+    tokens = sum(min(summing.longest, length) for length in key_lengths)
+    count = tokens + len(key_lengths) * (4 * degree + 4) + 4 * degree + rank + d + 16
+    wide = sum(-(-length // summing.shortest) for length in key_lengths) + 64
     total = 0.0
     for n, unit in ((count, torch.finfo(dtype).eps / 2), (wide, 2.0**-53)):
         total += 1.01 * n * unit / (1 - n * unit) if n * unit < 0.5 else math.inf
@@ -147,7 +173,7 @@ def certify(
     values: ValueRange,
     radii: Tensor,
     tuples: Tensor,
-    steps: int,
+    summing: Summing,
     outside: Tensor | None,
     drift: Tensor | None,
 ) -> Certificate:
@@ -158,7 +184,8 @@ def certify(
     """
     index_set, lengths = expansion.index_set, [key.shape[1] for key in tokens.keys]
     dtype = expansion.coefficients.dtype
-    relative = gamma(lengths, index_set.degree, index_set.rank, steps, dtype) + _UNDERFLOW[dtype]
+    relative = gamma(lengths, index_set.dimension, index_set.degree, index_set.rank, summing, dtype)
+    relative += _UNDERFLOW[dtype]
     width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)

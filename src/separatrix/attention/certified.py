@@ -12,7 +12,7 @@ from torch import Tensor
 
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
-from separatrix.attention.certificate import Certificate, certify
+from separatrix.attention.certificate import Certificate, Summing, certify
 from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
 from separatrix.attention.forecast import Analysis, analyse, outside, turned
@@ -168,15 +168,17 @@ def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> Run:
 
 def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
     tokens = analysis.tokens
+    chunk = run.expansion.chunk(tokens.query.shape[0])
     if run.offset is None:
         tuples = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
         for count in tokens.counts():
             tuples = tuples * count
         tuples = tuples.unsqueeze(1).expand(tokens.query.shape[:2])
-        steps = run.expansion.chunk(tokens.query.shape[0])
+        summing = Summing(chunk, chunk)
     else:
         tuples = _causal_tuples(tokens, run.offset)
-        steps = max(run.expansion.chunk(tokens.query.shape[0]), causal.chunk_size(tokens, run.expansion))
+        local = causal.chunk_size(tokens, run.expansion)
+        summing = Summing(max(chunk, local), min(chunk, local))
     left_out = outside(analysis, recipe.index_set.alphas, tokens.query) if recipe.polynomial is None else None
     return certify(
         tokens,
@@ -186,7 +188,7 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         analysis.values,
         analysis.radii,
         tuples,
-        steps,
+        summing,
         left_out,
         analysis.drift,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from separatrix.attention.certificate import ValueRange, gamma, key_norms, query_radii, value_range
+from separatrix.attention.certificate import Summing, ValueRange, gamma, key_norms, query_radii, value_range
 from separatrix.attention.cost import TUPLES, Shape, chunk_tokens, sampled_queries, sampled_tuples
 from separatrix.attention.frame import Frame, Tokens, chunks, key_mean, largest_magnitudes, make_frame
 from separatrix.attention.greedy import greedy_error, key_powers
@@ -82,10 +82,12 @@ def _analyse(
     radii = query_radii(tokens, frame, norms)
     heads, length, d = tokens.query.shape
     shape = Shape(heads, length, tuple(key.shape[1] for key in tokens.keys), d, tokens.values[0].shape[2], is_causal)
+    moved = drift(tokens, frame)
+    if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
+        radii = radii + 2 * moved
     sampled = _sample_queries(radii)
     scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
     at_sample = torch.gather(radii, 1, sampled)
-    moved = drift(tokens, frame)
     return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, at_sample, moved, differentiable)
 
 
@@ -196,7 +198,7 @@ def _forecast(
     if not truncation.numel():
         return 0.0
     steps = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
-    relative = gamma(analysis.shape.key_lengths, degree, rank, steps, dtype)
+    relative = gamma(analysis.shape.key_lengths, analysis.frame.width, degree, rank, Summing(steps, steps), dtype)
     rounding = 2 * relative * magnitude * mean_power(analysis, 0)
     width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
     return float((truncation * width + rounding * largest).max())

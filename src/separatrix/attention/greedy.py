@@ -96,7 +96,7 @@ def greedy_tail(alphas: Array, amplitudes: Sequence[float]) -> dict[int, npt.NDA
         level = 1.0 if p == 1 else level * R / p
         share = b * level
         if p <= degree:
-            share = np.maximum(share - inside[p], 0.0) + 2.0**-40 * share
+            share = np.maximum(share - inside[p], 0.0) + 2.0**-35 * share  # at most 2^17 alphas were added up
         tail[max(e for e in POWERS if e <= p)] += share
         p += 1
     tail[max(POWERS)] += 2 * b * level * (1 + R)

@@ -13,7 +13,7 @@ order, so that few monomials carry most of exp(s). With C_q = L L^T and L^T C_k 
 
 Computed coordinates are those of another problem, whose scores differ from the given ones by at most the *drift*
 
-    |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{2d+16} |B_q| |B_k|),
+    |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{3d+16} |B_q| |B_k|),
 
 Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left
 out while their amplitudes, which are added to the drift, do not matter. Any invertible matrices are right; good ones

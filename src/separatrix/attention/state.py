@@ -103,7 +103,7 @@ class TensorAttentionState:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
         magnitude = math.prod(self._largest)
         degree, rank = self.plan.degree, self.plan.rank
-        count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + 16
+        count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + self.head_dim + 16
         relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
         logs = [math.log2(largest) for largest in self._largest if largest]
         if logs and min(*logs, sum(logs)) < math.log2(SMALLEST_SCALE[torch.float64]):

@@ -37,7 +37,7 @@ python_maximum_signature_line_length = 90
 # MathJax is a file of a package: one script with its glyphs inside, so a page needs neither network nor fonts.
 _mathjax = find_spec("sphinx-mathjax-offline")
 if _mathjax is None or _mathjax.origin is None:
-    raise RuntimeError("sphinx-mathjax-offline is not installed: pip install 'separatrix[docs]'")
+    raise RuntimeError("sphinx-mathjax-offline is not installed: pip install '.[docs]'")
 MATHJAX = Path(_mathjax.origin).parent / "static" / "mathjax" / "tex-svg.js"
 mathjax_path = MATHJAX.name
 

@@ -20,6 +20,16 @@ PAGES = {
     "separation": ("separatrix.separation",),
     "selection": ("separatrix.selection",),
     "hardness": ("separatrix.hardness",),
+    "learning": (
+        "separatrix.learning.tasks",
+        "separatrix.learning.recall",
+        "separatrix.learning.text",
+        "separatrix.learning.mechanisms",
+        "separatrix.learning.models",
+        "separatrix.learning.compute",
+        "separatrix.learning.sharpness",
+        "separatrix.learning.training",
+    ),
     "lab": ("separatrix.lab",),
     "hf": ("separatrix.hf",),
 }

@@ -11,7 +11,7 @@ from pysat.formula import CNF
 
 from separatrix.errors import ArgumentError
 from separatrix.hardness.cnf import Formula
-from separatrix.hardness.dimacs import dimacs, parse_dimacs, read_dimacs
+from separatrix.hardness.dimacs import LARGEST_FILE, LONGEST_LINE, dimacs, parse_dimacs, read_admitted, read_dimacs
 
 LITERALS = st.integers(-9, 9).filter(bool)
 FORMULAS = st.builds(
@@ -53,6 +53,7 @@ def test_line_ends_may_stand_anywhere_between_words(formula: Formula, random) ->
         ("p cnf -2 1\n1 0\n", 1, "VARIABLES CLAUSES"),
         ("p cnf 2.0 1\n1 0\n", 1, "VARIABLES CLAUSES"),
         (f"p cnf {10**30} 1\n1 0\n", 1, "18 digits"),
+        (f"p cnf 2 {LARGEST_FILE}\n1 0\n", 1, "at most 134,217,728 clauses"),
         ("p cnf 2 1\n1 3 0\n", 2, "the 2 variables announced, got 3"),
         ("p cnf 2 1\n1 -3 0\n", 2, "the 2 variables announced, got -3"),
         ("p cnf 2 2\n1 0\n", 2, "the 2 clauses announced, got 1"),
@@ -93,3 +94,53 @@ def test_a_missing_file_a_folder_and_other_bytes(tmp_path: Path) -> None:
     (tmp_path / "bytes.cnf").write_bytes(b"p cnf 1 1\nc caf\xe9\n1 0\n")
     with pytest.raises(ArgumentError, match=r"line 2: expected ASCII text, got the byte 0xe9"):
         read_dimacs(tmp_path / "bytes.cnf")
+
+
+def test_other_characters_in_a_text() -> None:
+    with pytest.raises(ArgumentError, match=r"line 2: expected ASCII text, got the character 0x2212"):
+        parse_dimacs("p cnf 1 1\n\N{MINUS SIGN}1 0\n")
+
+
+@given(FORMULAS, st.sampled_from(["\n", "\r\n", "\r"]))
+def test_a_file_and_its_text_are_read_alike(tmp_path_factory, formula: Formula, end: str) -> None:
+    text = f"c first{end}" + dimacs(formula).replace("\n", end)
+    file = tmp_path_factory.mktemp("alike") / "one.cnf"
+    file.write_bytes(text.encode())
+    assert read_dimacs(file) == parse_dimacs(text) == formula
+
+
+def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sparse: it takes no disk, and would take a gigabyte of memory if it were read."""
+    file = tmp_path / "large.cnf"
+    with file.open("wb") as sparse:
+        sparse.truncate(LARGEST_FILE + 1)
+    monkeypatch.setattr("separatrix.hardness.dimacs._lines", lambda file, name: pytest.fail("it was read"))
+    with pytest.raises(ArgumentError, match="at most 268,435,456 bytes, got 268,435,457"):
+        read_dimacs(file)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+def test_an_endless_line_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=f"line 1: expected at most {LONGEST_LINE:,} characters"):
+        read_dimacs("/dev/zero")
+
+
+def test_what_does_not_tell_its_size_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = dimacs(Formula(1, ((1,),) * 9))
+    monkeypatch.setattr("separatrix.hardness.dimacs.LARGEST_FILE", len(text))
+    assert len(parse_dimacs(text).clauses) == 9
+    with pytest.raises(ArgumentError, match=f"line 11: expected at most {len(text)} characters up to here"):
+        parse_dimacs(text + "c more\nc\n")
+
+
+def test_what_is_announced_can_be_refused_before_the_clauses_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "announced.cnf"
+    file.write_text("c first\np cnf 4 3\nno clause\n")
+
+    def refuse(variables: int, clauses: int) -> None:
+        raise ArgumentError("counts", expected="fewer", got=(variables, clauses))
+
+    with pytest.raises(ArgumentError, match=r"counts: expected fewer, got \(4, 3\)"):
+        read_admitted(file, refuse)
+    with pytest.raises(ArgumentError, match="line 3: expected an integer"):
+        read_admitted(file, lambda variables, clauses: None)

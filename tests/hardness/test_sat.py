@@ -117,6 +117,14 @@ def test_too_large_is_said_before_any_work(
         decide_formula(Formula(variables, ((1,),) * clauses), road=road)
 
 
+@pytest.mark.parametrize("road", ["direct", "protocol"])
+def test_too_large_is_said_before_the_clauses_are_read(tmp_path: Path, road: str) -> None:
+    file = tmp_path / "large.cnf"
+    file.write_text("p cnf 60 1000\nthis is no clause\n")
+    with pytest.raises(ArgumentError, match=r"the formula: expected a chain of .* 60 variables, 1,000 clauses"):
+        hardness.satisfiable(file, road=road)
+
+
 def test_what_is_said_to_fit_does() -> None:
     assert chain_sizes(29, 100, "direct").fits
     assert not chain_sizes(30, 100, "direct").fits

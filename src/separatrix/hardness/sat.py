@@ -20,7 +20,7 @@ from separatrix.errors import ArgumentError
 from separatrix.hardness.attention_decision import LARGEST_SET, LARGEST_WORK, attention_sizes, triple_by_attention
 from separatrix.hardness.cheating_merlin import LARGEST_SEARCH
 from separatrix.hardness.cnf import Assignment, Formula
-from separatrix.hardness.dimacs import read_dimacs
+from separatrix.hardness.dimacs import read_admitted
 from separatrix.hardness.maxip import levels, to_maxip
 from separatrix.hardness.orthogonal_vectors import Triple, assignment_of, parts, to_orthogonal_vectors
 from separatrix.hardness.protocol import Protocol
@@ -62,6 +62,8 @@ class ChainSizes:
 def satisfiable(path: str | Path, *, road: Road = "direct") -> Decision:
     """Whether the formula in a DIMACS file can be satisfied, decided by order-3 attention.
 
+    One that is too large is refused by what its first line announces, before its clauses are read.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "small.cnf"
@@ -70,7 +72,8 @@ def satisfiable(path: str | Path, *, road: Road = "direct") -> Decision:
     >>> found.satisfiable, found.assignment
     (True, (False, True, True))
     """
-    return decide_formula(read_dimacs(path), road=road)
+    formula = read_admitted(path, lambda variables, clauses: _fitting(variables, clauses, road))
+    return decide_formula(formula, road=road)
 
 
 def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
@@ -79,9 +82,7 @@ def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
     >>> bool(decide_formula(Formula(2, ((1,), (-1, 2), (-2, -1))))), bool(decide_formula(Formula(0, ())))
     (False, True)
     """
-    sizes = chain_sizes(formula.variables, len(formula.clauses), road)
-    if not sizes.fits:
-        raise _too_large(formula, road, sizes)
+    sizes = _fitting(formula.variables, len(formula.clauses), road)
     vectors = to_orthogonal_vectors(formula)
     triple: Triple | None
     if road == "direct":
@@ -140,12 +141,15 @@ def _protocol(m: int) -> Protocol:
     return Protocol(m, parts=-(-m // 2))
 
 
-def _too_large(formula: Formula, road: Road, sizes: ChainSizes) -> ArgumentError:
+def _fitting(variables: int, clauses: int, road: Road) -> ChainSizes:
+    """The sizes of a formula whose chain fits, and an error for any other."""
+    sizes = chain_sizes(variables, clauses, road)
+    if sizes.fits:
+        return sizes
     reached = "; ".join(f"{step.problem}: {step.sizes}" for step in sizes.steps)
-    clauses = len(formula.clauses)
     fitting = [v for v in range(_MOST_VARIABLES) if chain_sizes(v, clauses, road).fits]
     some = f"{clauses:,} clauses would fit with up to {fitting[-1]} variables" if fitting else "no such formula fits"
     limits = f"at most {LARGEST_WORK:,} multiplications and {LARGEST_SET:,} numbers in a set"
     if road == "protocol":
         limits += f" and {LARGEST_SEARCH:,} words of Merlin's"
-    return ArgumentError("the formula", expected=f"a chain of {limits} ({some})", got=reached)
+    raise ArgumentError("the formula", expected=f"a chain of {limits} ({some})", got=reached)

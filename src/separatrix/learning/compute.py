@@ -26,7 +26,7 @@ from separatrix.learning.tasks import Task
 __all__ = ["TOLERANCE", "attention_flops", "polynomial_flops", "step_flops"]
 
 TOLERANCE = 1e-2
-"""That bounded layers are planned for when their flops are counted."""
+"""What bounded layers are planned for when their flops are counted."""
 
 
 def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:

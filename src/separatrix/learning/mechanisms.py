@@ -16,8 +16,13 @@ __all__ = ["MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"
 
 @dataclass(frozen=True)
 class Mechanism:
-    """order: of softmax attention. bound: R, where scores cannot exceed it. features: the map of linear attention,
-    where it is that. layers: how many hops."""
+    """An attention, whatever the sizes of the model around it.
+
+    order: of softmax attention.
+    bound: R, where scores cannot exceed it.
+    features: the map of linear attention, where it is that.
+    layers: how many hops.
+    """
 
     order: int = 2
     bound: float | None = None
@@ -26,6 +31,7 @@ class Mechanism:
 
 
 RADII = (0.5, 1.0, 2.0, 4.0)
+"""The bounds R on the scores of order 3 that are compared."""
 
 MECHANISMS = {
     "linear elu": Mechanism(features="elu"),
@@ -36,6 +42,7 @@ MECHANISMS = {
     **{f"order 3, R = {R:g}": Mechanism(3, R) for R in RADII},
     "order 3": Mechanism(3),
 }
+"""The attentions that are compared, by name; R bounds the scores."""
 
 
 def mechanism(name: str) -> Mechanism:

@@ -26,7 +26,12 @@ __all__ = ["Model", "Sizes", "hidden_units", "parameter_count"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """width: of the embedding. heads: of it. hidden: units of a one-layer model with order-2 attention."""
+    """What models that are compared have in common.
+
+    width: of the embedding.
+    heads: of it.
+    hidden: units of a one-layer model with order-2 attention; others have as many as make the parameters equal.
+    """
 
     width: int = 16
     heads: int = 4
@@ -87,7 +92,9 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """A model for a task, its first weights drawn from `generator`. tolerance: see `layer_of`.
+    """A model for a task, its first weights drawn from `generator`.
+
+    tolerance: see `layer_of`.
 
     >>> from separatrix.learning.recall import Recall
     >>> task = Recall().task

@@ -40,8 +40,11 @@ __all__ = ["Recall", "by_one_head", "by_two_hops"]
 
 @dataclass(frozen=True)
 class Recall:
-    """The task's sizes. order: k. parts: how many symbols each part of a key may be. shared: r, how many records have
-    a last part in common; so there are parts * shared records, and as many tags and values.
+    """The task's sizes: there are parts * shared records, and as many tags and values.
+
+    order: k.
+    parts: how many symbols each part of a key may be.
+    shared: r, how many records have a last part in common.
 
     >>> Recall(3, parts=4, shared=2).records, Recall(3, parts=4, shared=2).task.n
     (8, 17)

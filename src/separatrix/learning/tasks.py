@@ -27,13 +27,16 @@ class Batch:
 
 
 Draw = Callable[[int, torch.Generator], Batch]
+"""So many inputs with their answers, drawn with the generator given."""
 
 
 @dataclass(frozen=True)
 class Task:
     """What a model is asked.
 
-    n: tokens of an input. symbols: how many there are, over all fields. classes: how many answers there are.
+    n: tokens of an input.
+    symbols: how many there are, over all fields.
+    classes: how many answers there are.
     asked: n for a model that answers at every token, 1 for one that answers at the last.
     training, held_out: inputs to learn from, and inputs to be judged by.
     """

@@ -112,6 +112,10 @@ HYPOTHESES: Mapping[str, tuple[Hypothesis, ...]] = {
         _relation("Theorem F.5", "theorem", "d n", "d <= n", lambda v: v["d"] <= v["n"]),
     ),
 }
+"""What the paper asks of each kind of setting: the ranges and relations of its definition, then of its theorem.
+
+"self-attention, other" is Definition D.1 with weights Q K^T that no theorem is about.
+"""
 
 
 def broken(kind: str, values: Values, level: Level | None = None) -> tuple[Hypothesis, ...]:

@@ -82,6 +82,7 @@ PANELS: Mapping[str, Panel] = {
     "7d": _cross("a1", _steps("0.1", "3", "0.036"), d=12),
     "7e": _cross("a0", _steps("0.01", "0.9", "0.01"), d=12),
 }
+"""The panels of the paper's Figures 3, 4, 5 and 7, by figure and letter."""
 
 
 def panel_settings(name: str, *, reading: Literal["as printed", "d = 11"] = "as printed") -> list[Setting]:

@@ -138,13 +138,13 @@ def test_certificates_hold_at_high_order(order, query, key, dtype):
 
 
 @given(logs=st.lists(st.floats(-40.0, 40.0), min_size=2, max_size=70), zero=st.booleans(), all_of_them=st.booleans())
-def test_balanced_factors_are_within_a_factor_of_two(logs, zero, all_of_them):
+def test_balanced_factors_are_within_a_factor_of_three(logs, zero, all_of_them):
     largest = [torch.tensor([[2.0**x, 0.0 if zero else 1.0]], dtype=torch.float64) for x in logs]
     kept, factors, balanced = frame.balance(largest, all_of_them)
     assert kept.tolist() == ([0] if zero and not all_of_them else [0, 1])
     assert torch.stack(factors).log2().sum(0).eq(0).all()  # no score changes
     at = torch.stack(balanced)[:, 0, 0].log2()
-    assert (at - at.mean()).abs().max() <= 1 + 1e-9
+    assert (at - at.mean()).abs().max() <= 1.5 + 1e-9
 
 
 def test_every_carried_state_of_a_causal_call_is_an_addition():

@@ -203,9 +203,14 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     # Where a factor is zero throughout, the others are brought near 1, lest their powers overflow.
     others = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
-    # What is rounded off in one factor goes to the next, so that all come within a factor of two, the query too.
-    so_far = torch.round((logs.mean(0) - logs)[1:].cumsum(0))
-    exponents = torch.cat([-so_far[-1:], so_far[:1], so_far.diff(dim=0)])
+    exponents, lost = torch.zeros_like(logs), torch.zeros_like(logs[0])
+    for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
+        exponents[m] = torch.round(wanted)
+        lost += wanted - exponents[m]
+        whole = torch.trunc(lost)  # many roundings of the same sign would otherwise be the query's to make up for
+        exponents[m] += whole
+        lost -= whole
+    exponents[0] = -exponents[1:].sum(0)
     if (exponents.abs() > 1000).any():
         raise SeparatrixError(
             "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,29 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         page.get_by_label("q", exact=True).first.fill("20")
         page.locator(".wrong", has_text="q: expected less than T = 20").wait_for()
         assert state(page)["q"] == "20"
+
+
+def test_a_figure_keeps_its_height_in_a_window_of_another_size(browser: Any, address: str) -> None:
+    """Plotly drops the layout's height then: without one of its place the figure had none, and could not be saved."""
+    with Visit(browser, address, **DESKTOP) as page:
+        plot = page.locator("figure[data-name=dynamics] .js-plotly-plot")
+        page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
+        width = plot.evaluate("plot => plot._fullLayout.width")
+        page.set_viewport_size({"width": 1000, "height": 700})
+        drawn = "(width) => document.querySelector('[data-name=dynamics] .js-plotly-plot')._fullLayout.width !== width"
+        page.wait_for_function(drawn, arg=width)
+        assert plot.evaluate("plot => [plot.clientHeight, plot._fullLayout.height]") == [720, 720]
+
+
+def test_a_picture_that_cannot_be_made_is_told(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, **DESKTOP)
+    with visit as page:
+        page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
+        page.evaluate("() => { Plotly.toImage = () => Promise.reject(new Error('no canvas')); }")
+        page.get_by_role("button", name="Save The dynamics in closed form as PNG").click()
+        page.locator(".saves .told.wrong", has_text="That did not work: no canvas").wait_for()
+        assert ["no canvas" in one for one in visit.complaints] == [True]
+        visit.complaints.clear()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -89,8 +113,12 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         assert standing(store, "run-0001").resumable
         page.get_by_role("button", name="Stop it").wait_for(state="hidden")
         with page.expect_download() as saved:
-            page.get_by_role("button", name="Save W and V as CSV").click()
-        assert saved.value.suggested_filename == "run-weights.csv"
+            page.get_by_role("button", name="Save W and V as PNG").click()
+        assert saved.value.suggested_filename == "run-weights.png"
+        picture = Path(saved.value.path()).read_bytes()
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+        width = page.locator("figure[data-name=run-weights] .js-plotly-plot").evaluate("plot => plot.clientWidth")
+        assert struct.unpack(">II", picture[16:24]) == (2 * width, 2 * 640)
         page.get_by_role("button", name="Let it go on").click()
         page.locator(".badge.running").wait_for()
         page.get_by_role("button", name="Stop it").click()

@@ -24,10 +24,10 @@ from separatrix.claims.selection.heat_maps import heat_maps
 from separatrix.claims.selection.training import training
 from separatrix.commands import app as command_line
 from separatrix.errors import SeparatrixError
-from separatrix.explorer import keeper, learn_figures, training_runs
-from separatrix.explorer.training_runs import listed, read_run
+from separatrix.explorer import keeper, learn_figures, run_panel, training_runs
+from separatrix.explorer.training_runs import TrainingRun, listed, read_run
 from separatrix.explorer.training_start import MOST_RUNS, Asked, Starter
-from separatrix.explorer.training_state import alive, standing
+from separatrix.explorer.training_state import Standing, alive, standing
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
 
@@ -45,11 +45,20 @@ def wait(for_: Callable[[], Any], seconds: float = 100.0) -> Any:
     return pytest.fail("it never came true")
 
 
+def close(starter: Starter) -> None:
+    """End all that it started, as the end of the explorer would, and wait for it."""
+    for one in starter.held.values():
+        assert one.stdin is not None
+        one.stdin.close()
+        one.wait()
+    starter.held.clear()
+
+
 @pytest.fixture
 def starter(tmp_path: Path) -> Iterator[Starter]:
     made = Starter(tmp_path)
     yield made
-    made.close()
+    close(made)
     assert alive(tmp_path) is None
 
 
@@ -109,7 +118,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
     wait(lambda: read_run(tmp_path, name).step[-1] > before.step[-1])
     assert standing(tmp_path, name).alive
     # The end of the explorer is the end of the run.
-    starter.close()
+    close(starter)
     assert "ended when the explorer did" in standing(tmp_path, name).said
     assert json.loads((tmp_path / "training" / name / "end.json").read_text())["how"] == "ended with the explorer"
 
@@ -219,8 +228,26 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     assert second.kept == (40,)
     assert second.lines["loss"][0] is None
     assert {"T=16", "q=4"} <= set(second.lines)
-    for one in (first, second):
-        assert learn_figures.losses(one).figure.data
+    alone, both = learn_figures.losses(first), learn_figures.losses(second)
+    # The first has kept cosines alone: no empty panel of losses stands above them.
+    assert alone.figure.layout.yaxis.title.text == "cosine to the truth"
+    assert "yaxis2" not in alone.figure.layout
+    assert [trace.name for trace in alone.figure.data] == ["cosine of W", "cosine of V"]
+    W, V = (first.lines[f"cosine of {one}"][-1] for one in "WV")
+    assert alone.text == (
+        f"claims: Figure 8, 600 steps has kept no training loss; the cosines to the truth are {W:.3f} (W) "
+        f"and {V:.3f} (V) at step 600 of 600."
+    )
+    assert [both.figure.layout[one].title.text for one in ("yaxis", "yaxis2")] == ["loss", "cosine to the truth"]
+    assert f"has a loss of {second.lines['loss'][-1]:.3g} at step 40 of 40" in both.text
+
+
+def test_a_run_with_nothing_to_draw_says_so() -> None:
+    bare = TrainingRun("bare", 10, {}, (0, 10), {"loss": (None, None)}, (), lambda step: pytest.fail("no weights"))
+    assert bare.drawable == {}
+    ended, running = (str(run_panel.status(bare, Standing("kept", "", alive=one))) for one in (False, True))
+    assert "It has no losses and no cosines to draw." in ended
+    assert "to draw" not in running
 
 
 def test_a_large_matrix_is_not_drawn() -> None:

@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from separatrix.explorer.address import write
 from separatrix.explorer.fields import Field
 from separatrix.explorer.spoken import OURS
 from separatrix.explorer.tabs import tabs
@@ -88,7 +87,7 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
         name = chance.choice(list(pages))
         fields = pages[name].FIELDS
         state = {one.name: some_text(one, chance) for one in chance.sample(list(fields), min(3, len(fields)))}
-        view.open(write(name, state))
+        view.open(f"?{urlencode({'tab': name, **state})}")
         done[name] += 1
         for _ in range(3):
             one = chance.choice(list(fields))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.context import ADDRESS_CHARACTERS
@@ -97,15 +97,6 @@ def side(state: Mapping[str, str], second: bool) -> dict[str, str]:
 def compares(state: Mapping[str, str]) -> bool:
     """Whether there is a second setting."""
     return any(name.endswith(SECOND) for name in state)
-
-
-def write(tab: str, state: Mapping[str, str]) -> str:
-    """The address of a view.
-
-    >>> write("separate", {"n": "1e6", "d.2": "22"})
-    '?tab=separate&n=1e6&d.2=22'
-    """
-    return f"?{urlencode({'tab': tab, **state})}"
 
 
 def _short(name: str) -> str:

@@ -5,6 +5,7 @@ The buttons are worked by the page's own script: nothing is sent anywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dash import dcc, html
@@ -17,10 +18,17 @@ from separatrix.report.theme import Drawing
 _CONFIG: Any = {"responsive": True, "displaylogo": False, "displayModeBar": False, "scrollZoom": False}
 
 
-def figure_card(id: str, drawing: Drawing | None = None, *, title: str = "", height: int = 420) -> Component:
-    """A drawing, its sentence as the caption, and buttons for PNG, SVG and CSV; empty until a callback fills it."""
-    empty: dict[str, Any] = {"figure": _nothing(height), "caption": "", "csv": ""}
-    shown = figure_values(drawing) if drawing else empty
+def drawn_card(id: str, drawing: Drawing) -> Component:
+    """A drawing that stays as it is, with its sentence and its buttons."""
+    return _card(id, figure_values(drawing), "", int(drawing.figure.layout.height))
+
+
+def figure_card(id: str, *, title: str, height: int) -> Component:
+    """The same, empty until a callback fills it with a drawing of this height (see `figure_outputs`)."""
+    return _card(id, {"figure": _nothing(height), "caption": "", "csv": ""}, title, height)
+
+
+def _card(id: str, shown: Mapping[str, Any], title: str, height: int) -> Component:
     kinds = {"png": "PNG", "svg": "SVG", "csv": "CSV"}
     buttons = [
         html.Button(
@@ -31,16 +39,18 @@ def figure_card(id: str, drawing: Drawing | None = None, *, title: str = "", hei
         )
         for kind, text in kinds.items()
     ]
-    kept_free = {"minHeight": f"{height}px"}
+    # A graph that follows its place takes its height from there, and Plotly forgets the layout's when the window or the
+    # card changes: without a height here it would have none, depending on which of the two came first.
+    tall = {"height": f"{height}px"}
     graph = dcc.Graph(
-        id={"kind": "graph", "of": id}, figure=shown["figure"], config=_CONFIG, className="plot", style=kept_free
+        id={"kind": "graph", "of": id}, figure=shown["figure"], config=_CONFIG, className="plot", style=tall
     )
     return html.Figure(
         [
             *([html.H3(title)] if title else []),
             html.Div(graph, className="wide", role="img", **attributes(aria_labelledby=f"caption-{id}")),
             html.Figcaption(html.Span(shown["caption"], id={"kind": "caption", "of": id}), id=f"caption-{id}"),
-            html.Div(["Save as ", *buttons], className="saves"),
+            html.Div(["Save as ", *buttons, html.Span(className="told", role="status")], className="saves"),
             html.Pre(shown["csv"], id={"kind": "csv", "of": id}, hidden=True, className="csv"),
         ],
         **attributes(data_name=id),
@@ -76,7 +86,7 @@ def _copied(id: str, kind: str, says: str, text: str) -> Component:
     return html.Div(
         [
             html.Button(says, type="button", className="copy", **attributes(data_copy="true")),
-            html.Span(className="copied", role="status"),
+            html.Span(className="told", role="status"),
             html.Pre(text, id={"kind": kind, "of": id}, tabIndex=0),
         ],
         className="copyable",

@@ -14,7 +14,7 @@ from separatrix.claims.ledger import Erratum, Interval, Verdict
 from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes
-from separatrix.explorer.cards import figure_card
+from separatrix.explorer.cards import drawn_card
 from separatrix.explorer.claims_view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken
@@ -39,7 +39,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     """The filter, the list, and the claim that is open."""
     filters = [controls.control(TAB, field, state[field.name]) for field in (PAPER, VERDICT, TEXT)]
     listed = dcc.RadioItems(
-        id=controls.field_id(TAB, CLAIM.name, slides=False),
+        id=controls.field_id(TAB, CLAIM.name),
         options=[],
         value=state["claim"] or None,
         className="claims",
@@ -51,15 +51,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Div(listed, className="list", role="radiogroup", **attributes(aria_label="Claims")),
     ]
     opened = [controls.alert("claims-alert"), html.Div(id="claim", **attributes(aria_live="polite"))]
-    return html.Div(
-        [
-            html.P(_LEAD, className="lead"),
-            html.Div(
-                [html.Div(left, className="controls"), html.Div(opened, className="results")],
-                className="split claims-split",
-            ),
-        ]
-    )
+    return controls.page(_LEAD, html.Div(left, className="controls"), opened, "split claims-split")
 
 
 def register(app: Dash, context: Context) -> None:
@@ -67,9 +59,9 @@ def register(app: Dash, context: Context) -> None:
     shelf = Shelf(context.store)
 
     def field(name: str) -> Input:
-        return Input(controls.field_id(TAB, name, slides=False), "value")
+        return Input(controls.field_id(TAB, name), "value")
 
-    listed = {"options": Output(controls.field_id(TAB, CLAIM.name, slides=False), "options")}
+    listed = {"options": Output(controls.field_id(TAB, CLAIM.name), "options")}
     filters = (PAPER, VERDICT, TEXT)
 
     @spoken(
@@ -133,7 +125,7 @@ def opened(one: Judgement, shelf: Shelf) -> list[Component]:
     if one.finding.numbers:
         told.append(_evidence(one.finding.numbers))
     told += map(_misprint, claim.errata)
-    figures = [figure_card(name, drawing) for name, drawing in shelf.drawings(claim)]
+    figures = [drawn_card(name, drawing) for name, drawing in shelf.drawings(claim)]
     if claim.figures and not figures:
         waits = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
         told.append(html.P(waits, className="note"))

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dash import html
-
 from separatrix.explorer import controls
-from separatrix.explorer.address import SECOND, compares, side
 from separatrix.explorer.compute_view import Sizes
 from separatrix.explorer.fields import decimal, whole
 
@@ -71,13 +68,8 @@ FIELDS = (
 
 def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[Sizes] | None:
     """The settings of the page, or None with what is wrong said below the controls."""
-    found = []
-    for second in (False, True) if compares(state) else (False,):
-        texts = side(state, second)
-        wrong = controls.complaints(FIELDS, texts)
-        ending = SECOND * second
-        said.update({one + ending: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
-        if not wrong:
-            read = controls.values(FIELDS, texts)
-            found.append(Sizes(read["n"], read["d"], float(read["B"]), read["k"], float(read["tolerance"])))
-    return None if len(found) < 1 + compares(state) else found
+    return controls.settled(FIELDS, state, _sizes, lambda _: {}, said)
+
+
+def _sizes(read: Mapping[str, Any]) -> Sizes:
+    return Sizes(read["n"], read["d"], float(read["B"]), read["k"], float(read["tolerance"]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import Dash, dcc, html
-from dash.dependencies import Input, Output, State
+from dash.dependencies import Input, Output
 from dash.development.base_component import Component
 
 from separatrix.errors import SeparatrixError
@@ -42,15 +42,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
         upload_panel.layout(),
     ]
-    return html.Div(
-        [
-            html.P(_LEAD, className="lead"),
-            html.Div(
-                [controls.settings(TAB, FIELDS, state), html.Div(results, className="results")],
-                className="split both" if both else "split",
-            ),
-        ]
-    )
+    return controls.page(_LEAD, controls.settings(TAB, FIELDS, state), results, "split both" if both else "split")
 
 
 def _sample() -> Component:
@@ -84,7 +76,7 @@ def register(app: Dash, context: Context) -> None:
         settings = settings_of(controls.state_of(texts, ids), said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
         if settings is None:
-            return {**answer, "plan": html.P("A value is not as it must be: see below it.", className="alert")}
+            return {**answer, "plan": html.P(controls.SEE_BELOW, className="alert")}
         answer["copy"] = {
             "python": compute_view.python(settings),
             "command": "\n".join(compute_view.command(one) for one in settings),
@@ -102,8 +94,7 @@ def register(app: Dash, context: Context) -> None:
         settings = settings_of(controls.state_of(texts, ids), {})
         return {"phase": unchanged(figure_outputs("phase")) if settings is None else figure_values(phase(settings))}
 
-    every = controls.reads(TAB)
-    fields = {"texts": State(every["texts"].component_id, "value"), "ids": every["ids"]}
+    fields = controls.holds(TAB)
 
     @spoken(
         app,
@@ -114,7 +105,7 @@ def register(app: Dash, context: Context) -> None:
     def sample(clicks: int | None, texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         settings = settings_of(controls.state_of(texts, ids), {})
         if settings is None:
-            raise SeparatrixError("A value is not as it must be: see below it.")
+            raise SeparatrixError(controls.SEE_BELOW)
         found = [sample_certificate.sampled(one) for one in settings]
         of = " and ".join(f"d = {one.d}, B = {one.bound:g}, k = {one.order}" for one in dict.fromkeys(settings))
         return {"found": comparison(sample_certificate.rows(found), f"Entries drawn evenly from [-B, B]; {of}.")}

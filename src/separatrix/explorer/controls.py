@@ -8,17 +8,21 @@ whatever has the kind *field* is written into the address by the page's script, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dash import dcc, html
 from dash.dependencies import ALL, Input, Output, State
 from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer.address import SECOND, compares
+from separatrix.explorer.address import SECOND, compares, side
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.fields import LONGEST, Field, Scale
+
+SEE_BELOW = "A value is not as it must be: see below it."
+
+_Made = TypeVar("_Made")
 
 
 def control(tab: str, field: Field, text: str, *, second: bool = False) -> Component:
@@ -127,6 +131,12 @@ def reads(tab: str) -> dict[str, Any]:
     return {"texts": Input(every, "value"), "ids": State(every, "id")}
 
 
+def holds(tab: str) -> dict[str, Any]:
+    """The same as states: for a callback that something else sets off."""
+    found = reads(tab)
+    return {"texts": State(found["texts"].component_id, "value"), "ids": found["ids"]}
+
+
 def state_of(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """The texts by name, as the address has them: `address.side` takes the setting apart."""
     return {id["of"]: text for id, text in zip(ids, texts, strict=True)}
@@ -156,6 +166,45 @@ def complaints(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str
         except ArgumentError as error:
             said[field.name] = str(error)
     return said
+
+
+def settled(
+    fields: Sequence[Field],
+    state: Mapping[str, Any],
+    make: Callable[[dict[str, Any]], _Made],
+    note: Callable[[_Made], Mapping[str, Any]],
+    said: dict[str, Any],
+) -> list[_Made] | None:
+    """What `make` makes of the values of each setting; None if one of them is not as it must be.
+
+    `said` is told what stands below the controls: what is wrong, and what `note` has to say of a good setting.
+    """
+    found = []
+    for second in (False, True) if compares(state) else (False,):
+        texts, ending = side(state, second), SECOND * second
+        wrong = complaints(fields, texts)
+        if not wrong:
+            try:
+                one = make(values(fields, texts))
+            except ArgumentError as error:
+                wrong = {error.argument: str(error)}
+            else:
+                found.append(one)
+                said.update({name + ending: told for name, told in note(one).items()})
+        said.update({name + ending: told for name, told in refusals(wrong).items()})
+    return found if len(found) == 1 + compares(state) else None
+
+
+def refusals(wrong: Mapping[str, str]) -> dict[str, Component]:
+    """What is wrong, by name, as it stands below the controls."""
+    return {name: html.P(told, className="wrong", role="alert") for name, told in wrong.items()}
+
+
+def page(lead: str, left: Component, results: Sequence[Component], kind: str) -> Component:
+    """A tab: what to look at, the controls on the left (on a phone above), and what follows from them on the right."""
+    return html.Div(
+        [html.P(lead, className="lead"), html.Div([left, html.Div(results, className="results")], className=kind)]
+    )
 
 
 def alert(id: str) -> Component:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
@@ -14,6 +15,8 @@ from separatrix.report.strokes import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, THEME, Drawing, Value, figure
 
 _PANELS = ("loss", "alpha", "C")
+_FEW = 20
+"""Records up to which each is marked."""
 
 
 def dynamics(found: Sequence[Descended]) -> Drawing:
@@ -69,23 +72,53 @@ def _said(letter: str, one: Descended, settings: int) -> str:
 
 
 def losses(run: TrainingRun) -> Drawing:
-    """The training loss and the validation losses of a run, and its cosines to the ground truth."""
-    drawn = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.6, 0.4])
+    """The training loss and the validation losses of a run, and its cosines to the ground truth.
+
+    A run may have kept only one of the two: it has the figure alone, and the sentence says so.
+    """
+    lines = run.drawable
+    panels = sorted({_looks(name)[3] for name in lines})
+    both = len(panels) == 2
+    rows = {panel: row for row, panel in enumerate(panels, start=1)}
+    heights = [0.6, 0.4] if both else [1.0]
+    drawn = make_subplots(
+        rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06 * both, row_heights=heights
+    )
     drawn.update_layout(template=THEME, height=560, legend={"y": -0.14})
     drawn.update_xaxes(range=[0, run.steps])
-    drawn.update_xaxes(title_text="step", row=2, col=1)
-    drawn.update_yaxes(title_text="loss", type="log", exponentformat="power", dtick="D2", row=1, col=1)
-    drawn.update_yaxes(title_text="cosine to the truth", range=[-0.05, 1.05], row=2, col=1)
-    columns: dict[str, list[Value]] = {"step": list(run.step), **{name: list(line) for name, line in run.lines.items()}}
-    for name, line in run.lines.items():
-        colour, dash, width, panel = _looks(name)
-        look = {"mode": "lines", "dash": dash, "opacity": width}
-        drawn.add_trace(curve(name, run.step, line, colour, **look), row=panel, col=1)
-    last = next((value for value in reversed(run.lines.get("loss", ())) if value is not None), None)
-    reached = "has no record of a loss yet" if last is None else f"has a loss of {last:.3g}"
-    return Drawing(
-        drawn, f"{run.title} {reached} at step {run.step[-1] if run.step else 0:,} of {run.steps:,}.", columns
-    )
+    drawn.update_xaxes(title_text="step", row=len(panels), col=1)
+    scales: dict[int, dict[str, Any]] = {
+        1: {"title_text": "loss", "type": "log", "exponentformat": "power", "dtick": "D2"},
+        2: {"title_text": "cosine to the truth", "range": [-0.05, 1.05]},
+    }
+    for panel, row in rows.items():
+        drawn.update_yaxes(**scales[panel], row=row, col=1)
+    columns: dict[str, list[Value]] = {"step": list(run.step), **{name: list(line) for name, line in lines.items()}}
+    mode = "lines" if len(run.step) > _FEW else "lines+markers"
+    for name, line in lines.items():
+        colour, dash, opacity, panel = _looks(name)
+        look = {"mode": mode, "dash": dash, "opacity": opacity}
+        drawn.add_trace(curve(called(name), run.step, line, colour, **look), row=rows[panel], col=1)
+    return Drawing(drawn, _reached(run, lines), columns)
+
+
+def _reached(run: TrainingRun, lines: Mapping[str, Sequence[float | None]]) -> str:
+    last = {name: next(value for value in reversed(line) if value is not None) for name, line in lines.items()}
+    far = f"at step {run.step[-1]:,} of {run.steps:,}"
+    if "loss" in last:
+        return f"{run.title} has a loss of {last['loss']:.3g} {far}."
+    cosines = [f"{value:.3f} ({name.removeprefix('cosine of ')})" for name, value in last.items() if "cosine" in name]
+    near = f"; the cosines to the truth are {' and '.join(cosines)}" if cosines else ""
+    return f"{run.title} has kept no training loss{near} {far}."
+
+
+def called(line: str) -> str:
+    """A line of a run for the reader.
+
+    >>> called("cosine of W"), called("T=96")
+    ('cosine of W', 'validation loss, T = 96')
+    """
+    return f"validation loss, {line.replace('=', ' = ')}" if "=" in line else line
 
 
 def _looks(name: str) -> tuple[str, str, float, int]:

@@ -11,13 +11,13 @@ from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, learn_figures, learn_view, run_fields, run_panel
-from separatrix.explorer.address import SECOND, compares, side
+from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
-from separatrix.explorer.learn_view import Descent
+from separatrix.explorer.learn_view import Descended, Descent
 from separatrix.explorer.run_fields import PAPER
 from separatrix.explorer.spoken import spoken, unchanged
 
@@ -77,16 +77,9 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
         html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
     ]
-    return html.Div(
-        [
-            html.P(_LEAD, className="lead"),
-            html.Div(
-                [controls.settings(TAB, DYNAMICS, state), html.Div(results, className="results")],
-                className="split both" if both else "split",
-            ),
-            run_panel.layout(state, context),
-        ]
-    )
+    kind = "split both" if both else "split"
+    shown = controls.page(_LEAD, controls.settings(TAB, DYNAMICS, state), results, kind)
+    return html.Div([shown, run_panel.layout(state, context)])
 
 
 def register(app: Dash, context: Context) -> None:
@@ -104,12 +97,12 @@ def register(app: Dash, context: Context) -> None:
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         said: dict[str, Any] = {}
-        settings = _settings(state, said)
+        found = controls.settled(DYNAMICS, state, _descended, _broken, said)
         new = _new_run(state, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said), "run_copy": new or unchanged(copied)}
-        if settings is None:
-            return {**answer, "summary": html.P("A value is not as it must be: see below it.", className="alert")}
-        found = [learn_view.descended(one) for one in settings]
+        if found is None:
+            return {**answer, "summary": html.P(controls.SEE_BELOW, className="alert")}
+        settings = [one.of for one in found]
         answer["dynamics"] = figure_values(learn_figures.dynamics(found))
         answer["summary"] = comparison(learn_view.summary(found), "The dynamics in numbers.")
         answer["copy"] = {
@@ -131,26 +124,13 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
         except ArgumentError as error:
             # The threshold on dot products is not the visitor's to choose: the width is.
             wrong = {error.argument if error.argument.startswith("run_") else "run_d_e": str(error)}
-    said.update({one: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
+    said.update(controls.refusals(wrong))
     return None
 
 
-def _settings(state: Mapping[str, Any], said: dict[str, Any]) -> list[Descent] | None:
-    """The settings of the page, or None with what is wrong said below the controls."""
-    found = []
-    for second in (False, True) if compares(state) else (False,):
-        texts = side(state, second)
-        wrong = controls.complaints(DYNAMICS, texts)
-        ending = SECOND * second
-        said.update({one + ending: html.P(told, className="wrong", role="alert") for one, told in wrong.items()})
-        if wrong:
-            continue
-        read = controls.values(DYNAMICS, texts)
-        one = Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"])
-        if one.q >= one.T:
-            told = f"q: expected less than T = {one.T}, got {one.q}."
-            said["q" + ending] = html.P(told, className="wrong", role="alert")
-            continue
-        said.update({name + ending: html.P(told, className="broken") for name, told in one.broken().items()})
-        found.append(one)
-    return None if len(found) < 1 + compares(state) else found
+def _descended(read: Mapping[str, Any]) -> Descended:
+    return learn_view.descended(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
+
+
+def _broken(one: Descended) -> dict[str, Component]:
+    return {name: html.P(told, className="broken") for name, told in one.of.broken().items()}

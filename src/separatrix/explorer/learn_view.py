@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from separatrix.errors import SeparatrixError
+from separatrix.errors import ArgumentError
 from separatrix.selection.dynamics import population_dynamics
 from separatrix.selection.laws import plateau_time, slow_curve_loss, slow_curve_time, tail_constant
 
@@ -84,7 +84,7 @@ def descended(one: Descent) -> Descended:
     1.0
     """
     if one.q >= one.T:
-        raise SeparatrixError(f"q: expected less than T = {one.T}, got {one.q}.")
+        raise ArgumentError("q", expected=f"less than T = {one.T}", got=one.q)
     reached = min(one.steps, LONGEST)
     run = population_dynamics(one.T, one.q, one.d, one.eta, reached)
     at = np.unique(np.round(np.geomspace(1, reached, _POINTS)).astype(np.int64))

@@ -22,11 +22,13 @@ from separatrix.explorer.training_state import Standing, standing
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
+_RUN, _STEP = controls.field_id(TAB, RUN.name), controls.field_id(TAB, STEP.name, slides=True)
 
 _LEAD = (
-    "A run trains the transformer itself, with stochastic encodings, by `separatrix train selection`: W's block of "
-    "encodings and V's block of tokens turn into multiples of the identity. It ends when the explorer does, and can "
-    "go on from its last checkpoint."
+    "A run trains the transformer itself, with stochastic encodings, by ",
+    html.Code("separatrix train selection"),
+    ": W's block of encodings and V's block of tokens turn into multiples of the identity. It ends when the explorer "
+    "does, and can go on from its last checkpoint.",
 )
 
 
@@ -42,7 +44,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     begin = html.Button("Start this run", id="run-start", type="button", className="primary")
     chooser = html.Div(
         [
-            html.Label(["Run", dcc.Dropdown(_options(names), value, id=_field(RUN.name), className="chooser",
+            html.Label(["Run", dcc.Dropdown(_options(names), value, id=_RUN, className="chooser",
                                             clearable=False, placeholder="No run is kept here yet")]),
             html.Div(id={"kind": "note", "tab": TAB, "of": RUN.name}, className="notes"),
         ],
@@ -76,7 +78,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     return html.Section(
         [
             html.H2("Training runs"),
-            html.P(_LEAD, className="note"),
+            html.P([*_LEAD], className="note"),
             html.Div(
                 [
                     html.Div(
@@ -107,14 +109,10 @@ def _options(names: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"label": label, "value": name} for name, label in names.items()]
 
 
-def _field(name: str, *, slides: bool = False) -> dict[str, str]:
-    return {"kind": "field", "tab": TAB, "of": name, "slides": "yes" if slides else "no"}
-
-
 def register(app: Dash, context: Context) -> None:
     """Start, stop and go on; follow the run that is chosen; its weights at the step that is chosen."""
     starter = Starter(context.store)
-    chosen = {"name": Input(_field(RUN.name), "value")}
+    chosen = {"name": Input(_RUN, "value")}
     moments = {"tick": Input("run-tick", "n_intervals"), "acted": Input("run-acted", "data")}
     _register_acts(app, context, starter)
     _register_steps(app, context, chosen)
@@ -143,11 +141,11 @@ def register(app: Dash, context: Context) -> None:
             "stop": not stands.alive,
             "go_on": not stands.resumable,
             "ticks": (tick or 0) + stands.alive,
-            "hidden": not run.step,
+            "hidden": not run.drawable,
         }
         if kept != (now := [name, len(run.kept)]):
             answer["kept"] = now
-        if run.step:
+        if run.drawable:
             answer["losses"] = figure_values(learn_figures.losses(run))
         return answer
 
@@ -155,7 +153,7 @@ def register(app: Dash, context: Context) -> None:
         "hidden": Output("run-matrices", "hidden"),
         "weights": figure_outputs("run-weights"),
     }
-    step = {"at": Input(_field(STEP.name, slides=True), "value"), "kept": Input("run-kept", "data")}
+    step = {"at": Input(_STEP, "value"), "kept": Input("run-kept", "data")}
 
     @spoken(app, "weights-alert", drawn, {**chosen, **step})
     def matrices(name: Any, at: object, kept: object) -> Mapping[str, Any]:
@@ -169,15 +167,13 @@ def register(app: Dash, context: Context) -> None:
 
 def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
     clicks = {one: Input(f"run-{one.replace('_', '-')}", "n_clicks") for one in ("start", "stop", "go_on")}
-    every = controls.reads(TAB)
-    fields = {"texts": State(every["texts"].component_id, "value"), "ids": every["ids"]}
     outputs = {
         "acted": Output("run-acted", "data"),
-        "name": Output(_field(RUN.name), "value"),
-        "options": Output(_field(RUN.name), "options"),
+        "name": Output(_RUN, "value"),
+        "options": Output(_RUN, "options"),
     }
 
-    @spoken(app, "act-alert", outputs, {"clicks": clicks, **fields}, prevent_initial_call=True)
+    @spoken(app, "act-alert", outputs, {"clicks": clicks, **controls.holds(TAB)}, prevent_initial_call=True)
     def act(
         clicks: Mapping[str, int | None], texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
     ) -> Mapping[str, Any]:
@@ -205,9 +201,9 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
     outputs = {
         "scale": Output({**slider, "kind": "scale"}, "data"),
         "most": Output(slider, "max"),
-        "at": Output(_field(STEP.name, slides=True), "value"),
+        "at": Output(_STEP, "value"),
     }
-    steps = {"at": State(_field(STEP.name, slides=True), "value")}
+    steps = {"at": State(_STEP, "value")}
 
     @spoken(app, "steps-alert", outputs, {**chosen, **steps})
     def fit(name: Any, at: object) -> Mapping[str, Any]:
@@ -238,14 +234,15 @@ def status(run: TrainingRun, stands: Standing) -> Component:
     done = run.step[-1] if run.step else 0
     far = f"step {done:,} of {run.steps:,}" if run.steps else "it begins"
     last = {name: line[-1] for name, line in run.lines.items() if line and line[-1] is not None}
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in last.items())
+    numbers = "; ".join(f"{learn_figures.called(name)}: {value:.4g}" for name, value in last.items())
+    bare = "It has no losses and no cosines to draw." if run.step and not run.drawable and not stands.alive else None
     return html.Div(
         [
             html.P(
                 [html.Span(stands.word, className=f"badge {stands.word.replace(' ', '-')}", role="status"), " ", far]
             ),
             html.Progress(value=str(done), max=str(max(run.steps, 1)), **attributes(aria_label="How far the run is")),
-            html.P(" ".join(filter(None, [stands.said, run.stopped])), className="note"),
+            html.P(" ".join(filter(None, [stands.said, run.stopped, bare])), className="note"),
             html.P(numbers, className="note") if numbers else html.Span(),
         ]
     )

@@ -51,12 +51,12 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
     log = axis in ("n", "m")
     drawn = figure(SYMBOLS[axis], "probability", log_x=log, height=440)
     drawn.update_yaxes(range=[-0.03, 1.03])
-    drawn.update_layout(margin={"b": 110}, legend={"y": -0.2})
+    drawn.update_layout(legend={"yref": "container", "y": 0.03, "yanchor": "bottom"})
     columns: dict[str, list[Value]] = {"setting": [], axis: [], **{name: [] for name in PARTS}}
     ends = []
     for i, values in enumerate(sides):
         points = sampled(values, axis)
-        x = [_float(value) for value, _ in points]
+        x = [float(value) for value, _ in points]
         found = [setting.success_probability() for _, setting in points]
         ends.append((found[0].success, max(one.success for one in found)))
         here = make(values).success_probability().success
@@ -71,7 +71,7 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
         drawn.data[-1].line.width = 3
         marker = {"size": 13, "color": colour, "line": {"color": "white", "width": 2}}
         label = "you are here" if len(sides) == 1 else f"{'AB'[i]} is here"
-        drawn.add_scatter(name=label, x=[_float(values[axis])], y=[here], mode="markers", marker=marker)
+        drawn.add_scatter(name=label, x=[float(values[axis])], y=[here], mode="markers", marker=marker)
         columns["setting"] += "AB"[i] * len(points)
         columns[axis] += [str(value) for value, _ in points]
         for part in PARTS:
@@ -96,14 +96,15 @@ def sampled(values: Mapping[str, Any], axis: str) -> list[tuple[Any, AttentionSe
     points = [(x, make({**values, axis: x})) for x in grid(values, axis)]
     if axis not in ("a0", "a1", "b", "c"):
         return points
+    heights = [setting.success_probability().success for _, setting in points]
     for _ in range(_ADDED):
-        heights = [setting.success_probability().success for _, setting in points]
         steep = [abs(right - left) for left, right in pairwise(heights)]
         i = steep.index(max(steep))
         if steep[i] < _FLAT:
             break
         middle = (points[i][0] + points[i + 1][0]) / 2
         points.insert(i + 1, (middle, make({**values, axis: middle})))
+        heights.insert(i + 1, points[i + 1][1].success_probability().success)
     return points
 
 
@@ -124,10 +125,6 @@ def grid(values: Mapping[str, Any], axis: str) -> list[Any]:
     return sorted({low + (high - low) * k / _POINTS for k in range(_POINTS + 1)} | {values[axis]})
 
 
-def _float(value: Any) -> float:
-    return float(value)
-
-
 def _shade(drawn: Any, points: Sequence[tuple[Any, AttentionSetting]]) -> None:
     """Behind the stretches at whose ends the definition holds."""
     good = [not broken(setting.kind, setting.values(), "definition") for _, setting in points]
@@ -137,7 +134,7 @@ def _shade(drawn: Any, points: Sequence[tuple[Any, AttentionSetting]]) -> None:
             start = left[0]
         if start is not None and (not both or right is points[-1]):
             end = right[0] if both else left[0]
-            drawn.add_vrect(x0=_float(start), x1=_float(end), fillcolor=GREEN, opacity=0.1, line_width=0, layer="below")
+            drawn.add_vrect(x0=float(start), x1=float(end), fillcolor=GREEN, opacity=0.1, line_width=0, layer="below")
             start = None
 
 

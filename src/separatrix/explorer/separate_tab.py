@@ -9,9 +9,8 @@ from dash import Dash, html
 from dash.dependencies import Output
 from dash.development.base_component import Component
 
-from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, separate_code, separate_fields, separate_figures, separate_view
-from separatrix.explorer.address import SECOND, compares, side
+from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
@@ -49,15 +48,8 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         [html.Div([html.H3(f"Take it away{_of(i, both)}"), copy_card(one)]) for i, one in enumerate(_COPIES)], both
     )
     results = [controls.alert("separate-alert"), numbers, html.Div(along), html.Div(rows), copies]
-    return html.Div(
-        [
-            html.P(_LEAD, className="lead"),
-            html.Div(
-                [controls.settings(TAB, separate_fields.FIELDS, state), html.Div(results, className="results")],
-                className="split both" if both else "split",
-            ),
-        ]
-    )
+    left = controls.settings(TAB, separate_fields.FIELDS, state)
+    return controls.page(_LEAD, left, results, "split both" if both else "split")
 
 
 _ROWS = ("attention-rows", "attention-rows-b")
@@ -85,14 +77,13 @@ def register(app: Dash, context: Context) -> None:
 
     @spoken(app, "separate-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        sides = _sides(texts, ids)
-        shared = controls.values(SHARED, sides[0])
+        state = controls.state_of(texts, ids)
+        shared = controls.values(SHARED, state)
         said: dict[str, Any] = {}
-        looked = [_look(one, SECOND * i, said) for i, one in enumerate(sides)]
-        good = [one for one in looked if one is not None]
+        good = controls.settled(separate_fields.FIELDS, state, _looked, _notes, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
-        if len(good) < len(sides):
-            return {**answer, "numbers": html.P("A value is not as it must be: see below it.", className="alert")}
+        if good is None:
+            return {**answer, "numbers": html.P(controls.SEE_BELOW, className="alert")}
         answer["numbers"] = numbers([view for _, view in good])
         for i, (values, _) in enumerate(good):
             answer[f"rows{i}"] = figure_values(separate_figures.rows(values, shared["row"]))
@@ -103,36 +94,23 @@ def register(app: Dash, context: Context) -> None:
 
     @spoken(app, "separate-curve-alert", curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        sides = _sides(texts, ids)
-        if any(controls.complaints(FIELDS, one) for one in sides):
+        state = controls.state_of(texts, ids)
+        settings = controls.settled(FIELDS, state, dict, lambda _: {}, {})
+        if settings is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
-        settings = [controls.values(separate_fields.FIELDS, one) for one in sides]
-        return {"along": figure_values(separate_figures.along(settings, sides[0]["along"]))}
+        return {"along": figure_values(separate_figures.along(settings, state["along"]))}
 
 
-def _sides(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The texts of the one setting, or of both."""
-    state = controls.state_of(texts, ids)
-    return [side(state, second) for second in ((False, True) if compares(state) else (False,))]
+def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:
+    return values, separate_view.look(values)
 
 
-def _look(texts: Mapping[str, Any], ending: str, said: dict[str, Any]) -> tuple[dict[str, Any], View] | None:
-    """A setting's values and view; or None, with what is wrong said below the controls."""
-    wrong = controls.complaints(separate_fields.FIELDS, texts)
-    if not wrong:
-        values = controls.values(separate_fields.FIELDS, texts)
-        try:
-            view = separate_view.look(values)
-        except ArgumentError as error:
-            wrong = {error.argument: str(error)}
-        else:
-            for name, sentences in separate_view.notes(view).items():
-                said[name + ending] = [html.P(one, className="broken") for one in sentences]
-            for name in separate_view.unused(view):
-                said[name + ending] = html.P(f"Cross-attention has no {name}.", className="note")
-            return values, view
-    said.update({name + ending: html.P(sentence, className="wrong", role="alert") for name, sentence in wrong.items()})
-    return None
+def _notes(one: tuple[object, View]) -> dict[str, Any]:
+    """What a setting breaks, and which of the values it does not have."""
+    _, view = one
+    broken = separate_view.notes(view).items()
+    unused = {name: html.P(f"Cross-attention has no {name}.", className="note") for name in separate_view.unused(view)}
+    return {name: [html.P(told, className="broken") for told in sentences] for name, sentences in broken} | unused
 
 
 def numbers(views: Sequence[View]) -> Component:

@@ -106,7 +106,7 @@ def harden(app: Dash) -> None:
 
     @server.after_request
     def policy(response: Response) -> Response:
-        hashes = " ".join(f"'{one}'" if not one.startswith("'") else one for one in app.csp_hashes())
+        hashes = " ".join(app.csp_hashes())
         # Plotly writes its styles into the page as it draws, and makes its images there.
         response.headers["Content-Security-Policy"] = (
             f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; font-src 'self' data:; "
@@ -157,9 +157,8 @@ def guard(app: Dash, door: Door) -> None:
             abort(403, "This server asks for a token: open the whole address that it printed, with ?token= in it.")
         rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
         answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
-        answer.set_cookie(
-            cookie, key, httponly=True, samesite="Lax"
-        )  # a link from elsewhere may lead here; `Origin` guards the rest
+        # A link from elsewhere may lead here; `Origin` guards the rest.
+        answer.set_cookie(cookie, key, httponly=True, samesite="Lax")
         return Response(answer.get_data(), answer.status_code, answer.headers)
 
     # Before every other check: a stranger learns nothing of what is here.

@@ -50,6 +50,11 @@ class TrainingRun:
     weights: Callable[[int], Weights]
     stopped: str | None = None
 
+    @property
+    def drawable(self) -> dict[str, tuple[float | None, ...]]:
+        """The lines that have a number."""
+        return {name: line for name, line in self.lines.items() if any(value is not None for value in line)}
+
     def at(self, step: int) -> Weights:
         """The weights kept at `step` or last before it; the first ones if there are none before it."""
         if not self.kept:

@@ -129,14 +129,6 @@ class Starter:
             raise SeparatrixError(f"{name} does not run: it is {standing(self.store, name).word}.")
         (self.store / TRAINING / name / STOP).touch()
 
-    def close(self) -> None:
-        """End all that this process started, as its own end would, and wait for it."""
-        for keeper in self.held.values():
-            if keeper.stdin is not None:
-                keeper.stdin.close()
-            keeper.wait()
-        self.held.clear()
-
     def _known(self, name: str) -> str:
         if not FOLDER.fullmatch(name) or told(self.store / TRAINING / name / COMMAND) is None:
             raise ArgumentError("run", expected="a run that was started from the page", got=repr(name[:40]))

@@ -100,10 +100,20 @@
     next.click();
   });
 
-  function save(name, kind, address) {
+  // Beside the button, for a while or until the next word.
+  function tell(button, text, { wrong = false, stays = false } = {}) {
+    const said = button.parentElement.querySelector(".told");
+    said.textContent = text;
+    said.classList.toggle("wrong", wrong);
+    if (!stays) setTimeout(() => said.textContent === text && (said.textContent = ""), 4000);
+  }
+
+  function save(name, kind, file) {
     const link = document.createElement("a");
+    const address = URL.createObjectURL(file);
     Object.assign(link, { href: address, download: `${name}.${kind}` });
     link.click();
+    setTimeout(() => URL.revokeObjectURL(address), 60000);
   }
 
   // As it is on the screen, on the page's own paper.
@@ -113,36 +123,44 @@
     const [paper, ink] = ["--paper", "--ink"].map((colour) => page.getPropertyValue(colour).trim());
     const layout = { ...plot.layout, paper_bgcolor: paper, font: { ...plot.layout.font, color: ink } };
     const { clientWidth: width, clientHeight: height } = plot;
-    return Plotly.toImage({ data: plot.data, layout }, { format: kind, width, height, scale: kind === "png" ? 2 : 1 });
+    const size = { width, height, scale: kind === "png" ? 2 : 1 };
+    const data = await Plotly.toImage({ data: plot.data, layout }, { format: kind, imageDataOnly: true, ...size });
+    return kind === "png"
+      ? new Blob([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))], { type: "image/png" })
+      : new Blob([data], { type: "image/svg+xml" });
   }
 
   async function copy(button) {
     const text = button.parentElement.querySelector("pre");
-    const said = button.parentElement.querySelector(".copied");
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(text.textContent);
-      said.textContent = "Copied.";
+      tell(button, "Copied.");
     } else {
       // Without encryption a browser lets no page copy: the text is marked for the reader to.
       getSelection().selectAllChildren(text);
-      said.textContent = "Marked: press Ctrl-C.";
+      tell(button, "Marked: press Ctrl-C.");
     }
-    setTimeout(() => (said.textContent = ""), 4000);
+  }
+
+  async function take(button, kind) {
+    const figure = button.closest("figure");
+    if (kind === "csv") {
+      return save(figure.dataset.name, kind, new Blob([figure.querySelector("pre.csv").textContent], { type: "text/csv" }));
+    }
+    tell(button, "Drawing it…", { stays: true });
+    save(figure.dataset.name, kind, await picture(figure, kind));
+    tell(button, "Saved.");
   }
 
   addEventListener("click", async (event) => {
     const button = event.target.closest?.("button");
-    if (button?.dataset.copy) await copy(button);
-    const kind = button?.dataset.save;
-    if (!kind) return;
-    const figure = button.closest("figure");
-    if (kind === "csv") {
-      const file = new Blob([figure.querySelector("pre.csv").textContent], { type: "text/csv" });
-      const address = URL.createObjectURL(file);
-      save(figure.dataset.name, kind, address);
-      setTimeout(() => URL.revokeObjectURL(address), 60000);
-    } else {
-      save(figure.dataset.name, kind, await picture(figure, kind));
+    const { copy: copies, save: kind } = button?.dataset ?? {};
+    if (!copies && !kind) return;
+    try {
+      await (copies ? copy(button) : take(button, kind));
+    } catch (error) {
+      tell(button, `That did not work: ${error.message ?? error}`, { wrong: true, stays: true });
+      throw error;
     }
   });
 })();

@@ -101,8 +101,8 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
         for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
             x = within.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-            largest = torch.maximum(largest, _norms(x, tokens.order).amax(1))
-        total = total * largest * unit
+            largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
+        total = total * largest ** (1 / tokens.order) * unit
     return total
 
 
@@ -118,9 +118,9 @@ def _within_one(frame: Frame, m: int) -> tuple[Frame, Tensor]:
     return replace(frame, factors=tuple(factors)), unit
 
 
-def _norms(x: Tensor, k: int) -> Tensor:
-    """(sum_l |x_l|^k)^(1/k) of (H, d', c), from above: what underflows in a power of entries below 1 is added."""
-    return (_power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000) ** (1 / k)
+def _power_sum(x: Tensor, k: int) -> Tensor:
+    """sum_l |x_l|^k of (H, d', c), from above: what underflows in a power of entries below 1 is added."""
+    return _power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000
 
 
 def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     for start, stop in _pieces(4 * tokens.query.shape[0] * frame.width, tokens.query.shape[1]):
         x = within.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = _norms(x, tokens.order) * (unit * norms).unsqueeze(-1)
+        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * (unit * norms).unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     # Coordinates in float32 are rounded once more than the scores they stand for.
     return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)

@@ -68,7 +68,7 @@ def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
     """Taylor's, and Chebyshev's in every even weight below it, unless the scores are so small that none can win."""
     yield taylor(degree)
     if radius >= 0.25:
-        yield from (chebyshev(degree, moment, radius) for moment in range(0, degree - 1, 2))
+        yield from (chebyshev(degree, moment, radius) for moment in range(0, degree, 2))
 
 
 def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Recipe | None:

@@ -264,7 +264,7 @@ def test_a_head_out_of_reach_is_reported_as_such():
     heads = report_heads(bert, {"input_ids": tokens(1, 8)}, tolerance=1e-2)
     far = heads[3 + 1]
     assert far.plan is far.error is far.faster_from is None
-    assert "no polynomial of rank up to" in far.why
+    assert "exact attention is cheaper" in far.why
     assert far.radius > 50
     assert heads[3].plan is not None
     bert.set_attn_implementation(register(tolerance=1e-2, prefer="near-linear"))

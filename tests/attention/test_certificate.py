@@ -147,6 +147,116 @@ def test_balanced_factors_are_within_a_factor_of_three(logs, zero, all_of_them):
     assert (at - at.mean()).abs().max() <= 1.5 + 1e-9
 
 
+def certified_and_error(query, keys, values, **options):
+    """A certified call and its error, over the reference in float64."""
+    found = sx.certified_attention(query, keys, values, **options)
+    shown = {name: options[name] for name in ("key_masks", "scale") if name in options}
+    wide = [x.double() for x in (query, *keys, *values)]
+    exact, _ = reference.tensor_attention(wide[0], wide[1 : 1 + len(keys)], wide[1 + len(keys) :], **shown)
+    return found, float((found.output.double() - exact).abs().max())
+
+
+def test_more_tuples_than_float32_counts():
+    """70,000^8 tuples: a denominator in float32 would be infinite, and the output 0."""
+    generator = torch.Generator().manual_seed(0)
+    key, value = (
+        0.1 * torch.rand(70_000, 1, generator=generator),
+        0.1 + 0.1 * torch.rand(70_000, 1, generator=generator),
+    )
+    found = sx.certified_attention(key[:2], [key] * 8, [value] * 8, tolerance=1e-9)
+    mean = float(value.double().mean()) ** 8  # scores are below 1e-9
+    assert float((found.output - mean).abs().max()) <= found.certificate.total + 1e-9 * mean
+    assert torch.isfinite(found.lse).all()
+
+
+@pytest.mark.parametrize("method", ["exact", "polynomial"])
+def test_certificates_hold_inside_autocast(method):
+    x = 2 * torch.rand(3, 600, 4, generator=torch.Generator().manual_seed(0)) - 1
+    masks = [torch.arange(600) < 300]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, error = certified_and_error(x[0], [x[1]], [x[2] + 1], tolerance=1e-2, key_masks=masks, method=method)
+        plain = sx.tensor_attention(x[0], x[1], x[2] + 1, key_masks=masks)
+        fused = sx.tensor_attention(x[0], x[1], x[2] + 1)
+    assert error <= found.certificate.total
+    assert found.output.dtype == plain.dtype == fused.dtype == torch.float32
+    assert (plain - found.output).abs().max() <= found.certificate.total + 1e-5
+    assert torch.equal(fused, sx.tensor_attention(x[0], x[1], x[2] + 1))
+
+
+def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
+    x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
+    wide = certified.exact_attention
+    seen = []
+    monkeypatch.setattr(certified, "exact_attention", lambda call: seen.append(call.query.dtype) or wide(call))
+    sx.certified_attention(x[0], x[1], x[2], tolerance=0.1, method="exact")
+    assert seen == [torch.float64]
+
+
+@pytest.mark.parametrize("powers", [(65, 65, -59, -59), (-50, -50, -50, 110)])
+def test_products_of_some_of_the_value_sets_leave_no_range(powers):
+    generator = torch.Generator().manual_seed(0)
+    query, sets = torch.rand(64, 2, generator=generator), torch.rand(8, 3, 2, generator=generator) + 0.5
+    values = [x * 2.0**power for x, power in zip(sets[4:], powers, strict=True)]
+    tolerance = 2.0 ** sum(powers) * 1e-2
+    found, error = certified_and_error(query, list(sets[:4]), values, tolerance=tolerance)
+    assert error <= found.certificate.total
+    far = [x.double() * 10.0**power for x, power in zip(sets[4:], (-102, -220, 85, 62), strict=True)]
+    for method in ("exact", "polynomial"):
+        with pytest.raises(sx.SeparatrixError, match=r"values|out of reach"):
+            sx.certified_attention(query.double(), list(sets[:4].double()), far, tolerance=1e-182, method=method)
+
+
+def test_outputs_beyond_the_type_are_refused():
+    x = torch.rand(5, 10, 4, generator=torch.Generator().manual_seed(0)).half()
+    with pytest.raises(sx.SeparatrixError, match=r"outputs reach .*float16"):
+        sx.certified_attention(x[0], [x[1], x[2]], [x[3] + 300, x[4] + 300], tolerance=100.0)
+    large = torch.full((20, 4), 3e38)
+    found, error = certified_and_error(x[0].float(), [x[1].float()], [large[:10]], tolerance=1e36, method="exact")
+    assert error <= found.certificate.total
+
+
+@pytest.mark.parametrize("constant", ["query", "keys"])
+def test_gradients_where_all_scores_are_equal(constant):
+    """A constant keeps any tolerance there, and has no gradient."""
+    x = torch.randn(3, 50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[0 if constant == "query" else 1] = 0.0 if constant == "query" else x[1, :1].clone()
+    leaves = [part.clone().requires_grad_() for part in x]
+    near = sx.certified_attention(*leaves, tolerance=1e-9, method="polynomial").output
+    found = torch.autograd.grad(near.square().sum(), leaves)
+    for ours, exact in zip(
+        found, torch.autograd.grad(sx.tensor_attention(*leaves).square().sum(), leaves), strict=True
+    ):
+        torch.testing.assert_close(ours, exact, atol=1e-8, rtol=1e-8)
+
+
+def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
+    """Constant values are averaged right by any weights; their log-sum-exp is not."""
+    x = torch.rand(3, 400, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    values = torch.ones(400, 2, dtype=torch.float64)
+    options = {"scale": 0.25, "tolerance": 1e-4, "method": "polynomial"}
+    assert sx.certified_attention(x[0], x[1], values, **options).certificate.lse > 1e-4
+    _, lse = sx.tensor_attention(x[0], x[1], values, return_lse=True, **options)
+    exact = torch.logsumexp(0.25 * x[0] @ x[1].mT, -1)
+    assert (lse - exact).abs().max() <= 1e-4
+
+
+def test_scores_of_no_coordinates_in_lanes(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    x = torch.rand(5, 1024, 4, generator=torch.Generator().manual_seed(0))
+    found = sx.certified_attention(0 * x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-3, method="polynomial")
+    mean = x[3].double().mean(0) * x[4].double().mean(0)
+    assert (found.output - mean).abs().max() <= found.certificate.total
+
+
+def test_moments_that_overflow_leave_the_basis_alone():
+    x = torch.randn(3, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found, error = certified_and_error(x[0] * 1e78, [x[1] * 1e78], [x[2]], tolerance=1e-3, scale=1e-157)
+    assert error <= found.certificate.total
+
+
 def test_every_carried_state_of_a_causal_call_is_an_addition():
     few, many = (certificate.Summing(4096, shortest) for shortest in (4096, 8))
     counted = [certificate.gamma([10**6], 8, 4, 495, summing, torch.float32) for summing in (few, many)]
@@ -190,7 +300,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
     exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
     assert "amplitudes" in result.plan.index_set
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
-    kept = plan._total_degree(plan_analysis(x), 0.9e-6, 0)
+    kept = plan._total_degree(plan_analysis(x), 0.9e-6, 0, math.inf)
     assert result.plan.rank * 4 < kept[1]
 
 

@@ -38,6 +38,14 @@ def test_long_sequences_are_near_linear_and_short_ones_exact():
     assert "times slower than exact" in forced.why
 
 
+def test_no_time_is_spent_on_a_plan_that_cannot_pay(monkeypatch):
+    monkeypatch.setattr(forecasting, "_sample_scores", lambda *_: pytest.fail("a sample was drawn"))
+    many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
+    few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(few[0], [few[1], few[2]], [few[3], few[4]], tolerance=1e-12, scale=20.0).method == "exact"
+
+
 def test_a_plan_repeats():
     first, second = (sx.plan_attention(*uniform(3000, 6), tolerance=1e-4) for _ in range(2))
     assert first == second

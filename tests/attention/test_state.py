@@ -226,3 +226,41 @@ def test_nothing_is_promised_of_values_that_underflow():
     key, value = torch.ones(3, 2, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     state.append([key, key], [value * 2.0**-500, value * 2.0**-500])
     assert state.certificate.total == math.inf
+
+
+@pytest.mark.parametrize(("bound", "scale"), [(1e80, 5e-161), (1e10, 4e-20), (1e-9, 1e17)])
+def test_bounds_far_from_one(bound, scale):
+    """Powers of such coordinates would leave the range unless they are brought together first."""
+    x = 2 * torch.rand(3, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1
+    state = sx.TensorAttentionState(2, 2, 2, bound=bound, tolerance=1e-6, scale=scale, dtype=torch.float64)
+    state.append(x[0] * bound, x[1])
+    exact = torch.softmax(scale * bound**2 * x[2] @ x[0].mT, -1) @ x[1]
+    assert (state.attend(x[2] * bound) - exact).abs().max() <= state.certificate.total < 1e-5
+
+
+def test_values_that_leave_the_range_have_no_certificate():
+    def certificate(*powers, dtype=torch.float64):
+        state = sx.TensorAttentionState(len(powers) + 1, 2, 2, bound=0.5, tolerance=1e-3, dtype=dtype)
+        keys = [torch.full((3, 2), 0.5, dtype=dtype)] * len(powers)
+        state.append(keys, [torch.full((3, 2), 10.0**power, dtype=dtype) for power in powers])
+        return state.certificate.total
+
+    assert certificate(-102, -220, 85, 62) == math.inf  # the first two multiply to less than any number
+    assert certificate(200, 200, -300) == math.inf
+    assert certificate(-102, 85) < 1e-18
+    assert certificate(3, 3, dtype=torch.float16) == math.inf  # outputs of 1e6
+    assert certificate(2, 2, dtype=torch.float16) < 100
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("scale", "x"), ("scale", math.nan), ("batch_shape", 3), ("batch_shape", (-1,)), ("batch_shape", (1.5,))],
+)
+def test_arguments_of_a_state(name, wrong):
+    with pytest.raises(sx.ArgumentError, match=name):
+        sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-3, **{name: wrong})
+
+
+def test_a_bound_whose_power_is_no_number():
+    with pytest.raises(sx.SeparatrixError, match="bound"):
+        sx.TensorAttentionState(3, 2, 2, bound=1e200, tolerance=1e-3)

@@ -25,7 +25,7 @@ from separatrix.attention import causal, polynomial
 from separatrix.attention.certificate import Certificate
 from separatrix.attention.certified import Run, differentiable
 from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.frame import Frame, Tokens
+from separatrix.attention.frame import Frame, Tokens, balance
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
@@ -86,7 +86,7 @@ class BoundedPlan:
         rounding = (
             rounding + 1.01 * info.eps / 2 * (magnitude + truncation + rounding) + info.smallest_normal * info.eps
         )
-        total = truncation + rounding
+        total = truncation + rounding if magnitude + truncation + rounding <= info.max else math.inf
         lse = sum(self.relative_error(roundings)) * (1 + 2.0**-30)
         return Certificate(truncation, rounding, total, lse, like.new_full((), total, dtype=torch.float64))
 
@@ -101,7 +101,8 @@ def plan_bounded(order: int, d: int, radius: float, tolerance: float) -> Bounded
     """
     at = torch.tensor([radius], dtype=torch.float64)
     target = _TRUNCATION * tolerance
-    for degree in range(LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 0):
+    # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
+    for degree in range(1, LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 1):
         if math.comb(d + degree, degree) > LARGEST_RANK:
             break
         candidates = [taylor(degree)] if radius < 0.25 else [taylor(degree), chebyshev(degree, 0, radius)]
@@ -148,11 +149,12 @@ def check_bound(name: str, bound: float) -> float:
     return float(bound)
 
 
-def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device) -> Expansion:
-    """The plan's polynomial in the coordinates as they are, scale in the query's."""
+def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
+    """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
     ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
-    sets = (ones,) * plan.order
-    frame = Frame(torch.arange(plan.d, device=device), sets, None, sets, scale, plan.d, torch.float64)
+    largest = [ones * (bound * abs(scale)), *[ones * bound] * (plan.order - 1)]
+    kept, factors, balanced = balance(largest, True)
+    frame = Frame(kept, factors, None, balanced, scale, plan.d, torch.float64)
     return Expansion(frame, plan.index_set, plan.coefficients(device), None)
 
 

@@ -62,34 +62,34 @@ SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
 class ValueRange:
     """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v).
 
-    `scale` is the least, over heads, of the largest magnitude of a value set and of these magnitudes multiplied, zeros
-    aside: what tells whether values are so small that their products underflow.
+    `low` and `high` are logarithms to base 2: no product of the largest magnitudes of some of a head's value sets,
+    zeros aside, is below the one, and no sum of such products over tuples above the other.
     """
 
     magnitude: Tensor
     width: Tensor
-    scale: float
+    low: float
+    high: float
 
-    def underflows(self, dtype: torch.dtype) -> bool:
-        """Whether the absolute errors of numbers that are not normal could count beside the relative ones."""
-        return self.scale < SMALLEST_SCALE[dtype]
+    def in_range(self, dtype: torch.dtype) -> bool:
+        """Whether nothing overflows, and absolute errors of numbers that are not normal cannot count."""
+        return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
 
 
 def value_range(tokens: Tokens) -> ValueRange:
     """From the smallest and the largest value of each set: the extremes of a product are products of extremes."""
     heads, _, d_v = tokens.values[0].shape
     low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
-    scales = [torch.zeros(heads, dtype=torch.float64, device=tokens.query.device)]  # logarithms, the product's first
+    lows = highs = torch.zeros(heads, dtype=torch.float64, device=tokens.query.device)
     for m, value in enumerate(tokens.values):
         least, most = finite_extremes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
-        scales.append(torch.log2(torch.maximum(least.abs(), most.abs()).amax(1)))
-        scales[0] = scales[0] + scales[-1]
-    logs = torch.stack(scales)
-    logs = logs[logs > -math.inf]
-    scale = 2.0 ** max(float(logs.min()), -1074.0) if logs.numel() else 1.0
-    return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK, scale)
+        logs = torch.log2(torch.maximum(least.abs(), most.abs()).amax(1))
+        logs = logs.masked_fill(torch.isneginf(logs), 0.0)
+        lows, highs = lows + logs.clamp(max=0.0), highs + logs.clamp(min=0.0) + math.log2(max(value.shape[1], 1))
+    range_ = (float(lows.min()), float(highs.max())) if heads else (0.0, 0.0)
+    return ValueRange(torch.maximum(low.abs(), high.abs()) * _SLACK, (high - low) * _SLACK, *range_)
 
 
 def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
@@ -204,7 +204,7 @@ def certify(
         if drift is not None:
             E = E + torch.expm1(drift[here]) * (D + E + rho) * _SLACK
         empty = N == 0
-        proved = (E + rho < D) | empty
+        proved = ((E + rho < D) & torch.isfinite(D)) | empty
         D = D.masked_fill(empty, math.inf)
         truncation = (E * width / D * _SLACK).masked_fill(~proved, math.inf)
         output = sums.output[here].abs().amax(-1).to(torch.float64)

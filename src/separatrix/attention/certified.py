@@ -13,7 +13,7 @@ from torch import Tensor
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
 from separatrix.attention.certificate import Certificate, Summing, certify
-from separatrix.attention.cost import exact_cost, polynomial_cost
+from separatrix.attention.cost import basis_time, exact_cost, planning_time, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
 from separatrix.attention.forecast import Analysis, analyse, outside, turned
 from separatrix.attention.frame import Tokens, key_mean, largest_magnitudes
@@ -21,11 +21,13 @@ from separatrix.attention.plan import (
     Plan,
     Recipe,
     choose,
+    dearest,
     out_of_reach,
     polynomial_plan,
     recipes,
 )
 from separatrix.attention.polynomial import Expansion, Sums
+from separatrix.attention.precision import float32_products_are_float32, no_autocast
 from separatrix.attention.products import expanded
 from separatrix.attention.tiling import Problem, roundings
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -52,8 +54,7 @@ class Run:
     offset: int | None
 
 
-def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
-    """`certified_attention` of a checked call."""
+def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise SeparatrixError(
             "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "
@@ -70,7 +71,8 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     with torch.no_grad():
         found = None
         if plan.method == "polynomial":
-            found = _run(analysis, plan, tolerance, call.query_offset if call.is_causal else None, method)
+            offset = call.query_offset if call.is_causal else None
+            found = _run(analysis, plan, tolerance, offset, method, with_lse)
     if found is None:
         return _exact(call, analysis, tolerance, plan)
     run, certificate, plan = found
@@ -89,15 +91,17 @@ def _certify_call(call: Call, tolerance: float, method: str) -> Certified:
     return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
 
 
-def certify_call(call: Call, tolerance: float, method: str) -> Certified:
-    """What runs depends on the numbers, so that a compiled graph is left here.
+def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
+    """`certified_attention` of a checked call; `with_lse` the log-sum-exp keeps the tolerance as well.
 
-    Not by decoration: that would import the compiler, seconds of it, for those who compile nothing.
+    What runs depends on the numbers, so that a compiled graph is left here. Not by decoration: that would import the
+    compiler, seconds of it, for those who compile nothing.
     """
+    certify: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
-        uncompiled: Callable[[Call, float, str], Certified] = torch.compiler.disable(_certify_call)
-        return uncompiled(call, tolerance, method)
-    return _certify_call(call, tolerance, method)
+        certify = torch.compiler.disable(_certify_call)
+    with no_autocast(call.query.device.type):
+        return certify(call, tolerance, method, with_lse)
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
@@ -112,17 +116,20 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
         analysis = analyse(tokens, call.is_causal, call.query_offset, differentiable)
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
-        recipe = recipes(analysis, tolerance)
-        other = turned(analysis, tolerance)
+        most = dearest(analysis, method)
+        if most < planning_time(analysis.shape):
+            return analysis, choose(analysis, None, tolerance, method)
+        recipe = recipes(analysis, tolerance, dearest=most)
+        other = turned(analysis, tolerance) if basis_time(analysis.shape) < most else None
         if other is not None:
-            better = recipes(other, tolerance)
+            better = recipes(other, tolerance, dearest=most)
             if better is not None and (recipe is None or better.index_set.rank < recipe.index_set.rank):
                 analysis, recipe = other, better
         return analysis, choose(analysis, recipe, tolerance, method)
 
 
 def _run(
-    analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str
+    analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str, with_lse: bool
 ) -> tuple[Run, Certificate, Plan] | None:
     """Compute and certify, at a higher degree while the certificate misses; None if exact attention must do it."""
     recipe = plan.recipe
@@ -130,7 +137,7 @@ def _run(
     while recipe is not None:
         run = _compute(analysis, recipe, offset)
         certificate = _certify(analysis, recipe, run)
-        if certificate.total <= tolerance:
+        if max(certificate.total, certificate.lse if with_lse else 0.0) <= tolerance:
             kept = recipe is plan.recipe
             return run, certificate, plan if kept else polynomial_plan(analysis, recipe, tolerance, exact)
         if recipe.dtype == torch.float32:
@@ -139,7 +146,7 @@ def _run(
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            recipe = recipes(analysis, tolerance, least)
+            recipe = recipes(analysis, tolerance, least, dearest(analysis, method))
         if method == "auto" and recipe is not None:
             cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
@@ -226,10 +233,11 @@ class _Polynomial(torch.autograd.Function):
         out, *states = rest[2 * sets :]
         sums = replace(run.sums, output=out)
         grad_lse = grad_lse.masked_fill(sums.denominator == 0, 0.0)
-        if run.offset is None:
-            grads = polynomial.backward(tokens, run.expansion, states, sums, grad_out, grad_lse)
-        else:
-            grads = causal.backward_causal(tokens, run.expansion, sums, run.offset, grad_out, grad_lse)
+        with no_autocast(query.device.type):
+            if run.offset is None:
+                grads = polynomial.backward(tokens, run.expansion, states, sums, grad_out, grad_lse)
+            else:
+                grads = causal.backward_causal(tokens, run.expansion, sums, run.offset, grad_out, grad_lse)
         return None, grads[0], *grads[1], *grads[2]
 
 
@@ -246,12 +254,15 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     for dtype in dict.fromkeys((narrow, torch.float64)):
-        if analysis.values.underflows(dtype):
+        if not analysis.values.in_range(dtype):
             if dtype == torch.float64:
                 raise SeparatrixError(
-                    f"values: their magnitudes, or the products of those, fall to {analysis.values.scale:.3g}, where "
-                    "float64 underflows and no bound on the error can be given. Multiply the values by a power of two."
+                    "values: products of their magnitudes, and sums of these, reach from "
+                    f"2^{analysis.values.low:.4g} to 2^{analysis.values.high:.4g}: float64 underflows or overflows, "
+                    "and no bound on the error can be given. Multiply value sets by powers of two."
                 )
+            continue
+        if dtype == torch.float32 and not float32_products_are_float32():
             continue
         if not _products_in_range(analysis, dtype):
             if dtype == torch.float64:
@@ -275,6 +286,12 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
         values=tuple(value.to(dtype) for value in call.values),
     )
     out, lse = exact_attention(wide)
+    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
+    if reached > most:
+        raise SeparatrixError(
+            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
+            "multiply the values by a power of two."
+        )
     worst = float(per_query.max()) if per_query.numel() else 0.0
     lse_error += _lse_rounding(lse)
     lse = lse if call.query.dtype == torch.float64 else lse.float()

@@ -18,6 +18,8 @@ POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
 """The same for a monomial of a token in float32: its products are thin."""
 POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
+"""Of planning: a coordinate of a sampled tuple, and an entry of d^3 of a head's change of basis."""
 CHUNK_BYTES = 3 << 24
 """Of the monomials of a chunk."""
 PIECE = 1 << 20
@@ -131,6 +133,17 @@ def sampled_queries(heads: int) -> int:
     [64, 64, 20, 8]
     """
     return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
+
+
+def planning_time(shape: Shape) -> float:
+    """What a sample takes: where exact attention takes less, it is not worth a plan."""
+    drawn = float(shape.heads * sampled_queries(shape.heads) * TUPLES)
+    return max(POLYNOMIAL_START, SAMPLED_ENTRY * drawn * shape.d * shape.order)
+
+
+def basis_time(shape: Shape) -> float:
+    """What a change of basis takes to be found."""
+    return BASIS_ENTRY * shape.heads * shape.d**3
 
 
 def sampled_tuples(heads: int, d: int) -> int:

@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import blocks, reference
 from separatrix.attention.arguments import DTYPES, Call
+from separatrix.attention.precision import no_autocast
 from separatrix.attention.registration import operator
 from separatrix.attention.schedule import Positions
 from separatrix.attention.tiling import Problem
@@ -56,7 +57,8 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and (scale is None or (isinstance(scale, float) and math.isfinite(scale)))
     ):
         scale = 1 / query.shape[3] if scale is None else scale
-        return scaled_dot_product_attention(query, key, value, scale=scale)
+        with no_autocast(query.device.type):
+            return scaled_dot_product_attention(query, key, value, scale=scale)
     return None
 
 
@@ -67,11 +69,12 @@ def fused_attention(call: Call) -> Tensor | None:
     if not plain or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
         return None
     (key,), (value,) = call.keys, call.values
-    if call.query.dim() == 4 and call.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
-        return scaled_dot_product_attention(call.query, key, value, is_causal=call.is_causal, scale=call.scale)
-    batch, query, keys, values, _ = flatten_heads(call)
-    q, k, v = (x.unsqueeze(0) for x in (query, keys[0], values[0]))  # in any other shape PyTorch does not fuse
-    out = scaled_dot_product_attention(q, k, v, is_causal=call.is_causal, scale=call.scale)
+    with no_autocast(call.query.device.type):
+        if call.query.dim() == 4 and call.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
+            return scaled_dot_product_attention(call.query, key, value, is_causal=call.is_causal, scale=call.scale)
+        batch, query, keys, values, _ = flatten_heads(call)
+        q, k, v = (x.unsqueeze(0) for x in (query, keys[0], values[0]))  # in any other shape PyTorch does not fuse
+        out = scaled_dot_product_attention(q, k, v, is_causal=call.is_causal, scale=call.scale)
     return out.reshape(*batch, *out.shape[-2:])
 
 
@@ -144,7 +147,8 @@ def _attend(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
-    out, lse = blocks.forward(_problem(query, keys, values, masks, is_causal, offset, windows, scale))
+    with no_autocast(query.device.type):
+        out, lse = blocks.forward(_problem(query, keys, values, masks, is_causal, offset, windows, scale))
     return out.to(query.dtype), lse
 
 
@@ -174,7 +178,8 @@ def _attend_backward(
     """The gradients of query, keys and values, in this order, in one list."""
     problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
     dtype = problem.query.dtype
-    dq, dks, dvs = blocks.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
+    with no_autocast(query.device.type):
+        dq, dks, dvs = blocks.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
     for m, mask in enumerate(masks):
         dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
     return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]

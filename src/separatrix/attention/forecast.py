@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from separatrix.attention.rotation import drift, rotated
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a call before it is computed; `scores` (H, queries, tuples) is the sample."""
+    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores."""
 
     tokens: Tokens
     shape: Shape
@@ -30,10 +31,8 @@ class Analysis:
     norms: Tensor
     radii: Tensor
     values: ValueRange
-    scores: Tensor
-    sampled: Tensor
-    sampled_radii: Tensor
     drift: Tensor | None
+    offset: int
     differentiable: bool
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
@@ -41,6 +40,20 @@ class Analysis:
     @property
     def radius(self) -> float:
         return float(self.radii.max()) if self.radii.numel() else 0.0
+
+    @cached_property
+    def sampled(self) -> Tensor:
+        """Indices (H, queries) of the queries in the sample."""
+        return _sample_queries(self.radii)
+
+    @cached_property
+    def sampled_radii(self) -> Tensor:
+        return torch.gather(self.radii, 1, self.sampled)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """(H, queries, tuples) in the sample."""
+        return _sample_scores(self.tokens, self.frame, self.sampled, self.shape.is_causal, self.offset)
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
@@ -85,10 +98,7 @@ def _analyse(
     moved = drift(tokens, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    sampled = _sample_queries(radii)
-    scores = _sample_scores(tokens, frame, sampled, is_causal, offset)
-    at_sample = torch.gather(radii, 1, sampled)
-    return Analysis(tokens, shape, frame, norms, radii, values, scores, sampled, at_sample, moved, differentiable)
+    return Analysis(tokens, shape, frame, norms, radii, values, moved, offset, differentiable)
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
@@ -131,8 +141,7 @@ def _scores(
             seen = torch.minimum(seen, (sampled + offset + 1).clamp(min=1))
         index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
         mask = torch.gather(tokens.masks[m], 1, index.flatten(1)) if tokens.masks else None
-        first = torch.arange(heads, device=key.device).reshape(-1, 1) * key.shape[1]
-        rows = key.flatten(0, 1).index_select(0, (index.flatten(1) + first).flatten()).unflatten(0, (heads, -1))
+        rows = key[torch.arange(heads, device=key.device).unsqueeze(1), index.flatten(1)]
         x = frame.coordinates(rows, m + 1, mask)
         product = product * x.reshape(*x.shape[:2], *index.shape[1:])
     return product.sum(1)
@@ -156,6 +165,17 @@ def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch
     radii = analysis.sampled_radii
     truncation = polynomial.factors(radii) * mean_power(analysis, polynomial.moment)
     return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+
+
+def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
+    """What no forecast's rounding is below, in float64: of weights 1, the polynomial's first coefficient."""
+    steps = chunk_tokens(max(analysis.shape.heads, 1), rank, True)
+    relative = gamma(
+        analysis.shape.key_lengths, analysis.frame.width, degree, rank, Summing(steps, steps), torch.float64
+    )
+    largest = analysis.values.magnitude.amax(1, keepdim=True)
+    found = 2 * relative * mean_power(analysis, 0) * largest
+    return 0.5 * float(found.max()) if found.numel() else 0.0
 
 
 def least_error(analysis: Analysis, degree: int) -> float:

@@ -33,15 +33,17 @@ class Lanes:
 
     def _lay(self, x: Tensor) -> Tensor:
         """(H, c, n) to (H count, c, n / count), rounded up."""
-        if extra := -x.shape[2] % self._count:
+        heads, rows, n = x.shape
+        length = -(-n // self._count)
+        if extra := length * self._count - n:
             x = pad(x, (0, extra))
-        laid = x.reshape(*x.shape[:2], self._count, -1).transpose(1, 2)
-        return laid.reshape(-1, *laid.shape[2:])
+        return x.reshape(heads, rows, self._count, length).transpose(1, 2).reshape(heads * self._count, rows, length)
 
     def _join(self, x: Tensor, n: int) -> Tensor:
         """The way back, to the first n tokens."""
-        joined = x.reshape(self._heads, self._count, *x.shape[1:]).transpose(1, 2)
-        return joined.reshape(*joined.shape[:2], -1)[..., :n]
+        _, rows, length = x.shape
+        joined = x.reshape(self._heads, self._count, rows, length).transpose(1, 2)
+        return joined.reshape(self._heads, rows, self._count * length)[..., :n]
 
     def start(self) -> list[Tensor]:
         return self._inner.start()

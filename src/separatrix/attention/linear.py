@@ -21,7 +21,6 @@ quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition,
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from separatrix.attention.features import FeatureMap, mapped
+from separatrix.attention.precision import no_autocast
 from separatrix.attention.registration import operator
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -81,7 +81,7 @@ its terms sum to 0, their magnitudes to 2.
     """
     _check(query, key, value, is_causal)
     dtype = _ACCUMULATES_IN[query.dtype]
-    with _no_autocast(query.device.type):
+    with no_autocast(query.device.type):
         phi_q, phi_k = mapped(feature_map, query.to(dtype), key.to(dtype))
         V = value.to(dtype)
         numerator = _numerator(phi_q, phi_k, V, is_causal)
@@ -89,12 +89,6 @@ its terms sum to 0, their magnitudes to 2.
             return numerator.to(query.dtype)
         alpha = _normaliser(phi_q, phi_k, is_causal)
         return (numerator / alpha.to(dtype).unsqueeze(-1)).to(query.dtype)
-
-
-def _no_autocast(device_type: str) -> AbstractContextManager[object]:
-    if torch.amp.is_autocast_available(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()
 
 
 def _numerator(phi_q: Tensor, phi_k: Tensor, V: Tensor, is_causal: bool) -> Tensor:

@@ -89,9 +89,10 @@ def tensor_attention(
     method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the tolerance.
     tolerance: an absolute error allowed on every entry of the output; None never approximates. With a tolerance this
         is ``certified_attention(...).output``.
-    return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types.
+    return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types; it keeps the tolerance too.
 
-    A query with nothing to attend gives zeros, -inf and zero gradients.
+    A query with nothing to attend gives zeros, -inf and zero gradients. Inside `torch.autocast` the inputs keep their
+    types.
 
     >>> import torch
     >>> q, k1, k2, v1, v2 = torch.randn(5, 2, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -121,7 +122,7 @@ def tensor_attention(
         enable_gqa=enable_gqa,
     )
     if tolerance is not None:
-        result = certify_call(call, check_tolerance(tolerance), method)
+        result = certify_call(call, check_tolerance(tolerance), method, with_lse=return_lse)
         return (result.output, result.lse) if return_lse else result.output
     fused = None if return_lse else fused_attention(call)
     if fused is not None:

@@ -22,9 +22,17 @@ from separatrix.attention.cost import (
     polynomial_cost,
     threshold,
 )
-from separatrix.attention.forecast import Analysis, amplitudes, forecast, greedy_forecast, least_error
+from separatrix.attention.forecast import (
+    Analysis,
+    amplitudes,
+    forecast,
+    greedy_forecast,
+    least_error,
+    least_rounding,
+)
 from separatrix.attention.greedy import greedy_alphas
 from separatrix.attention.monomials import IndexSet, downward_closed, total_degree
+from separatrix.attention.precision import float32_products_are_float32
 from separatrix.attention.products import expanded, expanded_total_degree
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -71,12 +79,20 @@ def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
         yield from (chebyshev(degree, moment, radius) for moment in range(0, degree, 2))
 
 
-def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Recipe | None:
-    """The lowest rank whose forecast keeps the tolerance, of all index sets; None if there is none."""
-    if analysis.radius > _LARGEST_RADIUS or analysis.values.underflows(torch.float64):
+def dearest(analysis: Analysis, method: str) -> float:
+    """The time beyond which no polynomial is looked for: that of exact attention, where it is `auto` and affordable."""
+    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
+    return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
+
+
+def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0, dearest: float = math.inf) -> Recipe | None:
+    """The lowest rank whose forecast keeps the tolerance, of all index sets; None if none does, or none in time."""
+    if not analysis.radius <= _LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
     target, d = _MARGIN * tolerance, analysis.frame.width
-    polynomial, rank = _total_degree(analysis, target, least_degree)
+    if analysis.differentiable:
+        least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
+    polynomial, rank = _total_degree(analysis, target, least_degree, dearest)
     free = not analysis.shape.is_causal and not analysis.differentiable
     if free and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
@@ -90,18 +106,24 @@ def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0) -> Reci
 
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
-    """float32 where its forecast keeps the target and nothing underflows, else float64."""
+    """float32 where its forecast keeps the target and nothing leaves its range, else float64."""
     given_wide = analysis.tokens.query.dtype == torch.float64
-    keeps = narrow <= target and not analysis.values.underflows(torch.float32)
+    keeps = narrow <= target and analysis.values.in_range(torch.float32) and float32_products_are_float32()
     return torch.float32 if keeps and not given_wide else torch.float64
 
 
-def _total_degree(analysis: Analysis, target: float, least_degree: int) -> tuple[Polynomial | None, int]:
+def _total_degree(
+    analysis: Analysis, target: float, least_degree: int, dearest: float
+) -> tuple[Polynomial | None, int]:
     """The polynomial of the lowest degree whose forecast keeps the target, and its rank."""
     d = analysis.frame.width
     for degree in range(least_degree, LARGEST_DEGREE + 1):
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
+            break
+        if polynomial_cost(analysis.shape, expanded_total_degree(d, degree), False).time > dearest:
+            break  # though it were in float32; and higher degrees cost more
+        if least_rounding(analysis, degree, rank) > target:
             break
         if least_error(analysis, degree) > target:
             continue
@@ -165,6 +187,11 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
         raise out_of_reach(analysis, tolerance)
     if method == "exact":
         why = "exact attention was asked for"
+    elif plan is None and dearest(analysis, method) < math.inf:
+        why = (
+            f"at these lengths exact attention is cheaper than a polynomial that keeps {tolerance:.3g}, as far as one "
+            f"was looked for: scores reach {analysis.radius:.3g}"
+        )
     elif plan is None:
         why = f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
     else:

@@ -45,7 +45,10 @@ def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
         return None
     L, failed = torch.linalg.cholesky_ex(_ridged(C_q))
-    squares, U = torch.linalg.eigh(L.mT @ _ridged(C_k) @ L)
+    both = L.mT @ _ridged(C_k) @ L
+    if not torch.isfinite(both).all():
+        return None
+    squares, U = torch.linalg.eigh(both)
     squares, U = squares.flip(-1), U.flip(-1)
     if failed.any() or not (squares > 0).all() or not _gains(C_q, C_k, squares.sqrt()):
         return None

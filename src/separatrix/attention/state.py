@@ -72,16 +72,22 @@ class TensorAttentionState:
             raise ArgumentError("dtype", expected="float64, float32, bfloat16 or float16", got=dtype)
         self.order, self.head_dim, self.value_dim = order, head_dim, value_dim
         self.bound, self.tolerance = check_bound("bound", bound), check_tolerance(tolerance)
+        if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
+            raise ArgumentError("scale", expected="a finite number, or None for 1 / head_dim", got=scale)
         self.scale = 1 / head_dim if scale is None else float(scale)
+        sizes = tuple(batch_shape) if isinstance(batch_shape, Sequence) else (None,)
+        if not all(isinstance(size, int) and size >= 0 for size in sizes):
+            raise ArgumentError("batch_shape", expected="a sequence of integers >= 0", got=batch_shape)
         self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
         self.device = torch.device(device)
         # The bound itself, rounded to the dtype, is no more than it; nor is a vector that was normalised to it.
         slack = norm_slack(order, head_dim, dtype) if norm == "order" else torch.finfo(dtype).eps
         self._most = self.bound * (1 + slack)
-        radius = abs(self.scale) * self._most**order * (head_dim if norm == "entries" else 1)
+        power = self._most**order if order * math.log2(self._most) < 1000 else math.inf
+        radius = abs(self.scale) * power * (head_dim if norm == "entries" else 1)
         self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance)
         self._heads = math.prod(self.batch_shape)
-        self._expansion = expansion(self.plan, self._heads, self.scale, self.device)
+        self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
         shape = (self._heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
         self._tokens = [0] * (order - 1)
@@ -106,8 +112,12 @@ class TensorAttentionState:
         count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + self.head_dim + 16
         relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
         logs = [math.log2(largest) for largest in self._largest if largest]
-        if logs and min(*logs, sum(logs)) < math.log2(SMALLEST_SCALE[torch.float64]):
-            relative = math.inf  # products of such values underflow
+        low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
+        if (
+            low < math.log2(SMALLEST_SCALE[torch.float64])
+            or high + sum(map(math.log2, filter(None, self._tokens))) > 1000
+        ):
+            relative = math.inf  # products of some of the sets, or sums of these, leave the range
         return self.plan.certificate(relative, magnitude, self.dtype, self.states[0])
 
     def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:

@@ -37,14 +37,19 @@ def wide_attention(query, keys, values, scale, allowed):
 
 
 def draw_case(rng):
-    """A call over orders 2-4, d from 1 to 12, lengths from 1, in one of several awkward manners."""
-    order, d, d_v = int(rng.integers(2, 5)), int(rng.integers(1, 13)), int(rng.integers(1, 4))
+    """A call over orders 2-4, at times to 7, d from 1 to 12, lengths from 1, in one of several awkward manners."""
+    high = rng.random() < 0.1
+    order, d, d_v = (
+        int(rng.integers(5, 8) if high else rng.integers(2, 5)),
+        int(rng.integers(1, 13)),
+        int(rng.integers(1, 4)),
+    )
     is_causal = rng.random() < 0.25
-    query_length = int(rng.integers(1, 6))
-    lengths = [query_length if is_causal else int(x) for x in rng.integers(1, 7, order - 1)]
-    manner = rng.integers(8)
+    query_length = int(rng.integers(1, 3 if high else 6))
+    lengths = [query_length if is_causal else int(x) for x in rng.integers(1, 4 if high else 7, order - 1)]
+    manner = rng.integers(9)
     mixing = rng.standard_normal((d, d)) @ (np.diag(10.0 ** rng.uniform(-5, 0, d)) @ rng.standard_normal((d, d)))
-    dtype = (torch.float64, torch.float32, torch.bfloat16)[rng.choice(3, p=[0.5, 0.4, 0.1])]
+    dtype = (torch.float64, torch.float32, torch.bfloat16, torch.float16)[rng.choice(4, p=[0.45, 0.35, 0.1, 0.1])]
 
     def tokens(length, width):
         x = rng.standard_normal((length, width))
@@ -66,16 +71,21 @@ def draw_case(rng):
 
     query, keys = tokens(query_length, d), [tokens(length, d) for length in lengths]
     values = [tokens(length, d_v) for length in lengths]
-    if manner == 4:  # what is huge in the query is tiny in a key
+    tolerance = 10 ** rng.uniform(-9, -1)
+    if manner == 4 and dtype != torch.float16:  # what is huge in the query is tiny in a key
         power = 2.0 ** int(rng.integers(-60, 60))
         query, keys[0] = query * power, keys[0] / power
+    if manner == 8:  # value sets of sizes far apart
+        most = {torch.float64: 300, torch.float16: 4}.get(dtype, 60)
+        for m, power in enumerate(rng.integers(-most, most, order - 1).tolist()):
+            values[m], tolerance = values[m] * 2.0**power, tolerance * 2.0**power
     masks = None
     if rng.random() < 0.25:
         masks = [torch.from_numpy(rng.random(length) < 0.7) for length in lengths]
     scale = (1 / d, 1.0, -0.5)[rng.integers(3)]
     method = ("polynomial", "auto", "exact")[rng.choice(3, p=[0.8, 0.1, 0.1])]
     options = {"scale": scale, "is_causal": is_causal, "key_masks": masks, "method": method}
-    return (query, keys, values), options, 10 ** rng.uniform(-9, -1)
+    return (query, keys, values), options, tolerance
 
 
 def check_promises(seed, count):

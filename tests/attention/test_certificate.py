@@ -253,6 +253,19 @@ def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
     assert (lse - exact).abs().max() <= 1e-4
 
 
+def test_the_certificate_of_a_differentiable_exact_call_is_no_part_of_the_graph():
+    x = torch.randn(3, 20, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    found = sx.certified_attention(*x.unbind(), tolerance=1e-3, method="exact")
+    assert not found.certificate.per_query.requires_grad
+    assert found.output.requires_grad
+
+
+def test_a_log_sum_exp_beyond_its_type_has_no_bound():
+    query, key = torch.full((1, 1), 1e30), torch.full((2, 1), 1e12)
+    found = sx.certified_attention(query, key, key / 1e12, tolerance=1e-3, scale=1.0, method="polynomial")
+    assert found.certificate.lse == math.inf
+
+
 def test_scores_of_no_coordinates_in_lanes(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     x = torch.rand(5, 1024, 4, generator=torch.Generator().manual_seed(0))

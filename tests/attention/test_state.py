@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
-from separatrix.attention import reference
+from separatrix.attention import bounded, reference
 
 
 def uniform(seed, *shape, dtype=torch.float64, bound=1.0):
@@ -228,7 +228,7 @@ def test_nothing_is_promised_of_values_that_underflow():
     assert state.certificate.total == math.inf
 
 
-@pytest.mark.parametrize(("bound", "scale"), [(1e80, 5e-161), (1e10, 4e-20), (1e-9, 1e17)])
+@pytest.mark.parametrize(("bound", "scale"), [(1e80, 5e-161), (1e10, 1e-20), (1e-9, 1e17)])
 def test_bounds_far_from_one(bound, scale):
     """Powers of such coordinates would leave the range unless they are brought together first."""
     x = 2 * torch.rand(3, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1
@@ -259,6 +259,36 @@ def test_values_that_leave_the_range_have_no_certificate():
 def test_arguments_of_a_state(name, wrong):
     with pytest.raises(sx.ArgumentError, match=name):
         sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-3, **{name: wrong})
+
+
+@given(order=st.integers(2, 9), bound=st.floats(1e-30, 1e30), scale=st.floats(1e-30, 1e30))
+def test_powers_of_two_bring_coordinates_together_and_change_no_score(order, bound, scale):
+    exponents = bounded._exponents(order, bound, scale)
+    assert sum(exponents) == 0
+    sizes = [math.log2(bound * scale), *[math.log2(bound)] * (order - 1)]
+    at = [size + exponent for size, exponent in zip(sizes, exponents, strict=True)]
+    assert max(at) - min(at) < 4.0
+
+
+def test_outputs_that_rounding_may_spoil_are_refused():
+    state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
+    state.append(torch.ones(3, 2), torch.ones(3, 2))
+    state.attend(torch.ones(1, 2))
+    state._roundings = [10**9]  # as after so many tokens one by one
+    with pytest.raises(sx.SeparatrixError, match="was promised"):
+        state.attend(torch.ones(1, 2))
+
+
+def test_scores_too_large_for_the_digits_of_float64_are_refused():
+    """Weights from exp(-20) to exp(20) at 1e-6: truncation could be kept, rounding not."""
+    with pytest.raises(sx.SeparatrixError, match="digits"):
+        sx.TensorAttentionState(2, 1, 1, bound=math.sqrt(20.0), scale=1.0, tolerance=1e-6)
+
+
+def test_a_state_of_no_heads():
+    state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-3, batch_shape=(0,))
+    state.append([torch.ones(0, 3, 2)] * 2, [torch.ones(0, 3, 2)] * 2)
+    assert state.attend(torch.ones(0, 4, 2)).shape == (0, 4, 2)
 
 
 def test_a_bound_whose_power_is_no_number():

@@ -25,7 +25,7 @@ from separatrix.attention import causal, polynomial
 from separatrix.attention.certificate import Certificate
 from separatrix.attention.certified import Run, differentiable
 from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.frame import Frame, Tokens, balance
+from separatrix.attention.frame import Frame, Tokens
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
@@ -33,6 +33,8 @@ from separatrix.errors import ArgumentError, SeparatrixError
 
 _TRUNCATION = 0.9
 """The part of the tolerance that truncation may take; the rest is left to rounding."""
+_ROUNDINGS = 1 << 15
+"""On the way into a state, that a plan allows for: some 10^8 tokens in one go, or so many one by one."""
 _LARGEST_RADIUS = 30.0
 """Beyond it exp(2 R) leaves no digits of float64."""
 
@@ -109,11 +111,13 @@ def plan_bounded(order: int, d: int, radius: float, tolerance: float) -> Bounded
         for candidate in candidates:
             error = float(candidate.factors(at)) * radius**candidate.moment * (1 + 2.0**-40)
             plan = BoundedPlan(order, d, radius, tolerance, candidate, error)
-            if plan.relative_error(0.0)[0] <= target:
+            roundings = 1.01 * (_ROUNDINGS + plan.rank) * 2.0**-53
+            if plan.relative_error(0.0)[0] <= target and sum(plan.relative_error(roundings)) <= tolerance:
                 return plan
     raise SeparatrixError(
-        f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK} to keep a "
-        f"relative tolerance of {tolerance:.3g} whatever the data: lower the bound, the dimension or the precision."
+        f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
+        f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data: lower the bound, "
+        "the dimension or the precision."
     )
 
 
@@ -151,11 +155,33 @@ def check_bound(name: str, bound: float) -> float:
 
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
     """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
+    exponents = _exponents(plan.order, bound, scale)
     ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
-    largest = [ones * (bound * abs(scale)), *[ones * bound] * (plan.order - 1)]
-    kept, factors, balanced = balance(largest, True)
-    frame = Frame(kept, factors, None, balanced, scale, plan.d, torch.float64)
+    factors = tuple(ones * 2.0**exponent for exponent in exponents)
+    sizes = (bound * abs(scale), *[bound] * (plan.order - 1))
+    largest = tuple(factor * size for factor, size in zip(factors, sizes, strict=True))
+    frame = Frame(torch.arange(plan.d, device=device), factors, None, largest, scale, plan.d, torch.float64)
     return Expansion(frame, plan.index_set, plan.coefficients(device), None)
+
+
+def _exponents(order: int, bound: float, scale: float) -> list[int]:
+    """Of the powers of two by which query and keys are multiplied: they sum to 0, and no score changes.
+
+    In whole numbers alone: states made on one machine are met by queries of another.
+
+    >>> _exponents(3, 1.0, 0.125), _exponents(2, 1e10, 4e-20)
+    ([2, -1, -1], [29, -29])
+    """
+    size = math.frexp(bound)[1]
+    total = order * size + math.frexp(scale)[1]
+    keys = [total * m // order - total * (m - 1) // order - size for m in range(1, order)]
+    exponents = [-sum(keys), *keys]
+    if max(map(abs, exponents)) > 1000:
+        raise SeparatrixError(
+            f"bound: {bound:.3g} at order {order} and scale {scale:.3g} leaves the range of float64: rescale the "
+            "tokens."
+        )
+    return exponents
 
 
 def bounded_attention(

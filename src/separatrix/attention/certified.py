@@ -74,7 +74,7 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
             offset = call.query_offset if call.is_causal else None
             found = _run(analysis, plan, tolerance, offset, method, with_lse)
     if found is None:
-        return _exact(call, analysis, tolerance, plan)
+        return _exact(call, analysis, tolerance, plan, with_lse)
     run, certificate, plan = found
     out, lse = differentiable(run, query, *keys, *values)
     moved = 0.0
@@ -246,12 +246,38 @@ differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
 
 def _lse_rounding(lse: Tensor) -> float:
     """Of the logarithm and of the type in which a log-sum-exp is handed out, where it is finite."""
+    if torch.isposinf(lse).any():
+        return math.inf  # beyond the type
     finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
     return 4 * torch.finfo(lse.dtype).eps * (1 + float(finite.abs().max())) if lse.numel() else 0.0
 
 
-def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Certified:
+def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
+    with torch.no_grad():
+        dtype, per_query, lse_error = _exact_type(call, analysis, tolerance, with_lse)
+    wide = replace(
+        call,
+        query=call.query.to(dtype),
+        keys=tuple(key.to(dtype) for key in call.keys),
+        values=tuple(value.to(dtype) for value in call.values),
+    )
+    out, lse = exact_attention(wide)
+    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
+    if reached > most:
+        raise SeparatrixError(
+            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
+            "multiply the values by a power of two."
+        )
+    worst = float(per_query.max()) if per_query.numel() else 0.0
+    lse_error += _lse_rounding(lse)
+    lse = lse if call.query.dtype == torch.float64 else lse.float()
+    certificate = Certificate(0.0, worst, worst, lse_error + _lse_rounding(lse), per_query.reshape(lse.shape))
+    return Certified(out.to(call.query.dtype), lse, certificate, plan)
+
+
+def _exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool) -> tuple[torch.dtype, Tensor, float]:
+    """The type that keeps the tolerance, and the bounds on the errors of outputs (H, L_q) and log-sum-exps in it."""
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     for dtype in dict.fromkeys((narrow, torch.float64)):
         if not analysis.values.in_range(dtype):
@@ -272,31 +298,13 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan) -> Cert
                 )
             continue
         per_query, lse_error = _exact_rounding(analysis, dtype, call)
-        if not per_query.numel() or float(per_query.max()) <= tolerance:
-            break
-    else:
-        raise SeparatrixError(
-            f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to "
-            f"{float(per_query.max()):.3g} only, and {tolerance:.3g} was asked for."
-        )
-    wide = replace(
-        call,
-        query=call.query.to(dtype),
-        keys=tuple(key.to(dtype) for key in call.keys),
-        values=tuple(value.to(dtype) for value in call.values),
+        worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
+        if worst <= tolerance:
+            return dtype, per_query, lse_error
+    raise SeparatrixError(
+        f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to {worst:.3g} only, "
+        f"and {tolerance:.3g} was asked for."
     )
-    out, lse = exact_attention(wide)
-    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
-    if reached > most:
-        raise SeparatrixError(
-            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
-            "multiply the values by a power of two."
-        )
-    worst = float(per_query.max()) if per_query.numel() else 0.0
-    lse_error += _lse_rounding(lse)
-    lse = lse if call.query.dtype == torch.float64 else lse.float()
-    certificate = Certificate(0.0, worst, worst, lse_error + _lse_rounding(lse), per_query.reshape(lse.shape))
-    return Certified(out.to(call.query.dtype), lse, certificate, plan)
 
 
 def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:

@@ -18,7 +18,7 @@ POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
 """The same for a monomial of a token in float32: its products are thin."""
 POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
-SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
+SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
 """Of planning: a coordinate of a sampled tuple, and an entry of d^3 of a head's change of basis."""
 CHUNK_BYTES = 3 << 24
 """Of the monomials of a chunk."""
@@ -122,7 +122,7 @@ def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
 
     They stay in the last cache, and a product is long enough to be worth two threads.
     """
-    fit = CHUNK_BYTES // (heads * rank * (8 if wide else 4))
+    fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
     return min(12288 if wide else 2048, max(64, fit // 64 * 64))
 
 

@@ -169,10 +169,8 @@ def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch
 
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
     """What no forecast's rounding is below, in float64: of weights 1, the polynomial's first coefficient."""
-    steps = chunk_tokens(max(analysis.shape.heads, 1), rank, True)
-    relative = gamma(
-        analysis.shape.key_lengths, analysis.frame.width, degree, rank, Summing(steps, steps), torch.float64
-    )
+    lengths, width = analysis.shape.key_lengths, analysis.frame.width
+    relative = gamma(lengths, width, degree, rank, Summing(1, 1 << 62), torch.float64)
     largest = analysis.values.magnitude.amax(1, keepdim=True)
     found = 2 * relative * mean_power(analysis, 0) * largest
     return 0.5 * float(found.max()) if found.numel() else 0.0

@@ -199,7 +199,11 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     logs = torch.stack([torch.log2(x) for x in largest])
     zero = torch.isneginf(logs)
     used = ~zero.any(0)
-    kept = (used.any(0) if not all_of_them else torch.ones_like(used[0])).nonzero().squeeze(-1)
+    kept = (
+        (used.any(0) if not all_of_them else torch.ones(used.shape[1:], dtype=torch.bool, device=used.device))
+        .nonzero()
+        .squeeze(-1)
+    )
     # Where a factor is zero throughout, the others are brought near 1, lest their powers overflow.
     others = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)

@@ -89,7 +89,8 @@ def tensor_attention(
     method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the tolerance.
     tolerance: an absolute error allowed on every entry of the output; None never approximates. With a tolerance this
         is ``certified_attention(...).output``.
-    return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types; it keeps the tolerance too.
+    return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types; it keeps the
+        tolerance too, the rounding of its own type aside.
 
     A query with nothing to attend gives zeros, -inf and zero gradients. Inside `torch.autocast` the inputs keep their
     types.

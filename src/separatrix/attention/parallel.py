@@ -115,7 +115,7 @@ def sharded_attention(
     stacked = torch.stack(local.states)
     if any(report.wants_gradient for report in reports) and not stacked.requires_grad:
         stacked.requires_grad_()  # the backward pass of the other ranks waits for this one
-    expanded = expansion(local.plan, q.shape[0], local.scale, q.device)
+    expanded = expansion(local.plan, q.shape[0], local.scale, q.device, local.bound)
     if is_causal:
         out = _attend_after(expanded, local.scale, len(ks), q, *ks, *vs, *_before(stacked, ranks))
     else:

@@ -19,7 +19,7 @@ from separatrix.attention.certificate import SMALLEST_SCALE, Certificate
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.polynomial import contraction, with_ones
 from separatrix.attention.products import against_monomials, sum_of_monomials
-from separatrix.errors import ArgumentError
+from separatrix.errors import ArgumentError, SeparatrixError
 
 NORMS = ("entries", "order")
 
@@ -107,7 +107,10 @@ class TensorAttentionState:
     @property
     def certificate(self) -> Certificate:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
-        magnitude = math.prod(self._largest)
+        return self.plan.certificate(self._relative(), math.prod(self._largest), self.dtype, self.states[0])
+
+    def _relative(self) -> float:
+        """The relative rounding of a sum over the tokens so far; infinite where their values leave the range."""
         degree, rank = self.plan.degree, self.plan.rank
         count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + self.head_dim + 16
         relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
@@ -118,7 +121,7 @@ class TensorAttentionState:
             or high + sum(map(math.log2, filter(None, self._tokens))) > 1000
         ):
             relative = math.inf  # products of some of the sets, or sums of these, leave the range
-        return self.plan.certificate(relative, magnitude, self.dtype, self.states[0])
+        return relative
 
     def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
         """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
@@ -162,6 +165,12 @@ class TensorAttentionState:
         out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
         if 0 in self._tokens or not out.numel():
             return out
+        error = sum(self.plan.relative_error(self._relative()))
+        if error > self.tolerance:
+            raise SeparatrixError(
+                f"state: with {self._tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
+                f"and {self.tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
+            )
         met = contraction(self.states, self._expansion)[..., :-1]
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))

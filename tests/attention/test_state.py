@@ -191,6 +191,10 @@ def test_saved_with_safetensors_and_loaded(tmp_path):
         fresh(bound=1.0 - 1e-9).load_state_dict(state.state_dict())
     with pytest.raises(sx.ArgumentError, match=r"saved: expected states.0 of shape"):
         fresh(tolerance=1e-6).load_state_dict(state.state_dict())
+    other = state.state_dict()
+    other["exponents"] = other["exponents"] + 1  # in other coordinates the sums mean something else
+    with pytest.raises(sx.ArgumentError, match="exponents"):
+        fresh().load_state_dict(other)
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -263,7 +267,7 @@ def test_arguments_of_a_state(name, wrong):
 
 @given(order=st.integers(2, 9), bound=st.floats(1e-30, 1e30), scale=st.floats(1e-30, 1e30))
 def test_powers_of_two_bring_coordinates_together_and_change_no_score(order, bound, scale):
-    exponents = bounded._exponents(order, bound, scale)
+    exponents = bounded.balanced_exponents(order, bound, scale)
     assert sum(exponents) == 0
     sizes = [math.log2(bound * scale), *[math.log2(bound)] * (order - 1)]
     at = [size + exponent for size, exponent in zip(sizes, exponents, strict=True)]

@@ -155,7 +155,7 @@ def check_bound(name: str, bound: float) -> float:
 
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
     """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
-    exponents = _exponents(plan.order, bound, scale)
+    exponents = balanced_exponents(plan.order, bound, scale)
     ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
     factors = tuple(ones * 2.0**exponent for exponent in exponents)
     sizes = (bound * abs(scale), *[bound] * (plan.order - 1))
@@ -164,13 +164,13 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device,
     return Expansion(frame, plan.index_set, plan.coefficients(device), None)
 
 
-def _exponents(order: int, bound: float, scale: float) -> list[int]:
+def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     """Of the powers of two by which query and keys are multiplied: they sum to 0, and no score changes.
 
     In whole numbers alone: states made on one machine are met by queries of another.
 
-    >>> _exponents(3, 1.0, 0.125), _exponents(2, 1e10, 4e-20)
-    ([2, -1, -1], [29, -29])
+    >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
+    ([2, -1, -1], [32, -32])
     """
     size = math.frexp(bound)[1]
     total = order * size + math.frexp(scale)[1]

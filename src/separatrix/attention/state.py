@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES
-from separatrix.attention.bounded import BoundedPlan, check_bound, expansion, norm_slack, plan_bounded
+from separatrix.attention.bounded import (
+    BoundedPlan,
+    balanced_exponents,
+    check_bound,
+    expansion,
+    norm_slack,
+    plan_bounded,
+)
 from separatrix.attention.certificate import SMALLEST_SCALE, Certificate
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.polynomial import contraction, with_ones
@@ -199,6 +206,7 @@ class TensorAttentionState:
         saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
         saved["roundings"] = torch.tensor(self._roundings)
         saved["bound"] = torch.tensor([self.bound, self.tolerance, self.scale], dtype=torch.float64)
+        saved["exponents"] = torch.tensor(balanced_exponents(self.order, self.bound, self.scale))
         saved["shape"] = torch.tensor([self.order, self.head_dim, self.value_dim, NORMS.index(self.norm)])
         return saved
 
@@ -212,7 +220,7 @@ class TensorAttentionState:
             if there.shape != here.shape or there.dtype != here.dtype:
                 expected = f"{name} of shape {tuple(here.shape)} and {here.dtype}"
                 raise ArgumentError("saved", expected=expected, got=f"shape {tuple(there.shape)} and {there.dtype}")
-            if name in ("bound", "shape") and not torch.equal(there.cpu(), here):
+            if name in ("bound", "exponents", "shape") and not torch.equal(there.cpu(), here):
                 raise ArgumentError("saved", expected=f"{name} {here.tolist()}", got=str(there.tolist()))
         self.states = [saved[f"states.{m}"].to(self.device, copy=True) for m in range(self.order - 1)]
         self._tokens = [int(x) for x in saved["tokens"]]

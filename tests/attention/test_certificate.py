@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import certificate, certified, forecast, frame, plan, reference
+from separatrix.attention import certificate, certified, exact_rounding, forecast, frame, plan, reference
 from separatrix.attention.greedy import greedy_alphas, greedy_tail
 from tests.contracts.attention_contract import draw, inputs
 
@@ -480,5 +480,5 @@ def test_no_heads_at_all():
 
 @pytest.mark.parametrize("size", [1e-170, 1.0, 1e170, 0.0])
 def test_lengths_whose_squares_leave_the_range(size):
-    lengths = certified._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
+    lengths = exact_rounding._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
     assert torch.allclose(lengths / (size or 1.0), torch.full((1, 2), 2.0 if size else 0.0, dtype=torch.float64))

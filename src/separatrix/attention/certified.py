@@ -15,8 +15,9 @@ from separatrix.attention.arguments import Call
 from separatrix.attention.certificate import Certificate, Summing, certify
 from separatrix.attention.cost import basis_time, exact_cost, planning_time, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
+from separatrix.attention.exact_rounding import exact_type
 from separatrix.attention.forecast import Analysis, analyse, outside, turned
-from separatrix.attention.frame import Tokens, key_mean, largest_magnitudes
+from separatrix.attention.frame import Tokens, key_mean
 from separatrix.attention.plan import (
     Plan,
     Recipe,
@@ -27,9 +28,8 @@ from separatrix.attention.plan import (
     recipes,
 )
 from separatrix.attention.polynomial import Expansion, Sums
-from separatrix.attention.precision import float32_products_are_float32, no_autocast
+from separatrix.attention.precision import no_autocast
 from separatrix.attention.products import expanded
-from separatrix.attention.tiling import Problem, roundings
 from separatrix.errors import ArgumentError, SeparatrixError
 
 
@@ -255,7 +255,7 @@ def _lse_rounding(lse: Tensor) -> float:
 def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     with torch.no_grad():
-        dtype, per_query, lse_error = _exact_type(call, analysis, tolerance, with_lse)
+        dtype, per_query, lse_error = exact_type(call, analysis, tolerance, with_lse)
     wide = replace(
         call,
         query=call.query.to(dtype),
@@ -274,87 +274,3 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_ls
     lse = lse if call.query.dtype == torch.float64 else lse.float()
     certificate = Certificate(0.0, worst, worst, lse_error + _lse_rounding(lse), per_query.reshape(lse.shape))
     return Certified(out.to(call.query.dtype), lse, certificate, plan)
-
-
-def _exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool) -> tuple[torch.dtype, Tensor, float]:
-    """The type that keeps the tolerance, and the bounds on the errors of outputs (H, L_q) and log-sum-exps in it."""
-    narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
-    for dtype in dict.fromkeys((narrow, torch.float64)):
-        if not analysis.values.in_range(dtype):
-            if dtype == torch.float64:
-                raise SeparatrixError(
-                    "values: products of their magnitudes, and sums of these, reach from "
-                    f"2^{analysis.values.low:.4g} to 2^{analysis.values.high:.4g}: float64 underflows or overflows, "
-                    "and no bound on the error can be given. Multiply value sets by powers of two."
-                )
-            continue
-        if dtype == torch.float32 and not float32_products_are_float32():
-            continue
-        if not _products_in_range(analysis, dtype):
-            if dtype == torch.float64:
-                raise SeparatrixError(
-                    "query and keys: what is huge in one of them and tiny in another leaves the range of float64 on "
-                    "the way to a score, so that no bound on the error can be given. Move powers of two between them."
-                )
-            continue
-        per_query, lse_error = _exact_rounding(analysis, dtype, call)
-        worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
-        if worst <= tolerance:
-            return dtype, per_query, lse_error
-    raise SeparatrixError(
-        f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to {worst:.3g} only, "
-        f"and {tolerance:.3g} was asked for."
-    )
-
-
-def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
-    """Whether underflow on the way to a score cannot count, whatever the order in which its factors are multiplied.
-
-    Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
-    """
-    tokens = analysis.tokens
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    log = torch.log2(largest_magnitudes("query", tokens.query, None)).clamp(min=0.0)
-    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
-        log = log + torch.log2(largest_magnitudes(f"keys[{m}]", key, mask)).clamp(min=0.0)
-    most = float(log.max()) if log.numel() else 0.0
-    most += max(0.0, math.log2(abs(tokens.scale))) if tokens.scale else 0.0
-    lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * tokens.order * max(tokens.query.shape[2], 1))
-    return lost <= math.log2(torch.finfo(dtype).eps) - 10
-
-
-def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
-    r"""A bound (H, L_q) on the error of exact attention by blocks, and one on its log-sum-exp.
-
-    A score errs by (d + k + 4) u R at most, R the bound on the sum of its terms' magnitudes, and a shifted one by
-    2 u R more; exp by 4 u; the sums by gamma_c. With weights off by a relative tau and sums by gamma, the identity of
-    `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
-    """
-    u = torch.finfo(dtype).eps / 2
-    tokens, shape, radii = analysis.tokens, analysis.shape, analysis.radii
-    if analysis.frame.shift is not None:  # the bound is for centred keys, and exact attention does not centre
-        key = tokens.keys[0].to(torch.float64)
-        if tokens.masks:
-            key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
-        longest = _lengths(key).amax(-1, keepdim=True)
-        radii = abs(call.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
-    tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + 8 * u
-    problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
-    steps = roundings(problem)
-    gamma = steps * u / (1 - steps * u) if steps * u < 0.5 else math.inf
-    left = 1 - tau - gamma * (1 + tau)
-    width = analysis.values.width.amax(1, keepdim=True)
-    largest = analysis.values.magnitude.amax(1, keepdim=True)
-    error = (tau * width + 2 * gamma * (1 + tau) * largest) / left + 4 * u * largest
-    error = error.masked_fill(left <= 0.5, math.inf)
-    out = torch.finfo(call.query.dtype)
-    error = 1.01 * error + 1.01 * (largest + error) * out.eps / 2 + out.smallest_normal * out.eps
-    lse = ((tau + gamma * (1 + tau)) / left).masked_fill(left <= 0.5, math.inf)
-    return error, float(1.01 * lse.max()) if lse.numel() else 0.0
-
-
-def _lengths(x: Tensor) -> Tensor:
-    """Euclidean norms of rows (H, L, d), relative to the largest entry on the way: squares would leave the range."""
-    largest = x.abs().amax((1, 2), keepdim=True)
-    lengths: Tensor = torch.linalg.vector_norm(x / largest.masked_fill(largest == 0, 1.0), dim=-1)
-    return lengths * largest.squeeze(-1)

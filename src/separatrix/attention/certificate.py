@@ -22,11 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from separatrix.attention.cost import PIECE
 from separatrix.attention.frame import Chunk, Frame, Tokens, chunks, finite_extremes
@@ -96,44 +95,30 @@ def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
     """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
     total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
     for m, key in enumerate(tokens.keys):
-        within, unit = _within_one(frame, m + 1)
         largest = torch.zeros_like(total)
         for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
             mask = tokens.masks[m][:, start:stop] if tokens.masks else None
-            x = within.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
+            x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
             largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
-        total = total * largest ** (1 / tokens.order) * unit
+        total = total * largest ** (1 / tokens.order)
     return total
 
 
-def _within_one(frame: Frame, m: int) -> tuple[Frame, Tensor]:
-    """The frame with the coordinates of set m over a power of two (H,) that brings them below 1, and that power.
-
-    High powers of them then neither overflow nor, where they matter, underflow.
-    """
-    largest = pad(frame.largest[m], (1, 0)).amax(-1)  # 0 where there are no coordinates
-    unit = torch.exp2(torch.ceil(torch.log2(largest)).clamp(-100, 100))
-    factors = list(frame.factors)
-    factors[m] = factors[m] / unit.unsqueeze(-1)
-    return replace(frame, factors=tuple(factors)), unit
-
-
 def _power_sum(x: Tensor, k: int) -> Tensor:
-    """sum_l |x_l|^k of (H, d', c), from above: what underflows in a power of entries below 1 is added."""
+    """sum_l |x_l|^k of (H, d', c), from above: what can underflow in a power is added."""
     return _power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000
 
 
 def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
     """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
-    within, unit = _within_one(frame, 0)
-    amplitude = unit.unsqueeze(-1) * torch.ones_like(frame.largest[0])
+    amplitude = torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
     radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
     for start, stop in _pieces(4 * tokens.query.shape[0] * frame.width, tokens.query.shape[1]):
-        x = within.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
+        x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * (unit * norms).unsqueeze(-1)
+        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     # Coordinates in float32 are rounded once more than the scores they stand for.
     return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)

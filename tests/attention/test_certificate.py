@@ -176,7 +176,7 @@ def test_more_tuples_than_float32_counts(foreseen, monkeypatch):
         0.1 * torch.rand(70_000, 1, generator=generator),
         0.1 + 0.1 * torch.rand(70_000, 1, generator=generator),
     )
-    found = sx.certified_attention(key[:2], [key] * 8, [value] * 8, tolerance=1e-9)
+    found = sx.certified_attention(key[:2], [key] * 8, [value] * 8, tolerance=1e-7)
     mean = float(value.double().mean()) ** 8  # scores are below 1e-9
     assert float((found.output - mean).abs().max()) <= found.certificate.total + 1e-9 * mean
     assert torch.isfinite(found.lse).all()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import separatrix as sx
 from separatrix.attention import certificate, certified, exact_rounding, forecast, frame, plan, reference
 from separatrix.attention.greedy import greedy_alphas, greedy_tail
+from separatrix.attention.summation import Summing, expanded_sum
 from tests.contracts.attention_contract import draw, inputs
 
 WIDE = np.longdouble
@@ -284,8 +285,8 @@ def test_moments_that_overflow_leave_the_basis_alone():
 
 
 def test_every_carried_state_of_a_causal_call_is_an_addition():
-    few, many = (certificate.Summing(4096, shortest) for shortest in (4096, 8))
-    counted = [certificate.gamma([10**6], 8, 4, 495, summing, torch.float32) for summing in (few, many)]
+    few, many = (Summing(4096, shortest).tokens([10**6]) for shortest in (4096, 8))
+    counted = [expanded_sum(tokens, 1, 8, 4, 495).gamma(torch.float32) for tokens in (few, many)]
     assert counted[1] - counted[0] >= (10**6 / 8 - 10**6 / 4096) * 2.0**-53
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -166,12 +167,37 @@ def test_plan_shapes():
     plan = sx.plan_shapes(10**6, 8, 0.9, 3, 1e-3)
     assert plan.method == "polynomial"
     assert plan.rank == math.comb(8 + plan.degree, plan.degree)
-    assert sx.plan_shapes(10**6, 8, 30.0, 3, 1e-3).method == "exact"
-    assert "at or above" in sx.plan_shapes(10**6, 8, 30.0, 3, 1e-3).why
+    assert sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).method == "exact"
+    assert "at or above" in sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).why
     assert sx.plan_shapes(100, 8, 0.0, 2, 1e-3).rank in (None, 1)
-    beyond = sx.plan_shapes(10**9, 64, 1.0, 3, 1e-6)
-    assert beyond.rank > planning.LARGEST_RANK
-    assert f"no more than {planning.LARGEST_RANK} is tried" in beyond.why
+
+
+def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_one_there():
+    """Rank 11,238,513 is more than is ever tried, and so are the flops of exact attention."""
+    n, d = 100_000, 64
+    beyond = sx.plan_shapes(n, d, 1.0, 3, 1e-3)
+    assert (beyond.method, beyond.rank) == ("none", None)
+    assert beyond.why.startswith("neither method is in reach")
+    bound, tolerance, shorter = (
+        float(re.search(pattern, beyond.why).group(1))
+        for pattern in (r"B <= ([\d.e-]+) at this", r"a tolerance of ([\d.e-]+),", r"at n <= (\d+)")
+    )
+    assert sx.plan_shapes(n, d, bound, 3, 1e-3).method == "polynomial"
+    assert sx.plan_shapes(n, d, 1.0, 3, tolerance).method == "polynomial"
+    assert sx.plan_shapes(int(shorter), d, 1.0, 3, 1e-3).method == "exact"
+    assert sx.plan_shapes(n, d, 1.1 * bound, 3, 1e-3).method == "none"
+
+
+def test_the_plan_says_what_was_run(monkeypatch):
+    """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
+    monkeypatch.setattr(planning, "forecast", lambda *arguments, **options: 0.0)
+    monkeypatch.setattr(planning, "least_error", lambda *arguments: 0.0)
+    query, keys, values = uniform(200, 8)
+    query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    result = sx.certified_attention(query, keys, values, tolerance=1e-10)
+    assert sx.plan_attention(query, keys, values, tolerance=1e-10).method == "polynomial"
+    assert (result.plan.method, result.plan.rank) == ("exact", None)
+    assert "was tried, and its certificate for the output" in result.plan.why
 
 
 @pytest.mark.parametrize(

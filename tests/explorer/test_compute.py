@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import separatrix as sx
 from separatrix import doctor
-from separatrix.attention.cost import LARGEST_RANK, exact_cost, polynomial_cost
+from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.products import expanded_total_degree
 from separatrix.commands import app as command_line
 from separatrix.errors import SeparatrixError
@@ -79,12 +79,11 @@ def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
 
 
 def test_a_plan_that_the_library_would_not_run_says_so() -> None:
-    theory = planned(Sizes(10**12, 40, 1.3, 3, 1e-3))
-    assert theory.plan.rank > LARGEST_RANK
-    assert f"{LARGEST_RANK:,}" in theory.warning
-    exact = planned(Sizes(10**9, 8, 9.0, 3, 1e-3))
-    assert (exact.plan.method, "when it is asked for by name" in exact.warning) == ("exact", True)
-    assert planned(ONE).warning == ""
+    sizes = (Sizes(10**12, 40, 1.3, 3, 1e-3), Sizes(10**9, 8, 9.0, 3, 1e-3))
+    rows = dict(compute_view.table([planned(one) for one in sizes], SPEEDS))
+    assert rows["method"] == ["none", "none"]
+    assert rows["time here, on one core"] == ["-", "-"]
+    assert all(why.startswith("Neither method is in reach") for why in rows["why"])
 
 
 def test_the_time_is_the_models_times_the_machines() -> None:

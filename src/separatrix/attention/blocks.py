@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.contested import Contested
+from separatrix.attention.incoming import Power
 from separatrix.attention.kronecker_rows import Chunk, KroneckerRows, chunks
 from separatrix.attention.overflow import needs_no_shift
 from separatrix.attention.schedule import Range
@@ -148,10 +149,10 @@ def _shift(S: Tensor, counted: Tensor, weights: Tensor | None, out: Tensor, tota
     out *= fade.unsqueeze(-1)
     total *= fade
     peak.copy_(highest)
-    S.sub_(base.unsqueeze(-1)).clamp_(_lowest(S.dtype), 1.0)
+    S.sub_(base.unsqueeze(-1)).clamp_(lowest(S.dtype), 1.0)
 
 
-def _lowest(dtype: torch.dtype) -> float:
+def lowest(dtype: torch.dtype) -> float:
     """An exponent whose exp is normal and below any rounding of a sum with a term 1."""
     return 0.9 * math.log(torch.finfo(dtype).tiny)
 
@@ -164,8 +165,10 @@ def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_
     tiling = tiling_of(problem)
     d = problem.query.shape[2]
     empty = lse == -math.inf
-    dO = grad_out.masked_fill(empty.unsqueeze(-1), 0.0)
-    delta = ((dO * out).sum(-1) - grad_lse).masked_fill(empty, 0.0)
+    dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
+    power = Power.next_to(torch.cat([dO.flatten(1), dL], 1))
+    dO, dL = power.divide(dO), power.divide(dL)
+    delta = (dO * out).sum(-1) - dL
     grad_query = torch.zeros_like(problem.query)
     grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in problem.keys]
     for first in range(0, problem.query.shape[0] if tiling.found else 0, tiling.heads):
@@ -179,6 +182,7 @@ def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_
             delta[group],
             *into,
         )
+    grad_query, *grad_sets = (power.multiply(x) for x in (grad_query, *grad_sets))
     return grad_query, [x[..., :d] for x in grad_sets], [x[..., d:] for x in grad_sets]
 
 
@@ -216,7 +220,7 @@ def _backward(
                 batch, d_batch = P.view(split, -1, chunk.size), dP.view(split, -1, chunk.size)
                 torch.bmm(here.view(split, -1, d + 1), k.mT.expand(split, -1, -1), out=batch)
                 if not near:
-                    batch.clamp_(_lowest(P.dtype), 1.0)
+                    batch.clamp_(lowest(P.dtype), 1.0)
                 batch.exp_()
                 for part, may in contested.parts(P, box, chunk, rows):
                     part.mul_(may)

@@ -19,7 +19,15 @@ from torch import Tensor
 from separatrix.attention import cost
 from separatrix.attention.frame import Tokens
 from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
-from separatrix.attention.polynomial import Expansion, Sums, grad_sums, key_state, state_backward, with_ones
+from separatrix.attention.polynomial import (
+    Expansion,
+    Sums,
+    grad_sums,
+    incoming_power,
+    key_state,
+    state_backward,
+    with_ones,
+)
 
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
@@ -138,6 +146,7 @@ def backward_causal_after(
     A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
     within the section at hand: two square roots in place of all of them.
     """
+    power = incoming_power(sums, grad_out, grad_lse)
     length, size = tokens.query.shape[1], chunk_size(tokens, expansion)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
@@ -171,13 +180,14 @@ def backward_causal_after(
             rows = (leaves[0], leaves[1 : 1 + count], leaves[1 + count : 1 + 2 * count])
             with torch.enable_grad():
                 found, _, after_states = _chunk(tokens, expansion, rows, masks, leaves[1 + 2 * count :])
-            into = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])
+            into = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]))
             grads = torch.autograd.grad([found, *after_states], leaves, [into, *grad_Z])
-            grad_query[:, here] = grads[0]
+            grad_query[:, here] = power.multiply(grads[0])
             for m in range(count):
-                _put(grad_keys[m], start + offset, grads[1 + m])
-                _put(grad_values[m], start + offset, grads[1 + count + m])
+                _put(grad_keys[m], start + offset, power.multiply(grads[1 + m]))
+                _put(grad_values[m], start + offset, power.multiply(grads[1 + count + m]))
             grad_Z = list(grads[1 + 2 * count :])
+    grad_Z = [power.multiply(z) for z in grad_Z]
     for m, key in enumerate(tokens.keys):
         stop = min(max(offset, 0), key.shape[1])
         state_backward(tokens, expansion, m, stop, grad_Z[m], grad_keys[m], grad_values[m])

@@ -12,17 +12,19 @@ from torch import Tensor
 
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
-from separatrix.attention.certificate import Certificate, Summing, certify
-from separatrix.attention.cost import basis_time, exact_cost, planning_time, polynomial_cost
+from separatrix.attention.certificate import Certificate, certify
+from separatrix.attention.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
 from separatrix.attention.exact_rounding import exact_type
-from separatrix.attention.forecast import Analysis, analyse, outside, turned
+from separatrix.attention.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
 from separatrix.attention.frame import Tokens, key_mean
+from separatrix.attention.gradient_certificate import GradientCertificate
 from separatrix.attention.plan import (
     Plan,
     Recipe,
     choose,
     dearest,
+    exact_plan,
     out_of_reach,
     polynomial_plan,
     recipes,
@@ -30,17 +32,28 @@ from separatrix.attention.plan import (
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.precision import no_autocast
 from separatrix.attention.products import expanded
+from separatrix.attention.summation import Summing
 from separatrix.errors import ArgumentError, SeparatrixError
 
 
 @dataclass(frozen=True)
 class Certified:
-    """The output, the log-sum-exp, the certificate that bounds the output's error, and the plan that was run."""
+    """The output and the log-sum-exp, the certificate of their errors, the plan that was run, and the tolerance."""
 
     output: Tensor
     lse: Tensor
     certificate: Certificate
     plan: Plan
+    tolerance: float
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """What is certified to keep the tolerance: ("output",), or ("output", "gradient") where gradients do too.
+
+        For gradients it is the `total` of ``certificate.gradient`` that is at most the tolerance.
+        """
+        gradient = self.certificate.gradient
+        return ("output", "gradient") if gradient is not None and gradient.total <= self.tolerance else ("output",)
 
 
 @dataclass(frozen=True)
@@ -66,16 +79,23 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     if 0 in (*query.shape[:2], values[0].shape[2], *(key.shape[1] for key in keys)):
         out, lse = exact_attention(call)
         nothing = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
-        return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, torch.zeros_like(lse, dtype=torch.float64)), nothing)
+        per_query = torch.zeros_like(lse, dtype=torch.float64)
+        nothing_wrong = None
+        if wants_gradient(call):
+            nothing_wrong = GradientCertificate(per_query, (0.0,) * len(keys), (0.0,) * len(keys))
+        return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, nothing_wrong), nothing, tolerance)
     analysis, plan = plan_call(call, tolerance, method)
-    with torch.no_grad():
-        found = None
-        if plan.method == "polynomial":
+    found = None
+    if plan.method == "polynomial":
+        with torch.no_grad():
             offset = call.query_offset if call.is_causal else None
-            found = _run(analysis, plan, tolerance, offset, method, with_lse)
+            found, missed = _run(analysis, plan, tolerance, offset, method, with_lse)
+        if found is None:
+            plan = exact_plan(analysis, missed)
     if found is None:
         return _exact(call, analysis, tolerance, plan, with_lse)
     run, certificate, plan = found
+    gradient = certificate.gradient
     out, lse = differentiable(run, query, *keys, *values)
     moved = 0.0
     if run.expansion.frame.shift is not None:
@@ -87,8 +107,15 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
         certificate,
         lse=certificate.lse + moved + _lse_rounding(lse),
         per_query=certificate.per_query.reshape(*batch, -1),
+        gradient=None if gradient is None else replace(gradient, query=gradient.query.reshape(*batch, -1)),
     )
-    return Certified(out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1]), certificate, plan)
+    out, lse = out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
+    return Certified(out, lse, certificate, plan, tolerance)
+
+
+def wants_gradient(call: Call) -> bool:
+    """Whether autograd will record the call."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
 
 
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
@@ -104,56 +131,92 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
         return certify(call, tolerance, method, with_lse)
 
 
+def _copies(call: Call, heads: int) -> int:
+    """How many of the heads share a tensor of the call, at the most."""
+    return max(heads // max(math.prod(x.shape[:-2]), 1) for x in call.tensors) if heads else 1
+
+
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
     """What is known of a checked call, and the plan it leads to."""
     windowed = any(window is not None for window in call.windows)
-    differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
+    differentiable = wants_gradient(call)
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.windows)
     with torch.no_grad():
         _, query, keys, values, masks = flatten_heads(call)
         tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-        analysis = analyse(tokens, call.is_causal, call.query_offset, differentiable)
+        analysis = analyse(tokens, call.is_causal, call.query_offset, differentiable, _copies(call, len(query)))
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
         most = dearest(analysis, method)
         if most < planning_time(analysis.shape):
             return analysis, choose(analysis, None, tolerance, method)
-        recipe = recipes(analysis, tolerance, dearest=most)
         other = turned(analysis, tolerance) if basis_time(analysis.shape) < most else None
-        if other is not None:
-            better = recipes(other, tolerance, dearest=most)
-            if better is not None and (recipe is None or better.index_set.rank < recipe.index_set.rank):
-                analysis, recipe = other, better
-        return analysis, choose(analysis, recipe, tolerance, method)
+        analyses = [analysis] if other is None else [analysis, other]
+        # Where no polynomial keeps the tolerance for gradients too, one that keeps it for the output may have to do.
+        for output_only in (False, True) if differentiable and most == math.inf else (False,):
+            found = [(x, recipes(x, tolerance, dearest=most, output_only=output_only)) for x in analyses]
+            made = [(x, recipe) for x, recipe in found if recipe is not None]
+            if made:
+                analysis, recipe = min(made, key=lambda pair: pair[1].index_set.rank)
+                return analysis, choose(analysis, recipe, tolerance, method)
+        return analysis, choose(analysis, None, tolerance, method)
+
+
+Found = tuple[Run, Certificate, Plan]
 
 
 def _run(
     analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str, with_lse: bool
-) -> tuple[Run, Certificate, Plan] | None:
-    """Compute and certify, at a higher degree while the certificate misses; None if exact attention must do it."""
+) -> tuple[Found | None, str]:
+    """Compute and certify, at a higher degree while the certificate misses the tolerance, the gradient's too.
+
+    Returns:
+        What was found, and an empty sentence; or None, and why exact attention has to do it. Where no polynomial keeps
+        the tolerance for gradients and `method` asks for one, the best that keeps it for the output.
+    """
     recipe = plan.recipe
     exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
+    kept: Found | None = None
+    missed = ""
     while recipe is not None:
         run = _compute(analysis, recipe, offset)
         certificate = _certify(analysis, recipe, run)
-        if max(certificate.total, certificate.lse if with_lse else 0.0) <= tolerance:
-            kept = recipe is plan.recipe
-            return run, certificate, plan if kept else polynomial_plan(analysis, recipe, tolerance, exact)
+        found = (
+            run,
+            certificate,
+            plan if recipe is plan.recipe else polynomial_plan(analysis, recipe, tolerance, exact),
+        )
+        error = max(certificate.total, certificate.lse if with_lse else 0.0)
+        gradient = 0.0 if certificate.gradient is None else certificate.gradient.total
+        if max(error, gradient) <= tolerance:
+            return found, ""
+        what = "the output" if error > tolerance else "gradients"
+        missed = (
+            f"a polynomial of rank {recipe.index_set.rank} was tried, and its certificate for {what}, "
+            f"{max(error, gradient):.3g}, is above {tolerance:.3g}"
+        )
+        if error <= tolerance and (kept is None or kept[1].gradient.total > gradient):  # type: ignore[union-attr]
+            kept = found
         if recipe.dtype == torch.float32:
             recipe = replace(recipe, dtype=torch.float64)
         elif certificate.rounding > 0.9 * tolerance:
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            recipe = recipes(analysis, tolerance, least, dearest(analysis, method))
+            most = dearest(analysis, method)
+            recipe = recipes(analysis, tolerance, least, most)
+            if recipe is None and kept is None and analysis.differentiable and most == math.inf:
+                recipe = recipes(analysis, tolerance, least, most, output_only=True)
         if method == "auto" and recipe is not None:
             cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
                 break
-    if method == "polynomial":
+    if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):
+        return kept, ""
+    if method == "polynomial" or exact.flops > AFFORDABLE:
         raise out_of_reach(analysis, tolerance)
-    return None
+    return None, missed
 
 
 def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> Run:
@@ -186,6 +249,8 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         tuples = _causal_tuples(tokens, run.offset)
         local = causal.chunk_size(tokens, run.expansion)
         summing = Summing(max(chunk, local), min(chunk, local))
+    index_set = recipe.index_set
+    sizes = (index_set.degree, index_set.rank, summing, run.expansion.coefficients.dtype)
     left_out = outside(analysis, recipe.index_set.alphas, tokens.query) if recipe.polynomial is None else None
     return certify(
         tokens,
@@ -195,9 +260,11 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         analysis.values,
         analysis.radii,
         tuples,
-        summing,
+        gamma(analysis, *sizes),
         left_out,
         analysis.drift,
+        gradient_gamma(analysis, *sizes) if analysis.differentiable else None,
+        analysis.copies,
     )
 
 
@@ -255,7 +322,7 @@ def _lse_rounding(lse: Tensor) -> float:
 def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     with torch.no_grad():
-        dtype, per_query, lse_error = exact_type(call, analysis, tolerance, with_lse)
+        dtype, per_query, lse_error, gradient = exact_type(call, analysis, tolerance, with_lse)
     wide = replace(
         call,
         query=call.query.to(dtype),
@@ -272,5 +339,8 @@ def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_ls
     worst = float(per_query.max()) if per_query.numel() else 0.0
     lse_error += _lse_rounding(lse)
     lse = lse if call.query.dtype == torch.float64 else lse.float()
-    certificate = Certificate(0.0, worst, worst, lse_error + _lse_rounding(lse), per_query.reshape(lse.shape))
-    return Certified(out.to(call.query.dtype), lse, certificate, plan)
+    if gradient is not None:
+        gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
+    per_query, lse_error = per_query.reshape(lse.shape), lse_error + _lse_rounding(lse)
+    certificate = Certificate(0.0, worst, worst, lse_error, per_query, gradient)
+    return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)

@@ -8,16 +8,24 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import Call
+from separatrix.attention.exact_gradient import exact_gradient
 from separatrix.attention.forecast import Analysis
 from separatrix.attention.frame import largest_magnitudes
+from separatrix.attention.gradient_certificate import GradientCertificate
 from separatrix.attention.precision import float32_products_are_float32
-from separatrix.attention.tiling import Problem, roundings
+from separatrix.attention.tiling import Problem, summation
 from separatrix.errors import SeparatrixError
 
+Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]
 
-def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool) -> tuple[torch.dtype, Tensor, float]:
-    """The type that keeps the tolerance, and the bounds on the errors of outputs (H, L_q) and log-sum-exps in it."""
+
+def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
+    """The type that keeps the tolerance, and in it bounds on the errors of outputs, log-sum-exps and gradients.
+
+    Where gradients will be taken, the narrowest type that keeps the tolerance for them too, if there is one.
+    """
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    kept: Rounded | None = None
     for dtype in dict.fromkeys((narrow, torch.float64)):
         if not analysis.values.in_range(dtype):
             if dtype == torch.float64:
@@ -36,10 +44,19 @@ def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool)
                     "the way to a score, so that no bound on the error can be given. Move powers of two between them."
                 )
             continue
-        per_query, lse_error = _exact_rounding(analysis, dtype, call)
+        radii = _radii(analysis)
+        per_query, lse_error = _exact_rounding(analysis, radii, dtype, call)
         worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
         if worst <= tolerance:
-            return dtype, per_query, lse_error
+            gradient = None
+            if analysis.differentiable:
+                gradient = exact_gradient(call, analysis, dtype, radii, per_query, lse_error)
+            found = (dtype, per_query, lse_error, gradient)
+            if gradient is None or gradient.total <= tolerance:
+                return found
+            kept = kept or found
+    if kept is not None:
+        return kept
     raise SeparatrixError(
         f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to {worst:.3g} only, "
         f"and {tolerance:.3g} was asked for."
@@ -62,7 +79,20 @@ def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
     return lost <= math.log2(torch.finfo(dtype).eps) - 10
 
 
-def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
+def _radii(analysis: Analysis) -> Tensor:
+    """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of keys as they are given."""
+    if analysis.frame.shift is None:
+        return analysis.radii
+    # The bounds of the analysis are for centred keys, and exact attention does not centre.
+    tokens = analysis.tokens
+    key = tokens.keys[0].to(torch.float64)
+    if tokens.masks:
+        key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
+    longest = _lengths(key).amax(-1, keepdim=True)
+    return abs(tokens.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
+
+
+def _exact_rounding(analysis: Analysis, radii: Tensor, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
     r"""A bound (H, L_q) on the error of exact attention by blocks, and one on its log-sum-exp.
 
     A score errs by (d + k + 4) u R at most, R the bound on the sum of its terms' magnitudes, and a shifted one by
@@ -70,17 +100,10 @@ def _exact_rounding(analysis: Analysis, dtype: torch.dtype, call: Call) -> tuple
     `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
     """
     u = torch.finfo(dtype).eps / 2
-    tokens, shape, radii = analysis.tokens, analysis.shape, analysis.radii
-    if analysis.frame.shift is not None:  # the bound is for centred keys, and exact attention does not centre
-        key = tokens.keys[0].to(torch.float64)
-        if tokens.masks:
-            key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
-        longest = _lengths(key).amax(-1, keepdim=True)
-        radii = abs(call.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
+    tokens, shape = analysis.tokens, analysis.shape
     tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + 8 * u
     problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
-    steps = roundings(problem)
-    gamma = steps * u / (1 - steps * u) if steps * u < 0.5 else math.inf
+    gamma = summation(problem).gamma(dtype)
     left = 1 - tau - gamma * (1 + tau)
     width = analysis.values.width.amax(1, keepdim=True)
     largest = analysis.values.magnitude.amax(1, keepdim=True)

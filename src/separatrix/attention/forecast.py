@@ -12,18 +12,23 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from separatrix.attention.certificate import Summing, ValueRange, gamma, key_norms, query_radii, value_range
+from separatrix.attention.certificate import ValueRange, key_norms, query_radii, value_range
 from separatrix.attention.cost import TUPLES, Shape, chunk_tokens, sampled_queries, sampled_tuples
 from separatrix.attention.frame import Frame, Tokens, chunks, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.gradient_certificate import reaches
 from separatrix.attention.greedy import greedy_error, key_powers
 from separatrix.attention.monomials import Array
 from separatrix.attention.remainder import Polynomial
 from separatrix.attention.rotation import drift, rotated
+from separatrix.attention.summation import Summing, expanded_gradient_sum, expanded_sum
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores."""
+    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores.
+
+    Up to `copies` heads share a tensor of the call.
+    """
 
     tokens: Tokens
     shape: Shape
@@ -34,6 +39,7 @@ class Analysis:
     drift: Tensor | None
     offset: int
     differentiable: bool
+    copies: int = 1
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
@@ -62,7 +68,7 @@ class Analysis:
         return max(float(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
 
 
-def analyse(tokens: Tokens, is_causal: bool, offset: int, differentiable: bool = False) -> Analysis:
+def analyse(tokens: Tokens, is_causal: bool, offset: int, differentiable: bool = False, copies: int = 1) -> Analysis:
     """Bounds and a sample; an error for NaN or infinity.
 
     Where a gradient is wanted, all coordinates stay and sets are of total degree: scores may not depend on what they
@@ -70,9 +76,26 @@ def analyse(tokens: Tokens, is_causal: bool, offset: int, differentiable: bool =
     """
     shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
     frame = make_frame(tokens, shift, torch.float64, differentiable)
-    return _analyse(tokens, frame, value_range(tokens), is_causal, offset, differentiable)
+    return _analyse(tokens, frame, value_range(tokens), is_causal, offset, differentiable, copies)
 
 
+def in_float32(analysis: Analysis) -> bool:
+    """Whether nothing that counts leaves the range of float32.
+
+    Gradients multiply values, keys and incoming gradients of very different sizes: for them sizes have to be moderate.
+    """
+    if not analysis.values.in_range(torch.float32):
+        return False
+    if not analysis.differentiable:
+        return True
+    sizes = [x.amax(-1) for x in analysis.frame.largest if x.numel()]
+    low, high = (2.0**-_MODERATE, 2.0**_MODERATE)
+    moderate = all(bool(((x >= low) & (x <= high)).all()) for x in sizes)
+    return moderate and analysis.values.low >= -_MODERATE and analysis.values.high <= 2 * _MODERATE + 40
+
+
+_MODERATE = 16
+"""The logarithm to base 2 of the sizes that are moderate."""
 _LEFT_OUT = 1 / 64
 """The part of the tolerance that coordinates left out of a basis may take."""
 
@@ -85,11 +108,13 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     width = float(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
     basis = rotated(tokens, frame, None if analysis.differentiable else slack)
-    return None if basis is None else _analyse(tokens, basis, analysis.values, False, 0, analysis.differentiable)
+    if basis is None:
+        return None
+    return _analyse(tokens, basis, analysis.values, False, 0, analysis.differentiable, analysis.copies)
 
 
 def _analyse(
-    tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int, differentiable: bool
+    tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int, differentiable: bool, copies: int
 ) -> Analysis:
     norms = key_norms(tokens, frame)
     radii = query_radii(tokens, frame, norms)
@@ -98,7 +123,7 @@ def _analyse(
     moved = drift(tokens, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    return Analysis(tokens, shape, frame, norms, radii, values, moved, offset, differentiable)
+    return Analysis(tokens, shape, frame, norms, radii, values, moved, offset, differentiable, copies)
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
@@ -160,17 +185,47 @@ def mean_power(analysis: Analysis, moment: int) -> Tensor:
     return analysis.powers[moment]
 
 
-def forecast(analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype) -> float:
-    """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample."""
+def gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
+    """The relative error of the sums of a call, see `summation`."""
+    lengths = analysis.shape.key_lengths
+    return expanded_sum(summing.tokens(lengths), len(lengths), analysis.frame.width, degree, rank).gamma(dtype)
+
+
+def gradient_gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
+    """The relative error of the sums of its backward pass."""
+    shape, width = analysis.shape, analysis.frame.width
+    tokens, queries = summing.tokens(shape.key_lengths), summing.tokens([shape.query_length])
+    sums = expanded_gradient_sum(tokens, queries, len(shape.key_lengths), width, shape.d_v, degree, rank)
+    return sums.gamma(dtype)
+
+
+def forecast(
+    analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype, output_only: bool = False
+) -> float:
+    """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample.
+
+    Where gradients will be taken it is the larger one of the output's and theirs, unless `output_only`.
+    """
     radii = analysis.sampled_radii
-    truncation = polynomial.factors(radii) * mean_power(analysis, polynomial.moment)
-    return _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+    power, one = mean_power(analysis, polynomial.moment), mean_power(analysis, 0)
+    truncation = polynomial.factors(radii) * power
+    output = _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+    if output_only or not analysis.differentiable or not truncation.numel():
+        return output
+    slope = polynomial.derivative_error(radii, power, one)
+    rounding = gradient_gamma(analysis, polynomial.degree, rank, _steps(analysis, rank, dtype), dtype) * one
+    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    scores = width * (slope + truncation) + output + 2 * largest * rounding * polynomial.derivative_magnitude(radii)
+    values = (2 * truncation + rounding * polynomial.magnitude(radii)).amax(1)
+    reach = torch.stack(reaches(analysis.frame)).amax(0)
+    doubled = 1 if analysis.frame.shift is None else 2
+    found = [doubled * reach * scores.amax(1), *(values * others for others in analysis.values.others)]
+    return max(output, float(torch.stack(found).max()))
 
 
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
     """What no forecast's rounding is below, in float64: of weights 1, the polynomial's first coefficient."""
-    lengths, width = analysis.shape.key_lengths, analysis.frame.width
-    relative = gamma(lengths, width, degree, rank, Summing(1, 1 << 62), torch.float64)
+    relative = gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64)
     largest = analysis.values.magnitude.amax(1, keepdim=True)
     found = 2 * relative * mean_power(analysis, 0) * largest
     return 0.5 * float(found.max()) if found.numel() else 0.0
@@ -215,11 +270,16 @@ def _forecast(
 ) -> float:
     if not truncation.numel():
         return 0.0
-    steps = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
-    relative = gamma(analysis.shape.key_lengths, analysis.frame.width, degree, rank, Summing(steps, steps), dtype)
+    relative = gamma(analysis, degree, rank, _steps(analysis, rank, dtype), dtype)
     rounding = 2 * relative * magnitude * mean_power(analysis, 0)
     width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
     return float((truncation * width + rounding * largest).max())
+
+
+def _steps(analysis: Analysis, rank: int, dtype: torch.dtype) -> Summing:
+    """How tokens are added up, as far as it is known before the computation."""
+    chunk = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
+    return Summing(chunk, chunk)
 
 
 def amplitudes(analysis: Analysis) -> Tensor:

@@ -55,12 +55,14 @@ class Tokens:
 class Basis:
     """What `rotation` applies to query and keys after all else, (H, d'', d') each.
 
-    Scores change by |q_i| `relative` + `absolute` at most, (H,) each, q_i the query in the coordinates before.
+    Scores change by |q_i| `longest` `defect` + `absolute` at most, (H,) each, q_i the query in the coordinates before
+    and `longest` the length of the longest key there.
     """
 
     query: Tensor
     keys: Tensor
-    relative: Tensor
+    longest: Tensor
+    defect: Tensor
     absolute: Tensor
 
     def matrix(self, m: int) -> Tensor:

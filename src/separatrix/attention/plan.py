@@ -7,7 +7,7 @@ constants that ship with the source.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -27,6 +27,7 @@ from separatrix.attention.forecast import (
     amplitudes,
     forecast,
     greedy_forecast,
+    in_float32,
     least_error,
     least_rounding,
 )
@@ -56,7 +57,8 @@ class Recipe:
 class Plan:
     """The algorithm chosen and what is expected of it.
 
-    method: "exact" or "polynomial"; degree, rank and shape of the index set for the latter. `predicted_error` is a
+    method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach; degree, rank and shape of
+    the index set for "polynomial". `predicted_error` is a
     forecast of the certified error, never a promise. `flops` are those of the products with the monomials, or
     with all keys and values; `bytes` what is held beside inputs and outputs; `why` is one sentence.
     """
@@ -85,14 +87,23 @@ def dearest(analysis: Analysis, method: str) -> float:
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
 
-def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0, dearest: float = math.inf) -> Recipe | None:
-    """The lowest rank whose forecast keeps the tolerance, of all index sets; None if none does, or none in time."""
+def recipes(
+    analysis: Analysis,
+    tolerance: float,
+    least_degree: int = 0,
+    dearest: float = math.inf,
+    output_only: bool = False,
+) -> Recipe | None:
+    """The lowest rank whose forecast keeps the tolerance, of all index sets; None if none does, or none in time.
+
+    Where gradients will be taken their forecast has to keep it too, unless `output_only`.
+    """
     if not analysis.radius <= _LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
     target, d = _MARGIN * tolerance, analysis.frame.width
     if analysis.differentiable:
         least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
-    polynomial, rank = _total_degree(analysis, target, least_degree, dearest)
+    polynomial, rank = _total_degree(analysis, target, least_degree, dearest, output_only)
     free = not analysis.shape.is_causal and not analysis.differentiable
     if free and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
@@ -101,19 +112,19 @@ def recipes(analysis: Analysis, tolerance: float, least_degree: int = 0, dearest
             return Recipe(index_set, None, _dtype(analysis, narrow, target))
     if polynomial is None:
         return None
-    narrow = forecast(analysis, polynomial, rank, torch.float32)
+    narrow = forecast(analysis, polynomial, rank, torch.float32, output_only)
     return Recipe(total_degree(d, polynomial.degree), polynomial, _dtype(analysis, narrow, target))
 
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
     """float32 where its forecast keeps the target and nothing leaves its range, else float64."""
     given_wide = analysis.tokens.query.dtype == torch.float64
-    keeps = narrow <= target and analysis.values.in_range(torch.float32) and float32_products_are_float32()
+    keeps = narrow <= target and in_float32(analysis) and float32_products_are_float32()
     return torch.float32 if keeps and not given_wide else torch.float64
 
 
 def _total_degree(
-    analysis: Analysis, target: float, least_degree: int, dearest: float
+    analysis: Analysis, target: float, least_degree: int, dearest: float, output_only: bool = False
 ) -> tuple[Polynomial | None, int]:
     """The polynomial of the lowest degree whose forecast keeps the target, and its rank."""
     d = analysis.frame.width
@@ -128,7 +139,7 @@ def _total_degree(
         if least_error(analysis, degree) > target:
             continue
         for polynomial in _polynomials(degree, analysis.radius):
-            if forecast(analysis, polynomial, rank, torch.float64) <= target:
+            if forecast(analysis, polynomial, rank, torch.float64, output_only) <= target:
                 return polynomial, rank
     return None, 0
 
@@ -156,7 +167,7 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
         error = greedy_forecast(analysis, index_set.alphas, recipe.dtype)
     else:
-        error = forecast(analysis, recipe.polynomial, index_set.rank, recipe.dtype)
+        error = forecast(analysis, recipe.polynomial, index_set.rank, recipe.dtype, output_only=True)
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         kind = f"total degree {index_set.degree} ({series})"
     faster = exact.time / cost.time
@@ -196,6 +207,12 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
         why = f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
     else:
         why = f"at these lengths exact attention is cheaper than the polynomial method at rank {plan.rank}"
+    return exact_plan(analysis, why)
+
+
+def exact_plan(analysis: Analysis, why: str) -> Plan:
+    """The plan of exact attention, for the reason `why`."""
+    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
     unit = torch.finfo(analysis.tokens.query.dtype).eps
     largest = float(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
     return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
@@ -203,31 +220,47 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
     """What was asked, why it cannot be had, and what could."""
-    shape = analysis.shape
-    n, B = max(shape.query_length, *shape.key_lengths), analysis.entry_bound()
-    scale = abs(analysis.tokens.scale)
+    shape, B = analysis.shape, analysis.entry_bound()
+    n = max(shape.query_length, *shape.key_lengths)
+    return SeparatrixError(
+        f"Attention of order {shape.order} over n = {n} tokens with entries up to B = {B:.4g} and tolerance "
+        f"{tolerance:.3g} is out of reach: {_in_reach(shape, B, abs(analysis.tokens.scale), lambda bound: tolerance)}"
+    )
 
-    def radius(bound: float) -> float:
-        """Of scores with entries up to `bound`; infinite where that is no float."""
+
+def _in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
+    """Why the near-linear method is out of reach for entries up to B, and exact attention may be; what would work.
+
+    `tolerance_at` is what may be lost relative to the values' magnitude, for entries up to a bound.
+    """
+    n = max(shape.query_length, *shape.key_lengths)
+
+    def rank_at(bound: float, looser: float = 1.0) -> float:
+        """The rank of the worst case for entries up to `bound`; infinite where its scores are no float."""
         log = shape.order * math.log(bound) if bound else -math.inf
-        return scale * shape.d * math.exp(log) if log < 700 else math.inf
+        radius = scale * shape.d * math.exp(log) if log < 700 else math.inf
+        return worst_case_rank(shape.d, radius, looser * tolerance_at(bound))
 
-    rank = worst_case_rank(shape.d, radius(B), tolerance)
     low, high = 0.0, B
     for _ in range(14):
         middle = (low + high) / 2
-        needed = worst_case_rank(shape.d, radius(middle), tolerance)
-        low, high = (middle, high) if needed <= LARGEST_RANK else (low, middle)
-    looser = tolerance
-    while looser < 1 and worst_case_rank(shape.d, radius(B), looser) > LARGEST_RANK:
+        low, high = (middle, high) if rank_at(middle) <= LARGEST_RANK else (low, middle)
+    looser = 1.0
+    while looser * tolerance_at(B) < 1 and rank_at(B, looser) > LARGEST_RANK:
         looser *= 10
-    other = f"a tolerance of {looser:.1g}" if looser < 1 else "no tolerance below 1 at this bound"
-    return SeparatrixError(
-        f"Attention of order {shape.order} over n = {n} tokens with entries up to B = {B:.4g} and tolerance "
-        f"{tolerance:.3g} is out of reach: the near-linear algorithm would take rank {rank:.3g} (at most "
-        f"{LARGEST_RANK} is tried), and exact attention {exact_cost(shape, False).flops:.3g} flops. Theorems 1.3 and "
-        f"1.4 of Alman and Song put the border at B = (ln n)^(1/k) = {threshold(n, shape.order):.3g}. "
-        f"What would work at d = {shape.d}, whatever the entries: B <= {low:.3g} at this tolerance, or {other}."
+    tolerance = looser * tolerance_at(B)
+    other = "no tolerance below 1 at this bound"
+    if tolerance < 1:
+        other = f"a tolerance of {tolerance:.1g}, relative to the values' magnitude"
+    exact = exact_cost(shape, False).flops
+    exactly = ", or exact attention, which is in reach"
+    if exact > AFFORDABLE:
+        exactly = f", or exact attention at n <= {int(n * (AFFORDABLE / exact) ** (1 / shape.order))}"
+    return (
+        f"the near-linear algorithm would take rank {rank_at(B):.3g} (at most {LARGEST_RANK} is tried), and exact "
+        f"attention {exact:.3g} flops (up to {AFFORDABLE:.0e} are started without being asked for by name). Theorems "
+        f"1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = {threshold(n, shape.order):.3g}. What "
+        f"would work at d = {shape.d}, whatever the entries: B <= {low:.3g} at this tolerance, or {other}{exactly}."
     )
 
 
@@ -261,7 +294,8 @@ def check_tolerance(tolerance: float) -> float:
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
     """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
 
-    Nothing is known of the data, so the forecast is the worst case, and is kept.
+    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" where neither
+    near-linear nor exact attention is in reach; `why` then says what would bring one in reach.
 
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495
@@ -275,18 +309,24 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     shape = Shape(1, n, (n,) * (order - 1), d, d)
     radius, largest = bound**order, bound ** (order - 1)
     exact = exact_cost(shape, False)
-    relative = tolerance / largest if largest else math.inf
-    degree = 0 if not largest else worst_case_degree(radius, relative)
+
+    def relative(B: float) -> float:
+        return tolerance / B ** (order - 1) if B else math.inf
+
+    degree = 0 if not largest else worst_case_degree(radius, relative(bound))
     border = threshold(n, order)
     side = f"B = {bound:.3g} is {'below' if bound < border else 'at or above'} (ln n)^(1/k) = {border:.3g}"
+    why = f"{side}, and no degree up to {LARGEST_DEGREE} keeps {tolerance:.3g} in the worst case"
     if degree is not None:
         rank = math.comb(d + degree, degree)
         cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
-        if cost.time < exact.time:
+        if cost.time < exact.time and rank <= LARGEST_RANK:
             why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
-            why += f"; no more than {LARGEST_RANK} is tried" * (rank > LARGEST_RANK)
             return Plan("polynomial", degree, rank, f"total degree {degree}", tolerance, cost.flops, cost.bytes, why)
         why = f"{side}, and the worst case takes rank {rank}, dearer than exact attention at this length"
-    else:
-        why = f"{side}, and no degree up to {LARGEST_DEGREE} keeps {tolerance:.3g} in the worst case"
+        if rank > LARGEST_RANK:
+            why = f"{side}, and the worst case takes rank {rank}, where at most {LARGEST_RANK} is tried"
+    if exact.flops > AFFORDABLE:
+        why = f"neither method is in reach: {side}; {_in_reach(shape, bound, 1 / d, relative)}"
+        return Plan("none", None, None, None, math.inf, exact.flops, exact.bytes, why)
     return Plan("exact", None, None, None, 0.0, exact.flops, exact.bytes, why)

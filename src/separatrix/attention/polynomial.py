@@ -19,6 +19,7 @@ from torch import Tensor
 
 from separatrix.attention.cost import chunk_tokens
 from separatrix.attention.frame import Frame, Tokens, chunks
+from separatrix.attention.incoming import Power
 from separatrix.attention.monomials import IndexSet
 from separatrix.attention.products import Products, products
 
@@ -135,6 +136,7 @@ def backward(
     tokens: Tokens, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
+    power = incoming_power(sums, grad_out, grad_lse)
     dtype, frame = expansion.coefficients.dtype, expansion.frame
     heads, length, _ = tokens.query.shape
     size = expansion.even_chunk(2 * heads, length)
@@ -145,9 +147,9 @@ def backward(
     for start, stop in chunks(length, size):
         here = slice(start, stop)
         x = frame.coordinates(tokens.query[:, here], 0)
-        d_sums = grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]).mT.to(dtype)
-        grad_query[:, here] = frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0)
-    grad_product = against.finish(state)
+        d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
+        grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
+    grad_product = power.multiply(against.finish(state))
     grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
     grad_keys, grad_values = [], []
     for m in range(len(tokens.keys)):
@@ -159,6 +161,12 @@ def backward(
         grad_values.append(torch.zeros_like(tokens.values[m]))
         state_backward(tokens, expansion, m, tokens.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
     return grad_query, grad_keys, grad_values
+
+
+def incoming_power(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Power:
+    """The power of two next to the largest incoming gradient over its query's denominator, for each head."""
+    largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
+    return Power.next_to(largest / sums.denominator.masked_fill(sums.denominator == 0, math.inf))
 
 
 def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
@@ -177,17 +185,19 @@ def state_backward(
     key, value = tokens.keys[m], tokens.values[m]
     size = expansion.even_chunk(2 * key.shape[0], stop)
     met = expansion.products(key.shape[0], size, value.shape[2] + 1)
-    prepared = met.prepare(grad_Z)
+    power = Power.next_to(grad_Z.flatten(1))
+    prepared = met.prepare(power.divide(grad_Z))
     for first, last in chunks(stop, size):
         here = slice(first, last)
         mask = tokens.masks[m][:, here] if tokens.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
         V = with_ones(value[:, here], mask, expansion.coefficients.dtype)
         grad_x, grad_W = met.gradient(x, prepared, V, None)
-        grad_K, grad_V = expansion.frame.pull_back(grad_x, m + 1), grad_W[:, :-1].mT
+        grad_K = power.multiply(expansion.frame.pull_back(grad_x, m + 1))
+        grad_V = power.multiply(grad_W[:, :-1].mT.to(torch.float64))
         if mask is not None:
             grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
         grad_value[:, here], grad_key[:, here] = grad_V, grad_K
     if expansion.frame.shift is not None:
-        mean = grad_key.sum(1, keepdim=True) / tokens.counts()[m].clamp(min=1).reshape(-1, 1, 1)
+        mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / tokens.counts()[m].clamp(min=1).reshape(-1, 1, 1)
         grad_key -= mean if not tokens.masks else mean * tokens.masks[m].unsqueeze(-1)

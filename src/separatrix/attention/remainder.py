@@ -9,11 +9,20 @@ and the sum of s^m over all key tuples is a number the method has computed alrea
 - Taylor: w is h cut off, whatever m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
+
+Gradients are those of the polynomial, and exp is its own derivative, so that they rest on |exp(s) - P'(s)|. Taylor's
+derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
+
+    exp(s) - P'(s) = m s^(m-1) e(s) + s^m e'(s),    |e'(s)| <= slope(R) = sum_j j^2 |c_j| / R,
+
+c_j the Chebyshev coefficients of e, because |T_j'| <= j^2 on [-1, 1]; and summed over N tuples
+sum_t |s_t|^(m-1) <= N^(1/m) (sum_t s_t^m)^((m-1)/m), by Hoelder's inequality.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,13 +40,15 @@ _ROUNDING = 2.0**-40
 class Polynomial:
     """P(s) = sum_p coefficients[p] s^p with |exp(s) - P(s)| <= s^moment * factor for |s| <= radius.
 
-    The Taylor polynomial has radius infinity and a factor for each radius: `factors`.
+    `slope` bounds the derivative of (exp(s) - P(s)) / s^moment there. The Taylor polynomial has radius infinity, and
+    for each radius a factor of its own: `factors`.
     """
 
     coefficients: tuple[float, ...]
     moment: int
     radius: float
     factor: float | None
+    slope: float | None = None
 
     @property
     def degree(self) -> int:
@@ -49,12 +60,31 @@ class Polynomial:
             return torch.full_like(radii, self.factor)
         return taylor_factor(self.degree, self.moment, radii)
 
+    def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
+        """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii with sum_t s_t^moment <= power."""
+        if self.factor is None or self.slope is None:
+            return taylor_factor(self.degree - 1, self.moment, radii) * power
+        if self.moment == 0:
+            return self.slope * tuples
+        share = 1 / self.moment
+        odd = tuples**share * power ** (1 - share)
+        return self.moment * self.factor * odd + self.slope * power
+
     def magnitude(self, radii: Tensor) -> Tensor:
         """sum_p |coefficients[p]| radii^p."""
-        total = torch.zeros_like(radii)
-        for coefficient in reversed(self.coefficients):
-            total = total * radii + abs(coefficient)
-        return total
+        return _horner(self.coefficients, radii)
+
+    def derivative_magnitude(self, radii: Tensor) -> Tensor:
+        """sum_p p |coefficients[p]| radii^(p - 1)."""
+        return _horner([p * coefficient for p, coefficient in enumerate(self.coefficients)][1:], radii)
+
+
+def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
+    """sum_p |coefficients[p]| at^p."""
+    total = torch.zeros_like(at)
+    for coefficient in reversed(coefficients):
+        total = total * at + abs(coefficient)
+    return total
 
 
 def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
@@ -110,5 +140,10 @@ def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
     beyond = series[-1]
     rounding = _ROUNDING * 2.0**-4 * (np.abs(series).sum() + np.abs(w).sum())
     factor = float(np.abs(to_chebyshev @ left).sum() + beyond + rounding)
+    # In the derivative a coefficient counts j^2 times, and so does what was rounded off it; the terms of the series
+    # beyond the last fall by 4 at least, so that with their weights they sum to no more than the last with its own.
+    known = np.abs(to_chebyshev @ left)
+    lost = _ROUNDING * 2.0**-4 * (to_chebyshev @ (np.abs(series) + np.pad(np.abs(w), (0, terms - len(w)))))
+    slope = float((np.arange(terms) ** 2.0 * (known + lost)).sum() + terms * beyond) / radius * (1 + _ROUNDING)
     head = [1 / math.factorial(p) for p in range(moment)]
-    return Polynomial((*head, *(float(x) / radius**j for j, x in enumerate(w))), moment, radius, factor)
+    return Polynomial((*head, *(float(x) / radius**j for j, x in enumerate(w))), moment, radius, factor, slope)

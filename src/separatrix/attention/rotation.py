@@ -56,7 +56,7 @@ def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     B_q = roots * torch.linalg.solve_triangular(L.mT, U, upper=True).mT
     B_k = (L @ U).mT / roots
     nothing = torch.zeros(len(B_q), dtype=torch.float64, device=B_q.device)
-    whole = replace(frame, basis=Basis(B_q, B_k, nothing, nothing))
+    whole = replace(frame, basis=Basis(B_q, B_k, nothing, nothing, nothing))
     largest = [_largest(tokens, whole, m) for m in range(2)]
     amplitudes = largest[0] * largest[1]
     upwards = amplitudes.amax(0).argsort()
@@ -65,27 +65,53 @@ def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     kept, left_out = upwards[count:].sort().values, left_out[:, count]
     _, factors, balanced = balance([x[:, kept] for x in largest], True)
     query, keys = (B[:, kept] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
-    return replace(frame, basis=Basis(query, keys, _relative(tokens, frame, B_q, B_k), left_out), largest=balanced)
+    basis = Basis(query, keys, _longest(tokens, frame), _defect(B_q, B_k), left_out)
+    return replace(frame, basis=basis, largest=balanced)
 
 
 def drift(tokens: Tokens, frame: Frame) -> Tensor | None:
     """A bound (H, L_q) on what a score changes by in the frame's basis; None without one."""
     if frame.basis is None:
         return None
-    norms = torch.cat(list(_norms(tokens, replace(frame, basis=None), 0)), 1)
-    return 1.01 * (norms * frame.basis.relative.unsqueeze(-1) + frame.basis.absolute.unsqueeze(-1)) + 2.0**-1000
+    basis, norms = frame.basis, _query_norms(tokens, frame)
+    relative = (basis.longest * basis.defect).unsqueeze(-1)
+    return 1.01 * (norms * relative + basis.absolute.unsqueeze(-1)) + 2.0**-1000
 
 
-def _relative(tokens: Tokens, frame: Frame, B_q: Tensor, B_k: Tensor) -> Tensor:
-    """max_j |k_j| (|B_q^T B_k - I| + gamma |B_q| |B_k|), (H,); the defect's own rounding is in gamma."""
+def derivative_drift(tokens: Tokens, frame: Frame) -> list[Tensor]:
+    """Bounds (H, L_q) on what derivatives of scores by an entry of the query, and of a key of each set, change by.
+
+    They are 0 without a basis. Coordinates that a basis leaves out would change them too, and gradients leave out none.
+    """
+    if frame.basis is None:
+        return [torch.zeros_like(frame.largest[0][:, :1])] * (len(frame.largest))
+    basis = frame.basis
+    assert not basis.absolute.any(), "a basis for gradients leaves out no coordinate"
+    by_query = abs(frame.scale) * frame.factors[0].amax(1) * basis.longest * basis.defect
+    by_key = (frame.factors[1].amax(1) * basis.defect).unsqueeze(-1) * _query_norms(tokens, frame)
+    return [1.01 * by_query.unsqueeze(-1) + 2.0**-1000, 1.01 * by_key + 2.0**-1000]
+
+
+def _query_norms(tokens: Tokens, frame: Frame) -> Tensor:
+    """Euclidean norms (H, L_q) of the queries in the coordinates before the basis."""
+    return torch.cat(list(_norms(tokens, replace(frame, basis=None), 0)), 1)
+
+
+def _longest(tokens: Tokens, frame: Frame) -> Tensor:
+    """max_j |k_j|, (H,)."""
+    longest = torch.zeros(tokens.query.shape[0], dtype=torch.float64, device=frame.kept.device)
+    for norms in _norms(tokens, frame, 1):
+        longest = torch.maximum(longest, norms.amax(1))
+    return longest
+
+
+def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
+    """|B_q^T B_k - I| + gamma |B_q| |B_k|, (H,); the defect's own rounding is in gamma."""
     d = B_q.shape[2]
     size = torch.linalg.matrix_norm(B_q) * torch.linalg.matrix_norm(B_k)
     defect = torch.linalg.matrix_norm(B_q.mT @ B_k - torch.eye(d, dtype=torch.float64, device=B_q.device))
-    longest = torch.zeros_like(size)
-    for norms in _norms(tokens, frame, 1):
-        longest = torch.maximum(longest, norms.amax(1))
-    relative: Tensor = longest * (defect + (3 * d + 16) * 2.0**-53 * size)
-    return relative
+    found: Tensor = defect + (3 * d + 16) * 2.0**-53 * size
+    return found
 
 
 def _parts(tokens: Tokens, frame: Frame, m: int) -> Iterator[Tensor]:

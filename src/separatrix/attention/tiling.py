@@ -9,6 +9,7 @@ from torch import Tensor
 
 from separatrix.attention.kronecker_rows import chunks
 from separatrix.attention.schedule import Box, Positions, Range, boxes
+from separatrix.attention.summation import Summation, block_gradient_sum, block_sum
 
 _BLOCK = {"cpu": 1 << 21}
 """Bytes of a block of scores: half of the second-level caches of two cores; accelerators take the other default."""
@@ -90,11 +91,20 @@ def tiling_of(problem: Problem) -> Tiling:
     return Tiling(found, rows, block, width, heads)
 
 
-def roundings(problem: Problem) -> int:
-    """How many roundings, at the most, a weight goes through on its way into the sums of its query.
-
-    One for each term of its chunk, and three for each chunk after it: the sum, and twice the change of the maximum.
-    """
+def summation(problem: Problem) -> Summation:
+    """How a weight gets into the sums of its query."""
     tiling = tiling_of(problem)
-    most = sum(1 for box in tiling.found for _ in chunks(box, tiling.chunk_size(box)))
-    return tiling.capacity + 3 * most + 8
+    return block_sum(len(problem.keys) + 1, tiling.capacity, _count_chunks(tiling))
+
+
+def gradient_summation(problem: Problem) -> Summation:
+    """How the backward pass adds up."""
+    tiling = tiling_of(problem)
+    row_blocks = max((len(tiling.row_blocks(box)) for box in tiling.found), default=0)
+    return block_gradient_sum(
+        len(problem.keys) + 1, tiling.capacity, _count_chunks(tiling), tiling.rows, row_blocks * len(tiling.found)
+    )
+
+
+def _count_chunks(tiling: Tiling) -> int:
+    return sum(1 for box in tiling.found for _ in chunks(box, tiling.chunk_size(box)))

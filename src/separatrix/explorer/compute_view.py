@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from separatrix.attention.cost import AFFORDABLE, LARGEST_RANK, Shape, exact_cost, max_order, polynomial_cost, threshold
+from separatrix.attention.cost import Shape, exact_cost, max_order, polynomial_cost, threshold
 from separatrix.attention.plan import Plan, plan_shapes
 from separatrix.attention.products import expanded_total_degree
 from separatrix.claims.kronecker.exponents import least_degree
@@ -52,16 +52,6 @@ class Planned:
     most: float
     modelled: float
 
-    @property
-    def warning(self) -> str:
-        """Why the plan is for the theory alone, if it is."""
-        rank = self.plan.rank
-        if rank is not None and rank > LARGEST_RANK:
-            return f"The library tries ranks up to {LARGEST_RANK:,} and would refuse this one."
-        if self.plan.method == "exact" and self.plan.flops > AFFORDABLE:
-            return f"Above {AFFORDABLE:.0e} flops the library starts exact attention only when it is asked for by name."
-        return ""
-
 
 @lru_cache(maxsize=1024)
 def planned(sizes: Sizes) -> Planned:
@@ -97,19 +87,27 @@ def too_dear(sizes: Sizes) -> SeparatrixError:
 def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]]]:
     """The rows of the page's table: a name, and what each setting has there."""
     plans = [one.plan for one in found]
-    times = [speeds.seconds(one.plan.method, one.modelled) for one in found]
+    times = [
+        "-" if one.plan.method == "none" else spelled_seconds(speeds.seconds(one.plan.method, one.modelled))
+        for one in found
+    ]
     return [
         ("method", [plan.method for plan in plans]),
         ("degree", ["-" if plan.degree is None else str(plan.degree) for plan in plans]),
         ("rank", ["-" if plan.rank is None else big(plan.rank) for plan in plans]),
-        ("error, at most", ["rounding only" if plan.rank is None else f"{plan.predicted_error:g}" for plan in plans]),
+        ("error, at most", [_error(plan) for plan in plans]),
         ("flops", [f"{plan.flops:.3g}" for plan in plans]),
         ("working memory", [spelled_bytes(plan.bytes) for plan in plans]),
-        ("time here, on one core", [spelled_seconds(time) for time in times]),
+        ("time here, on one core", times),
         ("border (ln n)^(1/k)", [f"{one.border:.3g}" for one in found]),
         ("largest order by the paper's rule", ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]),
-        ("why", [f"{_sentence(one.plan.why)} {one.warning}".strip() for one in found]),
+        ("why", [_sentence(one.plan.why) for one in found]),
     ]
+
+
+def _error(plan: Plan) -> str:
+    """The error that a plan may make, in words."""
+    return {"exact": "rounding only", "none": "-"}.get(plan.method, f"{plan.predicted_error:g}")
 
 
 def python(settings: Sequence[Sizes]) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import torch
 
-from separatrix.attention.cost import LARGEST_RANK, Shape, polynomial_cost
+from separatrix.attention.cost import Shape, polynomial_cost
 from separatrix.attention.operator import certified_attention, tensor_attention
 from separatrix.attention.products import expanded_total_degree
 from separatrix.errors import SeparatrixError
@@ -57,7 +57,7 @@ def tokens(sizes: Sizes) -> int:
 
 @lru_cache(maxsize=256)
 def sampled(sizes: Sizes) -> Sample:
-    """Run the planned method on the sample, or refuse with the reason."""
+    """Run the planned method on the sample, exact attention where none is in reach, or refuse with the reason."""
     n, plan = tokens(sizes), planned(sizes).plan
     if plan.rank is not None and plan.degree is not None:
         finest = max(FINEST[0], FINEST[1] * math.exp(sizes.radius))
@@ -68,7 +68,7 @@ def sampled(sizes: Sizes) -> Sample:
             )
         shape = Shape(1, n, (n,) * (sizes.order - 1), sizes.d, sizes.d)
         cost = polynomial_cost(shape, expanded_total_degree(sizes.d, plan.degree), True)
-        if plan.rank > LARGEST_RANK or plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
+        if plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
             raise SeparatrixError(
                 f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too dear for a page, even on {n} "
                 "tokens. A smaller B or d, or a larger tolerance, brings it down."
@@ -78,8 +78,9 @@ def sampled(sizes: Sizes) -> Sample:
     drawn = torch.rand(2 * sets + 1, n, sizes.d, generator=generator, dtype=torch.float64)
     query, *rest = sizes.bound * (2 * drawn - 1)
     keys, values = rest[:sets], rest[sets:]
+    method = "exact" if plan.method == "none" else plan.method
     with one_core():
-        result = certified_attention(query, keys, values, tolerance=sizes.tolerance, method=plan.method)
+        result = certified_attention(query, keys, values, tolerance=sizes.tolerance, method=method)
         exact = tensor_attention(query, keys, values)
     error = float((result.output - exact).abs().max())
     certificate = result.certificate

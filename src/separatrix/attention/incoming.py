@@ -1,0 +1,47 @@
+"""Incoming gradients brought near 1 by a power of two, so that nothing that counts underflows in a backward pass.
+
+A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in what comes
+in, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest entry,
+and the gradients that come out are multiplied by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Power:
+    """A power of two for each head, as a product of two: one alone may leave the range of the type it is used in.
+
+    Example:
+        >>> power = Power.next_to(torch.tensor([[3e-42, -1e-44]]))
+        >>> power.divide(torch.tensor([[3e-42, -1e-44]]))
+        tensor([[ 0.5227, -0.0017]])
+    """
+
+    exponents: Tensor
+
+    @staticmethod
+    def next_to(largest: Tensor) -> Power:
+        """The powers next to the largest magnitudes in the rows of (H, n); 1 for a row of zeros."""
+        flat = largest.abs().amax(1) if largest.shape[1] else largest.new_zeros(largest.shape[0])
+        return Power(torch.frexp(flat).exponent.clamp(-1100, 1100))
+
+    def _factors(self, x: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+        half = torch.div(self.exponents, 2, rounding_mode="floor")
+        shape = (-1, *[1] * (x.dim() - 1))
+        return tuple(torch.exp2((sign * part).to(x.dtype)).reshape(shape) for part in (half, self.exponents - half))  # type: ignore[return-value]
+
+    def divide(self, x: Tensor) -> Tensor:
+        """x (H, ...) over the power of its head."""
+        first, second = self._factors(x, -1)
+        return x * first * second
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """x (H, ...) times the power of its head."""
+        first, second = self._factors(x, 1)
+        return x * first * second

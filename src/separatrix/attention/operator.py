@@ -153,13 +153,24 @@ def certified_attention(
     certificate misses the tolerance. Where that is dearer than exact attention, exact attention runs, and the
     certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
 
-    The gradient is that of what was computed, the coefficients of the polynomial being constants.
+    **Gradients** are those of what was computed, the coefficients of the polynomial being constants, and have a
+    certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
+    ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients of exact attention's (see
+    `GradientCertificate` for the bound of each query, key set and value set). A call with inputs that require gradients
+    keeps the tolerance for both, at a degree as high as that takes, and ``result.keeps`` is then
+    ``("output", "gradient")``. Where that cannot be had, because gradients in a half type are rounded by more, or
+    because ``method="polynomial"`` was asked for and no degree does, the tolerance is kept for the output alone, and
+    ``result.keeps`` is ``("output",)``. So training may take a higher degree than evaluation, which also may use
+    smaller index sets that leave out coordinates a gradient needs. There are no second derivatives.
 
     >>> import torch
     >>> x = 2 * torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 1
     >>> result = certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
     >>> result.plan.method, result.plan.rank, result.certificate.total < 1e-4
     ('polynomial', 70, True)
+    >>> result = certified_attention(x[0].requires_grad_(), [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+    >>> result.plan.rank, result.certificate.gradient.total < 1e-4, result.keeps
+    (70, True, ('output', 'gradient'))
     """
     check_method(method)
     call = check_call(

@@ -59,8 +59,9 @@ def plan(
     table.add_row("method", found.method)
     if found.rank is not None:
         table.add_row("index set", f"{found.index_set}, rank {found.rank}")
-    table.add_row("flops", f"{found.flops:.3g}")
-    table.add_row("memory", f"{found.bytes / 2**20:.3g} MiB beside inputs and outputs")
+    if found.method != "none":
+        table.add_row("flops", f"{found.flops:.3g}")
+        table.add_row("memory", f"{found.bytes / 2**20:.3g} MiB beside inputs and outputs")
     table.add_row(
         "largest order by the paper's rule", "-" if most is None else "any" if most == float("inf") else f"{most}"
     )

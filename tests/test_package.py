@@ -29,6 +29,7 @@ def test_public_names() -> None:
     assert sx.__all__ == [
         "ArgumentError",
         "Certificate",
+        "GradientCertificate",
         "Plan",
         "SeparatrixError",
         "TensorAttentionState",

@@ -7,6 +7,7 @@ if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
     from separatrix.attention.certificate import Certificate
     from separatrix.attention.cost import max_order
+    from separatrix.attention.gradient_certificate import GradientCertificate
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
     from separatrix.attention.plan import Plan, plan_shapes
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "Certificate",
+    "GradientCertificate",
     "Plan",
     "SeparatrixError",
     "TensorAttentionState",
@@ -39,6 +41,7 @@ __all__ = [
 _HOMES = {
     "ArgumentError": "errors",
     "Certificate": "attention.certificate",
+    "GradientCertificate": "attention.gradient_certificate",
     "Plan": "attention.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.state",

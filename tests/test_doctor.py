@@ -11,7 +11,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from separatrix import doctor
+from separatrix.attention.assumptions import ASSUMPTIONS
 from separatrix.attention.cost import Shape, exact_cost
+from separatrix.attention.measured import Measurement
 from separatrix.commands import app
 from tests.lab.experiments import number
 from tests.lab.helpers import fill
@@ -25,6 +27,7 @@ def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
     told = [doctor.Speed("exact", "so", 0.02, 0.01), doctor.Speed("polynomial", "so", 0.09, 0.03)]
     monkeypatch.setattr(doctor, "speeds", lambda: told)
+    monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": [Measurement(each, 0.0) for each in ASSUMPTIONS]})
 
 
 def invoke(*arguments: str) -> Result:
@@ -91,3 +94,46 @@ def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.
     assert exact.factor == 1 / exact.reckoned
     assert "rank " in polynomial.what
     assert 0 < polynomial.reckoned < 60
+
+
+def test_the_last_line_says_whether_certificates_are_valid() -> None:
+    done = invoke()
+    assert done.exit_code == 0
+    assert done.output.splitlines()[-1].startswith("Certificates are valid on this machine")
+    for each in ASSUMPTIONS:
+        assert each.statement in done.output
+
+
+def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is assumed and what was found, in one line; and no call with a certificate, which may be refused."""
+    found = [Measurement(each, 0.0) for each in ASSUMPTIONS]
+    found[4] = Measurement(ASSUMPTIONS[4], 20.5)
+    monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": found})
+    monkeypatch.setattr(doctor, "speeds", lambda: pytest.fail("there is no certificate to be had"))
+    monkeypatch.setattr(doctor, "self_checks", lambda: pytest.fail("there is no certificate to be had"))
+    done = invoke()
+    assert done.exit_code == 1
+    last = done.output.splitlines()[-1]
+    assert last.startswith("Certificates are NOT valid on this machine. exp(x) errs by at most 4 u, and")
+    assert last.endswith("Yet: 20.5 was found.")
+    assert done.output.count("BROKEN") == 1
+
+
+def test_modes_are_told_by_the_doctor(run) -> None:
+    """A process that flushes to zero: the whole command ends with the line, and with 1."""
+    code = (
+        "import torch; torch.set_flush_denormal(True)\n"
+        "from separatrix import doctor; doctor.BLOCKS = ((2, 2),)\n"
+        "from separatrix.commands import app; app(['doctor'])"
+    )
+    done = run(code, OMP_NUM_THREADS="2", COLUMNS="400")
+    assert (done.returncode, done.stderr) == (1, "")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("Certificates are NOT valid on this machine. No thread flushes subnormal numbers to zero")
+    assert "torch.set_flush_denormal(False)" in last
+
+
+def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    measured = doctor.assumptions()
+    assert {each.assumption for each in measured["cpu"]} == set(ASSUMPTIONS)

@@ -17,6 +17,7 @@ from torch import Tensor
 from separatrix.attention import operator, reference
 from separatrix.attention.certified import Certified
 from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.measured import Measurement, measure
 from separatrix.attention.products import expanded
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
@@ -176,6 +177,11 @@ def _best(run: Callable[[], object], seconds: float) -> float:
         run()
         best, times = min(best, perf_counter() - start), times + 1
     return best
+
+
+def assumptions() -> dict[str, list[Measurement]]:
+    """For each device, how well it keeps what the certificates assume of its arithmetic; it takes about a second."""
+    return {device: measure(device) for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else []))}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,14 @@ from separatrix.attention.bounded import (
     BoundedPlan,
     bounded_attention,
     check_bound,
-    norm_slack,
     normalised,
     plan_bounded,
+    score_radius,
+    sum_rounding,
 )
+from separatrix.attention.certificate import Certificate, value_range
 from separatrix.attention.exact import flatten_heads
+from separatrix.attention.frame import Tokens
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.state import TensorAttentionState
@@ -50,8 +54,12 @@ class TensorAttention(nn.Module):
         and keys are divided by their l_k norms, k the order, and the scores are multiplied by a learned temperature
         below `bound`, bound * sigmoid(``temperature``), half of it at the start. `scale` must be None then. With a
         `tolerance` attention is near-linear in the length, in training, in inference and token by token, and every
-        entry of a head's output is within `tolerance` of exact attention's, relative to the product of the largest
-        magnitudes of the value sets: planned once, whatever the data.
+        entry of a head's output, before ``out_proj``, is within `tolerance` of exact attention's, relative to the
+        product of the largest magnitudes of the value sets, whatever the data. Exact attention is that of the very
+        queries, normalised and times their temperature, keys and values that the layer has computed in its type. The
+        rounding of the output to that type is part of the tolerance: **a tolerance that the layer's type cannot keep
+        is refused**, by the constructor, or when the layer is cast, which plans anew. Beside the tolerance stands the
+        smallest positive number of the type, which matters to float16 alone: see `certificate`.
     generator: draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
 
     Differences from `nn.MultiheadAttention`, all on purpose:
@@ -130,12 +138,11 @@ class TensorAttention(nn.Module):
                 raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
         elif scale is not None:
             raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
-        self.plan: BoundedPlan | None = None
+        self._plans: dict[torch.dtype, BoundedPlan] = {}
         if self.bound is not None and self.tolerance is not None:
             if self.windows is not None:
                 raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
-            slack = norm_slack(order, self.head_dim, dtype or torch.get_default_dtype())
-            self.plan = plan_bounded(order, self.head_dim, self.bound * (1 + slack) ** order, self.tolerance)
+            self._plan(dtype or torch.get_default_dtype())  # refused before any weight is made
 
         def linear(width: int) -> nn.Linear:
             # Not filled twice: nn.Linear would draw from the global generator.
@@ -158,6 +165,28 @@ class TensorAttention(nn.Module):
                 nn.init.xavier_uniform_(parameter, generator=generator)
             else:
                 nn.init.zeros_(parameter)
+
+    @property
+    def plan(self) -> BoundedPlan | None:
+        """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
+        if not isinstance(self.temperature, Tensor) or self.tolerance is None:
+            return None
+        return self._plan(self.temperature.dtype)
+
+    def _plan(self, dtype: torch.dtype) -> BoundedPlan:
+        """The plan for a type; kept, so that a compiler that traces a call finds it made."""
+        if dtype not in self._plans:
+            assert self.bound is not None
+            assert self.tolerance is not None
+            radius = score_radius(self.order, self.head_dim, 1.0, self.bound, "order", dtype)
+            self._plans[dtype] = plan_bounded(self.order, self.head_dim, radius, self.tolerance, dtype)
+        return self._plans[dtype]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What casts and moves a layer; a type that cannot keep the tolerance is refused here, and by every call."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        _ = self.plan
+        return self
 
     def extra_repr(self) -> str:
         usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
@@ -185,6 +214,74 @@ class TensorAttention(nn.Module):
             the `key_masks` of `tensor_attention` mean the opposite. It holds for every key set.
         is_causal, query_offset: every j_m <= i + query_offset; without an offset L = S.
         """
+        q, keys, values, masks = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+        heads = self._attend(q, keys, values, masks=masks, is_causal=is_causal, query_offset=query_offset)
+        return self._out(heads)
+
+    def certificate(
+        self,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        query_offset: int = 0,
+    ) -> Certificate:
+        """A bound on the error of the heads' outputs, before ``out_proj``, in a call with the same arguments.
+
+        It is for a layer with a bound and a tolerance, and speaks of the difference to the exact attention of the
+        queries, keys and values that the layer computes: see `bound, tolerance` above.
+
+        Args:
+            query, key, value, key_padding_mask, is_causal, query_offset: As in a call. Nothing is attended; the values
+                are computed, because the certificate is proportional to their magnitudes. Without a query it is the
+                certificate for values of magnitude 1, whatever the length.
+
+        Returns:
+            The certificate, whose `per_query` is (batch, num_heads, L), without the batch if the query has none, and
+            a single number if there is no query.
+
+        Raises:
+            ArgumentError: The layer has no bound or no tolerance, or a call with these arguments would be refused.
+
+        Example:
+            >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
+            >>> layer.certificate().total < 1e-3
+            True
+            >>> layer.certificate(torch.zeros(4, 5, 8)).per_query.shape
+            torch.Size([4, 2, 5])
+        """
+        plan = self.plan
+        if plan is None:
+            raise ArgumentError(
+                "certificate", expected="a layer with a bound and a tolerance", got=repr(self.extra_repr())
+            )
+        if query is None:
+            for name, given in (("key", key), ("value", value), ("key_padding_mask", key_padding_mask)):
+                if given is not None:
+                    raise ArgumentError(name, expected="None without a query", got=type(given).__name__)
+            return plan.certificate(plan.roundings, torch.ones((), dtype=torch.float64))
+        with torch.no_grad():
+            q, keys, values, masks = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+            call = check_call(q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks)
+            batch, q, keys, values, hidden = flatten_heads(call)
+            tokens = Tokens(q, tuple(keys), tuple(values), tuple(hidden), self.bound or 0.0)
+            found = value_range(tokens)
+            roundings = sum_rounding(plan, tokens, is_causal) if found.in_range(torch.float64) else math.inf
+            magnitude = found.magnitude.amax(1).reshape(*batch, 1).expand(*batch, q.shape[1])
+            return plan.certificate(roundings, magnitude)
+
+    def _inputs(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool,
+        query_offset: int,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor] | None]:
+        """Queries, keys, values and masks of the heads, from the checked arguments of a call."""
         given_key, given_value = key, value
         key = query if key is None else key
         value = key if value is None else value
@@ -201,10 +298,7 @@ class TensorAttention(nn.Module):
         masks = None
         if key_padding_mask is not None:
             masks = [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
-        heads = self._attend(
-            *self._projections(query, key, value), masks=masks, is_causal=is_causal, query_offset=query_offset
-        )
-        return self._out(heads)
+        return *self._projections(query, key, value), masks
 
     def _out(self, heads: Tensor) -> Tensor:
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
@@ -233,7 +327,8 @@ class TensorAttention(nn.Module):
         is_causal: bool,
         query_offset: int,
     ) -> Tensor:
-        if self.plan is None:
+        plan = self.plan
+        if plan is None:
             return tensor_attention(
                 q,
                 keys,
@@ -249,15 +344,15 @@ class TensorAttention(nn.Module):
         call = check_call(q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks)
         batch, q, keys, values, hidden = flatten_heads(call)
         out, _ = bounded_attention(
-            self.plan, q, keys, values, hidden, scale=self.bound, is_causal=is_causal, query_offset=query_offset
+            plan, q, keys, values, hidden, scale=self.bound, is_causal=is_causal, query_offset=query_offset
         )
         return out.reshape(*batch, *out.shape[1:])
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:
         """An empty state for `decode`, of sequences without a batch or of `batch_size` of them."""
-        if self.plan is None or self.bound is None or self.tolerance is None:
+        if self.bound is None or self.tolerance is None:
             raise ArgumentError("state", expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
-        weight = self.out_proj.weight
+        assert isinstance(self.temperature, Tensor)
         return TensorAttentionState(
             self.order,
             self.head_dim,
@@ -267,8 +362,8 @@ class TensorAttention(nn.Module):
             scale=self.bound,
             norm="order",
             batch_shape=(self.num_heads,) if batch_size is None else (batch_size, self.num_heads),
-            dtype=weight.dtype,
-            device=weight.device,
+            dtype=self.temperature.dtype,
+            device=self.temperature.device,
         )
 
     def decode(self, x: Tensor, state: TensorAttentionState) -> Tensor:

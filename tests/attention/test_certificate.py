@@ -200,7 +200,8 @@ def test_certificates_hold_inside_autocast(method):
 def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    for module in (plan, exact_rounding):
+        monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type: False)
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
     wide = certified.exact_attention
     seen = []

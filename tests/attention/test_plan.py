@@ -15,6 +15,7 @@ from separatrix.attention import plan as planning
 from separatrix.attention.cost import paper_rank, threshold
 from separatrix.attention.frame import Tokens
 from separatrix.attention.plan import worst_case_degree
+from separatrix.attention.precision import float32_products_are_float32
 from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
 
@@ -79,6 +80,7 @@ def test_no_forecast_is_below_the_least_error(scale, is_causal):
 def test_flops_are_those_counted(order):
     """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
     arguments = uniform(700, 4, order)
+    assert float32_products_are_float32()  # found out once in a process, by products that would be counted
     with FlopCounterMode(display=False) as planning:
         sx.plan_attention(*arguments, tolerance=1e-3, method="polynomial")
     with FlopCounterMode(display=False) as counter:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
 import separatrix as sx
 from separatrix.attention import bounded, reference
@@ -168,33 +167,6 @@ def test_merged_states_are_the_state_of_all_tokens():
     assert first.tokens == (20, 20)
     with pytest.raises(sx.ArgumentError, match=r"other: expected a state with bound = 1.0, got bound = 0.5"):
         first.merge(sx.TensorAttentionState(3, 3, 2, bound=0.5, tolerance=1e-3, dtype=torch.float64))
-
-
-def test_saved_with_safetensors_and_loaded(tmp_path):
-    query, keys, values = tokens(4, 3, 20, 3, 2, dtype=torch.float32)
-
-    def fresh(**changed):
-        return sx.TensorAttentionState(
-            **({"order": 3, "head_dim": 3, "value_dim": 2, "bound": 1.0, "tolerance": 1e-3} | changed)
-        )
-
-    state = fresh()
-    state.append(part(keys, 0, 9), part(values, 0, 9))
-    save_file(state.state_dict(), tmp_path / "state.safetensors")
-    again = fresh()
-    again.load_state_dict(load_file(tmp_path / "state.safetensors"))
-    for one in (state, again):
-        one.append(part(keys, 9, 20), part(values, 9, 20))
-    assert torch.equal(state.attend(query), again.attend(query))
-    assert state.certificate.total == again.certificate.total
-    with pytest.raises(sx.ArgumentError, match=r"saved: expected bound"):
-        fresh(bound=1.0 - 1e-9).load_state_dict(state.state_dict())
-    with pytest.raises(sx.ArgumentError, match=r"saved: expected states.0 of shape"):
-        fresh(tolerance=1e-6).load_state_dict(state.state_dict())
-    other = state.state_dict()
-    other["exponents"] = other["exponents"] + 1  # in other coordinates the sums mean something else
-    with pytest.raises(sx.ArgumentError, match="exponents"):
-        fresh().load_state_dict(other)
 
 
 @pytest.mark.parametrize("order", [2, 3])

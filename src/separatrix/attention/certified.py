@@ -12,6 +12,7 @@ from torch import Tensor
 
 from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
+from separatrix.attention.assumptions import LOG
 from separatrix.attention.certificate import Certificate, certify
 from separatrix.attention.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
 from separatrix.attention.exact import exact_attention, flatten_heads
@@ -30,7 +31,7 @@ from separatrix.attention.plan import (
     recipes,
 )
 from separatrix.attention.polynomial import Expansion, Sums
-from separatrix.attention.precision import no_autocast
+from separatrix.attention.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.products import expanded
 from separatrix.attention.summation import Summing
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -74,6 +75,7 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
             "(vmap, grad, jacrev) does not allow. Give a batch as leading dimensions and take gradients with "
             "torch.autograd, or leave the tolerance out."
         )
+    require_ieee_arithmetic()
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
     if 0 in (*query.shape[:2], values[0].shape[2], *(key.shape[1] for key in keys)):
@@ -316,7 +318,7 @@ def _lse_rounding(lse: Tensor) -> float:
     if torch.isposinf(lse).any():
         return math.inf  # beyond the type
     finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
-    return 4 * torch.finfo(lse.dtype).eps * (1 + float(finite.abs().max())) if lse.numel() else 0.0
+    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + float(finite.abs().max())) if lse.numel() else 0.0
 
 
 def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:

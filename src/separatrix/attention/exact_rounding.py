@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import Call
+from separatrix.attention.assumptions import EXP
 from separatrix.attention.exact_gradient import exact_gradient
 from separatrix.attention.forecast import Analysis
 from separatrix.attention.frame import largest_magnitudes
@@ -35,7 +36,7 @@ def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool)
                     "and no bound on the error can be given. Multiply value sets by powers of two."
                 )
             continue
-        if dtype == torch.float32 and not float32_products_are_float32():
+        if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
             continue
         if not _products_in_range(analysis, dtype):
             if dtype == torch.float64:
@@ -96,12 +97,12 @@ def _exact_rounding(analysis: Analysis, radii: Tensor, dtype: torch.dtype, call:
     r"""A bound (H, L_q) on the error of exact attention by blocks, and one on its log-sum-exp.
 
     A score errs by (d + k + 4) u R at most, R the bound on the sum of its terms' magnitudes, and a shifted one by
-    2 u R more; exp by 4 u; the sums by gamma_c. With weights off by a relative tau and sums by gamma, the identity of
-    `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
+    2 u R more; exp by `EXP` u; the sums by gamma_c. With weights off by a relative tau and sums by gamma, the identity
+    of `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
     """
     u = torch.finfo(dtype).eps / 2
     tokens, shape = analysis.tokens, analysis.shape
-    tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + 8 * u
+    tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + (EXP + 4) * u
     problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
     gamma = summation(problem).gamma(dtype)
     left = 1 - tau - gamma * (1 + tau)

@@ -119,7 +119,8 @@ def recipes(
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
     """float32 where its forecast keeps the target and nothing leaves its range, else float64."""
     given_wide = analysis.tokens.query.dtype == torch.float64
-    keeps = narrow <= target and in_float32(analysis) and float32_products_are_float32()
+    keeps = narrow <= target and in_float32(analysis)
+    keeps = keeps and float32_products_are_float32(analysis.tokens.query.device.type)
     return torch.float32 if keeps and not given_wide else torch.float64
 
 

@@ -1,10 +1,18 @@
-"""What PyTorch's settings may do to float32 products behind our back: autocast, and matrix products of fewer digits."""
+"""Settings of PyTorch and modes of the processor that change arithmetic, noticed before a certificate is given.
+
+A certificate counts roundings, so it needs arithmetic as IEEE 754 has it. Three things may change it unseen: autocast,
+float32 products of fewer digits, and threads that flush subnormal numbers to zero or do not round to nearest.
+"""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 
 import torch
+from torch import Tensor
+
+from separatrix.errors import SeparatrixError
 
 
 def no_autocast(device_type: str) -> AbstractContextManager[object]:
@@ -14,10 +22,68 @@ def no_autocast(device_type: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def float32_products_are_float32() -> bool:
-    """Whether `torch.set_float32_matmul_precision` is at "highest": an error bound for float32 needs it.
+def float32_products_are_float32(device_type: str = "cpu") -> bool:
+    """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
+
+    They do not where a setting of PyTorch allows fewer digits for that device (`torch.set_float32_matmul_precision`,
+    `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
+    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, nor where a product that float32 holds
+    exactly comes out changed. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True
     """
-    return torch.get_float32_matmul_precision() == "highest"
+    settings = {
+        "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
+        "cuda": torch.backends.cuda.matmul.fp32_precision,
+    }
+    allowed = {settings[device_type]} if device_type in settings else set(settings.values())
+    return allowed <= {"none", "ieee"} and _keeps_digits(device_type)
+
+
+@lru_cache(maxsize=8)
+def _keeps_digits(device_type: str) -> bool:
+    """Whether products with 2^11 + 1, which takes 12 digits, and their sums are exact, as they are in float32.
+
+    TF32 keeps 11 digits and bfloat16 eight. Products of this size are not left to kernels for tiny ones.
+    """
+    factor, ones = (torch.full((2, 32, 32), size, dtype=torch.float32, device=device_type) for size in (2049.0, 1.0))
+    found = [factor[0] @ ones[0], ones[0] @ factor[0], *(factor @ ones), *(ones @ factor)]
+    return all(bool((x == 32 * 2049.0).all()) for x in found)
+
+
+def require_ieee_arithmetic() -> None:
+    """Raise a `SeparatrixError` unless all of PyTorch's threads keep subnormal numbers and round to nearest.
+
+    The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: a look
+    at the calling thread is not enough. `layer_norm` deals rows out among the threads, one to each, and scales the
+    pair (-5, 5) by 1.5, in units of the smallest positive number of float32. Rounded to nearest that is (-8, 8); a
+    thread that rounds in another way gives 7 for one of them, and one that flushes gives 0.
+    """
+    rows, weight, expected = _rows(torch.get_num_threads())
+    found = torch.layer_norm(rows, (2,), weight, None, 1.0).view(torch.int32)
+    if torch.equal(found, expected):
+        return
+    wrong = (found != expected).any(1)
+    where = "in this thread" if bool(wrong[0]) else "in threads that PyTorch has started, though not in this one"
+    if bool((found & 0x7FFFFFFF == 0).any()):
+        raise SeparatrixError(
+            f"torch.set_flush_denormal: numbers below {torch.finfo(torch.float32).tiny:.3g} count as zero {where}, and "
+            "no bound on an error holds then. Call torch.set_flush_denormal(False) before the first computation of the "
+            "process: threads keep the mode in which they were started."
+        )
+    raise SeparatrixError(
+        f"rounding mode: numbers are not rounded to the nearest {where}, and no bound on an error holds then. Restore "
+        "the rounding mode (fesetround(FE_TONEAREST) of the C library) before the first computation of the process."
+    )
+
+
+@lru_cache(maxsize=8)
+def _rows(threads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For each thread the pair that it is given, the weights, and what the pair must become, as bits."""
+    # As whole numbers: the bits of a subnormal number count its units, and no arithmetic can flush them.
+    sign = -(1 << 31)
+    given, expected = (
+        torch.tensor([sign + units, units], dtype=torch.int32, device="cpu").repeat(threads, 1) for units in (5, 8)
+    )
+    return given.view(torch.float32), torch.full((2,), 1.5, dtype=torch.float32, device="cpu"), expected

@@ -19,13 +19,17 @@ from separatrix.attention.bounded import (
     balanced_exponents,
     check_bound,
     expansion,
-    norm_slack,
+    largest_token,
     plan_bounded,
+    score_radius,
 )
 from separatrix.attention.certificate import SMALLEST_SCALE, Certificate
 from separatrix.attention.plan import check_tolerance
 from separatrix.attention.polynomial import contraction, with_ones
+from separatrix.attention.precision import require_ieee_arithmetic
 from separatrix.attention.products import against_monomials, sum_of_monomials
+from separatrix.attention.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
+from separatrix.attention.summation import Step, Summation, Summing
 from separatrix.errors import ArgumentError, SeparatrixError
 
 NORMS = ("entries", "order")
@@ -39,7 +43,8 @@ class TensorAttentionState:
         R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
         **A token beyond the bound is refused**: what was promised of the others would not hold.
     tolerance: allowed error of every output entry, relative to the product of the largest magnitudes of the value
-        sets so far.
+        sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot keep is
+        refused**. Beside it stands the smallest positive number of the type, which matters to float16 alone.
     scale: None is the papers' 1 / head_dim.
     batch_shape: leading dimensions of every tensor. dtype: of tokens and outputs; the state itself is in float64.
 
@@ -87,12 +92,9 @@ class TensorAttentionState:
             raise ArgumentError("batch_shape", expected="a sequence of integers >= 0", got=batch_shape)
         self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
         self.device = torch.device(device)
-        # The bound itself, rounded to the dtype, is no more than it; nor is a vector that was normalised to it.
-        slack = norm_slack(order, head_dim, dtype) if norm == "order" else torch.finfo(dtype).eps
-        self._most = self.bound * (1 + slack)
-        power = self._most**order if order * math.log2(self._most) < 1000 else math.inf
-        radius = abs(self.scale) * power * (head_dim if norm == "entries" else 1)
-        self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance)
+        self._most = largest_token(order, head_dim, self.bound, norm, dtype)
+        radius = score_radius(order, head_dim, self.bound, self.scale, norm, dtype)
+        self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance, dtype)
         self._heads = math.prod(self.batch_shape)
         self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
         shape = (self._heads, self.plan.rank, value_dim + 1)
@@ -114,13 +116,15 @@ class TensorAttentionState:
     @property
     def certificate(self) -> Certificate:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
-        return self.plan.certificate(self._relative(), math.prod(self._largest), self.dtype, self.states[0])
+        magnitude = self.states[0].new_full((), math.prod(self._largest))
+        return self.plan.certificate(self._relative(), magnitude)
 
     def _relative(self) -> float:
         """The relative rounding of a sum over the tokens so far; infinite where their values leave the range."""
-        degree, rank = self.plan.degree, self.plan.rank
-        count = sum(self._roundings) + (self.order - 1) * (4 * degree + 4) + 4 * degree + rank + self.head_dim + 16
-        relative = 1.01 * count * 2.0**-53 / (1 - count * 2.0**-53) if count < 2**52 else math.inf
+        tokens = Summation(
+            (Step("the tokens of each set are added up, piece by piece", sum(self._roundings)),)
+        )
+        relative = self.plan.summation(tokens).gamma(torch.float64)
         logs = [math.log2(largest) for largest in self._largest if largest]
         low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
         if (
@@ -135,6 +139,7 @@ class TensorAttentionState:
 
         All of them are checked before any is added.
         """
+        require_ieee_arithmetic()
         key_sets, value_sets = self._as_sets("keys", keys), self._as_sets("values", values)
         for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
             self._check(f"keys[{m}]", key, self.head_dim)
@@ -158,21 +163,23 @@ class TensorAttentionState:
         self.states[m] = self.states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
-        # A token is summed with those of its chunk, then with later chunks, then with what was there before.
-        self._roundings[m] = max(self._roundings[m], size + -(-length // size)) + 1
+        added = Summing(size, size).tokens([length])
+        # What was there before is rounded once more, and so are the new tokens when they are added to it.
+        self._roundings[m] = max(self._roundings[m], added.count() + added.count(wide=True)) + 1
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
 
         Before every set has a token there is nothing to attend, and the output is zero.
         """
+        require_ieee_arithmetic()
         self._check("query", query, self.head_dim)
         self.refuse_beyond_bound("query", query)
         flat = self._flat(query)
         out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
         if 0 in self._tokens or not out.numel():
             return out
-        error = sum(self.plan.relative_error(self._relative()))
+        error = self.plan.total_error(self._relative())
         if error > self.tolerance:
             raise SeparatrixError(
                 f"state: with {self._tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
@@ -182,14 +189,21 @@ class TensorAttentionState:
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
         found = sums[:, :-1] / sums[:, -1:]
+        reached, most = float(found.detach().abs().max()), torch.finfo(self.dtype).max
+        if not reached <= most:
+            raise SeparatrixError(
+                f"values: outputs reach {reached:.3g}, and {self.dtype} ends at {most:.3g}. Take a state of a wider "
+                "type, or multiply the values by a power of two."
+            )
         return found.mT.to(self.dtype).reshape(out.shape)
 
     def merge(self, other: TensorAttentionState) -> None:
         """Add the tokens of another state of the same plan and shape; the other is left as it is."""
-        mine, theirs = self._configuration(), other._configuration()
-        for name, value in mine.items():
-            if theirs[name] != value:
-                raise ArgumentError("other", expected=f"a state with {name} = {value}", got=f"{name} = {theirs[name]}")
+        if not isinstance(other, TensorAttentionState):
+            raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
+        compare("other", self._configuration(), other._configuration())
+        compare("other", {"device": str(self.device)}, {"device": str(other.device)})
+        self._check_sums("other", other.states, other._tokens, other._largest, other._roundings)
         self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
         self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
@@ -200,36 +214,51 @@ class TensorAttentionState:
         self.states = [z.detach() for z in self.states]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors to save, with safetensors for one."""
+        """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
         saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self.states)}
         saved["tokens"] = torch.tensor(self._tokens)
         saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
         saved["roundings"] = torch.tensor(self._roundings)
-        saved["bound"] = torch.tensor([self.bound, self.tolerance, self.scale], dtype=torch.float64)
-        saved["exponents"] = torch.tensor(balanced_exponents(self.order, self.bound, self.scale))
-        saved["shape"] = torch.tensor([self.order, self.head_dim, self.value_dim, NORMS.index(self.norm)])
+        saved["configuration"] = as_bytes(self._configuration())
         return saved
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """Take the place of this state's tokens; it must have been saved by a state of the same plan and shape."""
-        mine = self.state_dict()
-        if set(saved) != set(mine):
-            raise ArgumentError("saved", expected=f"the entries {sorted(mine)}", got=f"{sorted(saved)}")
-        for name, here in mine.items():
-            there = saved[name]
-            if there.shape != here.shape or there.dtype != here.dtype:
-                expected = f"{name} of shape {tuple(here.shape)} and {here.dtype}"
-                raise ArgumentError("saved", expected=expected, got=f"shape {tuple(there.shape)} and {there.dtype}")
-            if name in ("bound", "exponents", "shape") and not torch.equal(there.cpu(), here):
-                raise ArgumentError("saved", expected=f"{name} {here.tolist()}", got=str(there.tolist()))
-        self.states = [saved[f"states.{m}"].to(self.device, copy=True) for m in range(self.order - 1)]
-        self._tokens = [int(x) for x in saved["tokens"]]
-        self._largest = [float(x) for x in saved["largest"]]
-        self._roundings = [int(x) for x in saved["roundings"]]
+        """Take the place of this state's tokens.
+
+        Args:
+            saved: What `state_dict` gave, of a state made with the same arguments; the device may be another.
+
+        Raises:
+            ArgumentError: The state was made with other arguments, which are named, or its numbers cannot be those of
+                any tokens. This state is then left as it was.
+        """
+        if not isinstance(saved, Mapping):
+            raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
+        if "configuration" in saved:  # first: what differs in it explains the rest
+            compare("saved", self._configuration(), from_bytes(saved["configuration"]))
+        check_entries(saved, self.state_dict())
+        states = [saved[f"states.{m}"].detach().to(self.device, copy=True) for m in range(self.order - 1)]
+        tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
+        largest = [float(x) for x in saved["largest"]]
+        self._check_sums("saved", states, tokens, largest, roundings)
+        self.states, self._tokens, self._largest, self._roundings = states, tokens, largest, roundings
+
+    def _check_sums(
+        self, argument: str, states: list[Tensor], tokens: list[int], largest: list[float], roundings: list[int]
+    ) -> None:
+        exponents = balanced_exponents(self.order, self.bound, self.scale)
+        sizes = [self._most * 2.0**exponent for exponent in exponents[1:]]
+        check_sums(argument, states, tokens, largest, roundings, sizes, self.plan.index_set)
 
     def _configuration(self) -> dict[str, object]:
-        names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm", "batch_shape", "dtype")
-        return {name: getattr(self, name) for name in (*names, "device")}
+        """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""
+        names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
+        found: dict[str, object] = {name: getattr(self, name) for name in names}
+        found["dtype"] = str(self.dtype).removeprefix("torch.")
+        found["batch_shape"] = list(self.batch_shape)
+        found["radius"], found["degree"] = self.plan.radius, self.plan.degree
+        found["exponents"] = balanced_exponents(self.order, self.bound, self.scale)
+        return found
 
     def _as_sets(self, name: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
         sets = [given] if isinstance(given, Tensor) else list(given)

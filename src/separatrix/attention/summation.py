@@ -22,8 +22,10 @@ from typing import NamedTuple
 
 import torch
 
-EXPONENTIAL = 4
-"""Roundings that an exponential counts for: two units in the last place."""
+from separatrix.attention.assumptions import EXP
+
+EXPONENTIAL = math.ceil(EXP)
+"""Roundings that an exponential counts for."""
 
 
 class Step(NamedTuple):

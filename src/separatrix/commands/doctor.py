@@ -13,6 +13,7 @@ from separatrix.lab.console import RESULTS, in_a_sentence, many
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from separatrix.attention.measured import Measurement
     from separatrix.doctor import SelfCheck, StoreHealth
 
 
@@ -27,16 +28,21 @@ def doctor(
 ) -> None:
     """What to send with a bug report: versions, the machine and its speeds, self-checks, the health of a store.
 
-    Exits with 1 if a self-check fails or the store is damaged.
+    The last line says whether certificates are valid on this machine, from a measurement of all that they assume of its
+    arithmetic. Exits with 1 if they are not, if a self-check fails or if the store is damaged.
     """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from separatrix.doctor import machine, roofline, self_checks, speeds, store_health, versions
+    from separatrix.attention.measured import verdict
+    from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, store_health, versions
 
     folder = RESULTS if store is None and RESULTS.is_dir() else store
     health = None if folder is None else store_health(folder)
+    measured = assumptions()
+    everywhere = [each for measurements in measured.values() for each in measurements]
+    valid = all(each.holds for each in everywhere)
     table = Table("what", "found", title="separatrix doctor", title_justify="left")
     for name, found in versions():
         table.add_row(name, escape(found))
@@ -49,22 +55,28 @@ def doctor(
             f"roofline, d = {width}",
             f"{best.gflops:.0f} GFLOP/s (mm, exp, mm in float32 on {best.rows} x {best.columns} scores)",
         )
-    exact, polynomial = speeds()
-    for speed in (exact, polynomial):
-        table.add_row(
-            f"speed, {speed.method}",
-            f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times what is planned with ({speed.what})",
-        )
-    table.add_row("balance", f"polynomial / exact is {polynomial.factor / exact.factor:.2f} times what is planned with")
+    if valid:
+        exact, polynomial = speeds()
+        for speed in (exact, polynomial):
+            table.add_row(
+                f"speed, {speed.method}",
+                f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times what is planned with ({speed.what})",
+            )
+        balance = polynomial.factor / exact.factor
+        table.add_row("balance", f"polynomial / exact is {balance:.2f} times what is planned with")
     table.add_section()
     if health is None:
         table.add_row("store", f"none: there is no folder {RESULTS} here, and no --store was given")
     else:
         _tell_store(table, folder, health)
     Console().print(table)
-    checks = self_checks()
-    _tell_checks(checks)
-    if not all(check.passed for check in checks) or (health is not None and health.damages):
+    checks = self_checks() if valid else []  # where they are not valid a call with a certificate may be refused
+    if checks:
+        _tell_checks(checks)
+    for device, measurements in measured.items():
+        _tell_assumptions(device, measurements)
+    Console().print(verdict(everywhere), soft_wrap=True, markup=False, highlight=False)
+    if not valid or not all(check.passed for check in checks) or (health is not None and health.damages):
         raise typer.Exit(1)
 
 
@@ -92,4 +104,18 @@ def _tell_checks(checks: Sequence[SelfCheck]) -> None:
     for check in checks:
         verdict = "[green]passed[/]" if check.passed else "[red]FAILED[/]"
         table.add_row(escape(check.method), str(check.order), f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    Console().print(table)
+
+
+def _tell_assumptions(device: str, measurements: Sequence[Measurement]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = f"what certificates assume of the arithmetic ({device})"
+    table = Table("assumption", "found", "allowed", "verdict", title=title, title_justify="left")
+    for each in measurements:
+        told = f"{each.assumption.statement}\n{each.remark}".strip()
+        kept = "[green]kept[/]" if each.holds else "[red]BROKEN[/]"
+        table.add_row(escape(told), f"{each.found:.2g}", f"{each.assumption.limit:g}", kept)
     Console().print(table)

@@ -1,0 +1,57 @@
+"""What the certificates assume of the arithmetic below them: a number for each assumption, and the sentence it is in.
+
+Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
+errs by at most 1 u. `measured` finds out how large they are on a machine; docs/derivations/assumptions.md says where
+each assumption enters a proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROUNDED = 1.0
+"""Of sums, products and quotients."""
+CONVERTED = 1.01
+"""Of an output in float64 that is given in its type; half types are rounded to float32 on the way."""
+EXP = 4.0
+"""Of the exponential, where it is a normal number."""
+LOG = 4.0
+"""Of the natural logarithm, relative to 1 + |log x|."""
+POWER = 4.0
+"""Of x^k and x^(1/k), square roots among them, from which an l_k norm is computed."""
+BOUNDS = 1024.0
+"""Of the functions of float64 from which bounds are computed, a thousandth of the slack that bounds have."""
+PRODUCT = 1.0
+"""Of a sum of n products: the part of gamma_n = n u / (1 - n u) times the sum of the magnitudes."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One thing that is assumed: what is measured must not exceed `limit`, in the unit that the statement names."""
+
+    name: str
+    limit: float
+    statement: str
+
+
+ASSUMPTIONS = (
+    Assumption("modes", 0, "No thread flushes subnormal numbers to zero, or rounds otherwise than to nearest."),
+    Assumption(
+        "not finite", 0, "No overflow and no invalid operation gives a finite number, or one that looks finite."
+    ),
+    Assumption("operations", ROUNDED, "A sum, a product or a quotient errs by at most 1 u."),
+    Assumption(
+        "conversions", CONVERTED, "A number of float64 given in another type errs by at most 1.01 u of that type."
+    ),
+    Assumption(
+        "exp", EXP, "exp(x) errs by at most 4 u, and is at most the smallest normal number where it is below it."
+    ),
+    Assumption("log", LOG, "log(x) errs by at most 4 u (1 + |log(x)|)."),
+    Assumption("powers", POWER, "x^k, x^(1/k), k from 2 to 8, and sqrt(x) err by at most 4 u."),
+    Assumption(
+        "bounds", BOUNDS, "exp, expm1, log2 and powers, of which bounds are computed in float64, err by at most 1024 u."
+    ),
+    Assumption(
+        "products", PRODUCT, "An entry of a matrix product A B over n terms errs by at most gamma_n of |A| |B|."
+    ),
+)

@@ -21,11 +21,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from separatrix.attention import causal, polynomial
 from separatrix.attention.certificate import Certificate
-from separatrix.attention.certified import Run, differentiable
 from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.frame import Frame, Tokens
+from separatrix.attention.frame import Frame
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
@@ -64,13 +62,6 @@ class BoundedPlan:
     @property
     def index_set(self) -> IndexSet:
         return total_degree(self.d, self.degree)
-
-    def coefficients(self, device: torch.device | None = None) -> Tensor:
-        """c_alpha (rank,) in float64."""
-        index_set = self.index_set
-        series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
-        found = series[torch.from_numpy(index_set.alphas.sum(1))] * torch.from_numpy(index_set.multinomials())
-        return found.to(device)
 
     def relative_error(self, roundings: float) -> tuple[float, float]:
         """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved."""
@@ -155,13 +146,33 @@ def check_bound(name: str, bound: float) -> float:
 
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
     """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
-    exponents = balanced_exponents(plan.order, bound, scale)
-    ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
+    return expansion_of(plan.order, plan.d, plan.polynomial.coefficients, heads, scale, device, bound)
+
+
+def expansion_of(
+    order: int,
+    d: int,
+    series: Sequence[float],
+    heads: int,
+    scale: float,
+    device: torch.device,
+    bound: float = 1.0,
+) -> Expansion:
+    """The same of a polynomial sum_p series[p] s^p."""
+    exponents = balanced_exponents(order, bound, scale)
+    ones = torch.ones(heads, d, dtype=torch.float64, device=device)
     factors = tuple(ones * 2.0**exponent for exponent in exponents)
-    sizes = (bound * abs(scale), *[bound] * (plan.order - 1))
+    sizes = (bound * abs(scale), *[bound] * (order - 1))
     largest = tuple(factor * size for factor, size in zip(factors, sizes, strict=True))
-    frame = Frame(torch.arange(plan.d, device=device), factors, None, largest, scale, plan.d, torch.float64)
-    return Expansion(frame, plan.index_set, plan.coefficients(device), None)
+    frame = Frame(torch.arange(d, device=device), factors, None, largest, scale, d, torch.float64)
+    index_set = total_degree(d, len(series) - 1)
+    return Expansion(frame, index_set, _coefficients(index_set, series).to(device), None)
+
+
+def _coefficients(index_set: IndexSet, series: Sequence[float]) -> Tensor:
+    """c_alpha (rank,) in float64."""
+    of_degrees = torch.tensor(series, dtype=torch.float64)
+    return of_degrees[torch.from_numpy(index_set.alphas.sum(1))] * torch.from_numpy(index_set.multinomials())
 
 
 def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
@@ -182,43 +193,3 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
             "tokens."
         )
     return exponents
-
-
-def bounded_attention(
-    plan: BoundedPlan,
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor],
-    *,
-    scale: float,
-    is_causal: bool = False,
-    query_offset: int = 0,
-) -> tuple[Tensor, Tensor]:
-    """Output (H, L_q, d_v) and log-sum-exp of heads whose scores the caller knows to be within the plan's radius.
-
-    A compiled graph is left here: index sets are made in numpy and kept.
-    """
-    attend = torch.compiler.disable(_bounded_attention) if torch.compiler.is_compiling() else _bounded_attention
-    return attend(plan, query, keys, values, masks, scale, is_causal, query_offset)
-
-
-def _bounded_attention(
-    plan: BoundedPlan,
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor],
-    scale: float,
-    is_causal: bool,
-    query_offset: int,
-) -> tuple[Tensor, Tensor]:
-    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
-    with torch.no_grad():
-        expanded = expansion(plan, query.shape[0], scale, query.device)
-        if is_causal:
-            run = Run(tokens, expanded, [], causal.attend_causal(tokens, expanded, query_offset), query_offset)
-        else:
-            states = polynomial.states(tokens, expanded)
-            run = Run(tokens, expanded, states, polynomial.attend(tokens, expanded, states), None)
-    return differentiable(run, query, *keys, *values)

@@ -34,8 +34,15 @@ def forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def has_tangent(arguments: Sequence[Any]) -> bool:
+    """Whether a tensor has a tangent at the level at hand."""
+    if not forward_mode() or not torch._C._is_fwd_grad_enabled():
+        return False
+    return any(forward_ad.unpack_dual(x, level=0).tangent is not None for x in _tensors(arguments))
+
+
 def differentiable(
-    operator: Any, *, backward: Backward, forward: Forward, tangents: Any, results: int | None = None
+    operator: Any, *, backward: Backward, forward: Forward, tangents: Any = None, results: int | None = None
 ) -> None:
     """Register both derivatives of an operator of `registration`.
 
@@ -44,13 +51,13 @@ def differentiable(
         backward: The gradients of the tensors in the arguments, also of those in lists, from the first to the last.
             Tensors at the end that have no gradient, masks for example, are left out.
         forward: The arguments of `tangents`, from the tangents of all these tensors.
-        tangents: The operator that gives the tangents of the results.
+        tangents: The operator that gives the tangents of the results; None where `forward` only raises an error.
         results: How many of the results have derivatives; they are the first ones. None for all of them.
     """
     apply = _recorded(operator, backward, forward, tangents, results)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        if _requires_grad(arguments) or _has_tangent(arguments):
+        if _requires_grad(arguments) or has_tangent(arguments):
             return apply(keyset, arguments)
         return _below(operator, keyset, arguments)
 
@@ -82,7 +89,7 @@ def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
     apply = _recorded(operator, backward)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        if _has_tangent(arguments):
+        if has_tangent(arguments):
             return formula(*arguments)
         if _requires_grad(arguments):
             return apply(keyset, arguments)
@@ -134,7 +141,7 @@ def _recorded(
             return *made, *[None] * (len(found) - len(made))
 
     # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
-    apply = super(torch.autograd.Function, Recorded).apply
+    apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Recorded).apply
     as_returned = list if len(operator._schema.returns) == 1 else tuple
 
     def call(keyset: Any, arguments: Sequence[Any]) -> Any:
@@ -146,13 +153,6 @@ def _recorded(
 
 def _requires_grad(arguments: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)
-
-
-def _has_tangent(arguments: Sequence[Any]) -> bool:
-    """Whether a tensor has a tangent at the level at hand."""
-    if not forward_mode() or not torch._C._is_fwd_grad_enabled():
-        return False
-    return any(forward_ad.unpack_dual(x, level=0).tangent is not None for x in _tensors(arguments))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from separatrix.attention import blocks, by_reference, tangents
 from separatrix.attention.arguments import DTYPES, Call
 from separatrix.attention.derivatives import differentiable, differentiable_by, forward_mode
 from separatrix.attention.precision import no_autocast
-from separatrix.attention.registration import operator
+from separatrix.attention.registration import operator_of_heads
 from separatrix.attention.schedule import Positions
 from separatrix.attention.tiling import Problem
 
@@ -28,7 +28,8 @@ from separatrix.attention.tiling import Problem
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
     batch, query, keys, values, masks = flatten_heads(call)
-    windows = [0 if window is None else window for window in call.windows]
+    # No position is 2^63 before another: a longer window is as good as this one.
+    windows = [0 if window is None else min(window, 2**63 - 1) for window in call.windows]
     out, lse = attend(query, keys, values, masks, call.is_causal, call.query_offset, windows, call.scale)
     return out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
 
@@ -43,6 +44,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and isinstance(key, Tensor)
         and isinstance(value, Tensor)
         and query.dim() == 4
+        and query.layout == key.layout == value.layout == torch.strided
         and key.shape == value.shape
         and query.shape[:2] == key.shape[:2]
         and query.shape[3] == key.shape[3]
@@ -52,7 +54,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and query.numel()
         and key.numel()
         and not forward_mode()
-        and (scale is None or (isinstance(scale, float) and math.isfinite(scale)))
+        and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
         scale = 1 / query.shape[3] if scale is None else scale
         with no_autocast(query.device.type):
@@ -156,7 +158,7 @@ def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: objec
     return out, query.new_empty(query.shape[:2], dtype=dtype)
 
 
-attend = operator(_attend, fake=_attended)
+attend = operator_of_heads(_attend, fake=_attended)
 
 
 def _attend_backward(
@@ -187,7 +189,7 @@ def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: obje
     return [x.new_empty(x.shape) for x in (query, *keys, *values)]
 
 
-attend_backward = operator(_attend_backward, fake=_gradients)
+attend_backward = operator_of_heads(_attend_backward, fake=_gradients)
 
 
 def _attend_tangents(
@@ -214,7 +216,7 @@ def _attend_tangents(
     return out_dot.to(query.dtype), lse_dot
 
 
-attend_tangents = operator(_attend_tangents, fake=_attended)
+attend_tangents = operator_of_heads(_attend_tangents, fake=_attended)
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:

@@ -1,7 +1,6 @@
 """PyTorch operators of our own, so that compilers keep a call whole and `vmap` hands it the whole batch.
 
-All of them have their heads in the first dimension of every tensor, arguments and results alike, so that one batching
-rule serves all: the dimension that is mapped over becomes more heads. `derivatives` tells PyTorch their derivatives.
+`derivatives` tells PyTorch how they are differentiated.
 """
 
 from __future__ import annotations
@@ -16,28 +15,24 @@ LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 
 
 def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
-    """Register `separatrix::name` for a function of that name.
+    """`separatrix::name` for a function of that name; `fake` gives the shapes and types of its results.
 
     `torch.library.custom_op` does the same, and imports the compiler, seconds of it, when the operator is first called.
-
-    Args:
-        implementation: The function, with annotations for all arguments and for what it returns: a tuple or
-            a list of tensors.
-        fake: The same for shapes and types alone: it returns empty tensors.
-
-    Returns:
-        The operator.
     """
     name = implementation.__name__.removeprefix("_")
     LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
     LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"separatrix::{name}", fake, lib=LIBRARY)
-    made = getattr(torch.ops.separatrix, name).default
-    torch.library.register_vmap(made, _batching_rule(made), lib=LIBRARY)
-    return made
+    return getattr(torch.ops.separatrix, name).default
 
 
-def _batching_rule(made: Any) -> Callable[..., Any]:
+def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
+    """The same for a function that treats all heads alike, in the first dimension of every tensor.
+
+    Several tensors are returned, in a tuple or a list. A dimension that `vmap` maps over becomes more heads.
+    """
+    made = operator(implementation, fake=fake)
+
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         def fold(x: Any, dim: Any) -> Any:
             if isinstance(x, Tensor):
@@ -51,7 +46,8 @@ def _batching_rule(made: Any) -> Callable[..., Any]:
         unfolded = type(results)(x.unflatten(0, (info.batch_size, -1)) for x in results)
         return unfolded, type(results)(0 for _ in results)
 
-    return rule
+    torch.library.register_vmap(made, rule, lib=LIBRARY)
+    return made
 
 
 def _as_heads(x: Tensor, dim: int | None, size: int) -> Tensor:

@@ -36,7 +36,9 @@ def forward_mode() -> bool:
 
 def has_tangent(arguments: Sequence[Any]) -> bool:
     """Whether a tensor has a tangent at the level at hand."""
-    if not forward_mode() or not torch._C._is_fwd_grad_enabled():
+    # A compiler that traces torch.func opens levels behind Python's back.
+    open_level = forward_mode() or torch._C._are_functorch_transforms_active()
+    if not open_level or not torch._C._is_fwd_grad_enabled():
         return False
     return any(forward_ad.unpack_dual(x, level=0).tangent is not None for x in _tensors(arguments))
 

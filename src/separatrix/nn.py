@@ -17,16 +17,16 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from separatrix.attention.arguments import check_call
+from separatrix.attention.arguments import check_call, is_dense, layout
 from separatrix.attention.bounded import (
     BoundedPlan,
-    bounded_attention,
     check_bound,
     normalised,
     plan_bounded,
     score_radius,
     sum_rounding,
 )
+from separatrix.attention.bounded_attention import bounded_attention
 from separatrix.attention.certificate import Certificate, value_range
 from separatrix.attention.exact import flatten_heads
 from separatrix.attention.frame import Tokens
@@ -343,7 +343,7 @@ class TensorAttention(nn.Module):
         assert self.bound is not None
         call = check_call(q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks)
         batch, q, keys, values, hidden = flatten_heads(call)
-        out, _ = bounded_attention(
+        out = bounded_attention(
             plan, q, keys, values, hidden, scale=self.bound, is_causal=is_causal, query_offset=query_offset
         )
         return out.reshape(*batch, *out.shape[1:])
@@ -385,6 +385,8 @@ class TensorAttention(nn.Module):
     def _check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
         if not isinstance(x, Tensor):
             raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if not is_dense(x):
+            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
         got = _shape(x) if stands_for is None else f"None, which stands for {stands_for} of {_shape(x)}"
         if x.dim() not in (2, 3):
             form = "(batch, length, width)" if self.batch_first else "(length, batch, width)"

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import separatrix as sx
+from separatrix.attention import reference
 from separatrix.attention.arguments import CONSTRAINTS
 from tests.contracts.attention_contract import inputs
 
@@ -40,6 +41,12 @@ BREAKS = {
         (changed("keys", 1, lambda x: x.tolist()), r"keys\[1\]"),
         (changed("values", 0, lambda x: None), r"values\[0\]"),
     ],
+    "layout": [
+        (lambda: valid(query=inputs(3, 4, [4, 4])[0].to_sparse()), "query"),
+        (changed("keys", 1, lambda x: x.to_sparse()), r"keys\[1\]"),
+        (changed("values", 0, lambda x: x.to_sparse()), r"values\[0\]"),
+        (lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool).to_sparse()]), r"key_masks\[1\]"),
+    ],
     "rank": [(lambda: valid(query=torch.ones(3)), "query"), (changed("keys", 0, lambda x: x[0, 0]), r"keys\[0\]")],
     "dtype": [(lambda: valid(query=torch.ones(4, 3, dtype=torch.int64)), "query")],
     "one dtype": [(changed("values", 1, lambda x: x.float()), r"values\[1\]")],
@@ -57,7 +64,9 @@ BREAKS = {
     ],
     "one length a set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
     "flags": [(lambda: valid(is_causal=1), "is_causal"), (lambda: valid(enable_gqa="yes"), "enable_gqa")],
-    "offset": [(lambda: valid(query_offset=0.5), "query_offset"), (lambda: valid(query_offset=True), "query_offset")],
+    "offset": [
+        (lambda o=o: valid(query_offset=o), "query_offset") for o in (0.5, True, 2**62 + 1, -(2**62) - 1, 2**70)
+    ],
     "gqa heads": [
         (lambda: with_heads(4, 3, 3), r"keys\[0\]"),
         (lambda: with_heads(4, 2, 1), r"values\[0\]"),
@@ -115,6 +124,39 @@ SETS = [
 def test_wrong_sets_and_methods(changes, message):
     with pytest.raises(sx.SeparatrixError, match=message):
         sx.tensor_attention(**valid(**changes))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors_are_refused():
+    rows = torch.nested.nested_tensor([torch.rand(2, 3), torch.rand(4, 3)])
+    with pytest.raises(sx.ArgumentError, match="query: expected a dense tensor, got a nested tensor"):
+        sx.tensor_attention(rows, rows, rows)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+@pytest.mark.parametrize("sparse", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+def test_sparse_tensors_are_refused_everywhere(sparse):
+    x, message = sparse(torch.rand(4, 8)), "expected a dense tensor, got layout torch.sparse"
+    with pytest.raises(sx.ArgumentError, match=message):
+        sx.tensor_attention(*[torch.rand(1, 1, 4, 8).to_sparse()] * 3)  # ordinary attention is checked in fewer steps
+    with pytest.raises(sx.ArgumentError, match=message):
+        sx.linear_attention(x, x, x)
+    with pytest.raises(sx.ArgumentError, match=message):
+        sx.nn.TensorAttention(8, 2)(x)
+    with pytest.raises(sx.ArgumentError, match=message):
+        sx.TensorAttentionState(2, 8, 8, bound=1.0, tolerance=1e-2).append([x], [x])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("offset", [0, 1, 2**62, -(2**62)])
+@pytest.mark.parametrize("window", [2, 2**62, 2**63, 2**70])
+def test_offsets_and_windows_as_long_as_one_likes(offset, window, is_causal):
+    query, keys, values = inputs(3, 4, [4, 4])
+    options = {"is_causal": is_causal, "query_offset": offset}
+    found = sx.tensor_attention(query, keys, values, windows=[window, None], return_lse=True, **options)
+    # No 64 bits hold more than 2^63 - 1, and no key is that far behind a query.
+    expected = reference.tensor_attention(query, keys, values, windows=[min(window, 2**63 - 1), None], **options)
+    torch.testing.assert_close(found, expected)
 
 
 def test_one_tensor_never_passes_for_two_key_sets():

@@ -22,7 +22,8 @@ from safetensors.torch import load_file, save_file
 
 import separatrix as sx
 from separatrix.attention import cost, parallel
-from separatrix.attention.bounded import bounded_attention, expansion, plan_bounded
+from separatrix.attention.bounded import expansion, plan_bounded
+from separatrix.attention.bounded_attention import bounded_attention
 from separatrix.attention.frame import Tokens
 from separatrix.attention.parallel import counted_communication, sharded_attention, sharded_exact_attention
 from separatrix.attention.parallel_exact import merge
@@ -106,7 +107,7 @@ class Case:
             dtype=self.dtype,
         )
         if self.is_causal:
-            return bounded_attention(state.plan, query, keys, values, [], scale=state.scale, is_causal=True)[0]
+            return bounded_attention(state.plan, query, keys, values, [], scale=state.scale, is_causal=True)
         state.append(keys, values)
         return state.attend(query)
 
@@ -312,7 +313,7 @@ def test_the_gradient_of_the_states_before(order, monkeypatch):
     expanded = expansion(plan, BATCH[0], 1 / D, torch.device("cpu"))
     before = states(Tokens(first[0], tuple(first[1:order]), tuple(first[order:]), (), 1 / D), expanded)
     whole = [torch.cat(pair, 1) for pair in zip(first, second, strict=True)]
-    expected, _ = bounded_attention(plan, whole[0], whole[1:order], whole[order:], [], scale=1 / D, is_causal=True)
+    expected = bounded_attention(plan, whole[0], whole[1:order], whole[order:], [], scale=1 / D, is_causal=True)
 
     def attend(*tensors):
         return parallel._attend_after(expanded, 1 / D, order - 1, *tensors)

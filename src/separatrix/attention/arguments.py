@@ -18,6 +18,8 @@ from separatrix.attention.schedule import Positions
 from separatrix.errors import ArgumentError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+LARGEST_OFFSET = 2**62
+"""Positions, which are offsets and indices added up, stay within the integers of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,23 @@ def _not_tensors(call: Call) -> Iterator[Break]:
     for index, x in enumerate(call.tensors):
         if not isinstance(x, Tensor):
             yield call.name(index), type(x).__name__
+
+
+def _layouts(call: Call) -> Iterator[Break]:
+    for name, x in (
+        *((call.name(index), x) for index, x in enumerate(call.tensors)),
+        *((f"key_masks[{m}]", mask) for m, mask in enumerate(call.key_masks)),
+    ):
+        if isinstance(x, Tensor) and not is_dense(x):
+            yield name, layout(x)
+
+
+def is_dense(x: Tensor) -> bool:
+    return x.layout == torch.strided and not x.is_nested
+
+
+def layout(x: Tensor) -> str:
+    return "a nested tensor" if x.is_nested else f"layout {x.layout}"
 
 
 def _flat(call: Call) -> Iterator[Break]:
@@ -164,7 +183,7 @@ def _causal_flag(call: Call) -> Iterator[Break]:
 
 
 def _offset(call: Call) -> Iterator[Break]:
-    if not _is_integer(call.query_offset):
+    if not _is_integer(call.query_offset) or abs(call.query_offset) > LARGEST_OFFSET:
         yield "query_offset", call.query_offset
 
 
@@ -205,12 +224,13 @@ def _mask_shapes(call: Call) -> Iterator[Break]:
 
 
 def _scale(call: Call) -> Iterator[Break]:
-    if not isinstance(call.scale, Real) or isinstance(call.scale, bool) or not math.isfinite(call.scale):
+    if not isinstance(call.scale, Real) or isinstance(call.scale, bool) or not -math.inf < call.scale < math.inf:
         yield "scale", call.scale
 
 
 CONSTRAINTS = (
     Constraint("tensors", "a tensor", _not_tensors),
+    Constraint("layout", "a dense tensor", _layouts),
     Constraint("rank", "a tensor of shape (..., length, dimension)", _flat),
     Constraint("dtype", "float64, float32, bfloat16 or float16", _dtypes),
     Constraint("one dtype", "the dtype of query", _mixed_dtypes),
@@ -219,7 +239,7 @@ CONSTRAINTS = (
     Constraint("value dimension", "the last dimension to be that of values[0], and at least 1", _value_dims),
     Constraint("one length a set", "as many values as keys in each set", _lengths),
     Constraint("flags", "True or False", _causal_flag),
-    Constraint("offset", "an integer", _offset),
+    Constraint("offset", "an integer from -2^62 to 2^62", _offset),
     Constraint("gqa heads", "heads in dimension -3, one number for all sets, dividing query's", _gqa_heads),
     Constraint("broadcasting", "leading dimensions that broadcast together", _batches),
     Constraint("causal lengths", "the length of query (is_causal without a query_offset)", _causal_lengths),
@@ -278,10 +298,10 @@ def check_call(
         math.nan if scale is None else scale,
         enable_gqa,
     )
-    for constraint in CONSTRAINTS[:3]:
+    for constraint in CONSTRAINTS[:4]:
         constraint.check(call)
     if scale is None:
         call = replace(call, scale=1 / max(call.query.shape[-1], 1))
-    for constraint in CONSTRAINTS[3:]:
+    for constraint in CONSTRAINTS[4:]:
         constraint.check(call)
     return call

@@ -17,22 +17,19 @@ the distance from 1 to the next number of the type. A tolerance is kept with tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from separatrix.attention import causal, cost, polynomial
+from separatrix.attention import cost
 from separatrix.attention.assumptions import CONVERTED, POWER
 from separatrix.attention.certificate import Certificate
-from separatrix.attention.certified import Run, differentiable
 from separatrix.attention.cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.frame import Frame, Tokens
 from separatrix.attention.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial import Expansion
-from separatrix.attention.precision import require_ieee_arithmetic
 from separatrix.attention.remainder import Polynomial, chebyshev, taylor
 from separatrix.attention.summation import Step, Summation, Summing, expanded_sum
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -259,50 +256,3 @@ def sum_rounding(plan: BoundedPlan, tokens: Tokens, is_causal: bool) -> float:
     local = cost.causal_chunk(heads, plan.rank, tokens.values[0].shape[2] + 1) if is_causal else chunk
     summing = Summing(max(chunk, local), min(chunk, local))
     return plan.summation(summing.tokens(lengths)).gamma(torch.float64)
-
-
-def bounded_attention(
-    plan: BoundedPlan,
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor],
-    *,
-    scale: float,
-    is_causal: bool = False,
-    query_offset: int = 0,
-) -> tuple[Tensor, Tensor]:
-    """Output (H, L_q, d_v) and log-sum-exp of heads whose scores the caller knows to be within the plan's radius.
-
-    A compiled graph is left here: index sets are made in numpy and kept.
-    """
-    attend = torch.compiler.disable(_bounded_attention) if torch.compiler.is_compiling() else _bounded_attention
-    return attend(plan, query, keys, values, masks, scale, is_causal, query_offset)
-
-
-def _bounded_attention(
-    plan: BoundedPlan,
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor],
-    scale: float,
-    is_causal: bool,
-    query_offset: int,
-) -> tuple[Tensor, Tensor]:
-    require_ieee_arithmetic()
-    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
-    error = plan.total_error(sum_rounding(plan, tokens, is_causal))
-    if error > plan.tolerance:
-        raise SeparatrixError(
-            f"tolerance: with {[key.shape[1] for key in keys]} tokens outputs are certain to {error:.3g} of the "
-            f"values' magnitude only, and {plan.tolerance:.3g} was promised: take a lower bound or a higher tolerance."
-        )
-    with torch.no_grad():
-        expanded = expansion(plan, query.shape[0], scale, query.device)
-        if is_causal:
-            run = Run(tokens, expanded, [], causal.attend_causal(tokens, expanded, query_offset), query_offset)
-        else:
-            states = polynomial.states(tokens, expanded)
-            run = Run(tokens, expanded, states, polynomial.attend(tokens, expanded, states), None)
-    return differentiable(run, query, *keys, *values)

@@ -9,16 +9,16 @@ chunk takes; between chunks one state a set is carried.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from separatrix.attention import cost
 from separatrix.attention.frame import Tokens
-from separatrix.attention.monomials import IndexSet, monomials, monomials_backward
+from separatrix.attention.monomials import monomials, monomials_backward
 from separatrix.attention.polynomial import (
     Expansion,
     Sums,
@@ -30,23 +30,6 @@ from separatrix.attention.polynomial import (
 )
 
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
-
-
-class _Monomials(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index_set: IndexSet) -> Tensor:
-        features = monomials(x, index_set)
-        ctx.index_set = index_set
-        ctx.save_for_backward(x, features)
-        return features
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, features = ctx.saved_tensors
-        return monomials_backward(x, ctx.index_set.steps, features, grad.clone()), None
-
-
-_monomials: Callable[[Tensor, IndexSet], Tensor] = _Monomials.apply
 
 
 def chunk_size(tokens: Tokens, expansion: Expansion) -> int:
@@ -64,22 +47,36 @@ def _local(x: Tensor, start: int, stop: int) -> Tensor:
     return torch.cat([x.new_zeros(x.shape[0], before, *rest), inside, x.new_zeros(x.shape[0], after, *rest)], 1)
 
 
+class _Running(NamedTuple):
+    """Of a chunk of a key set: coordinates, monomials (H, rank, c), [V, 1]^T, and the states up to each token."""
+
+    x: Tensor
+    features: Tensor
+    W: Tensor
+    states: Tensor
+
+
+def _running(expansion: Expansion, m: int, key: Tensor, value: Tensor, mask: Tensor, before: Tensor) -> _Running:
+    x = expansion.frame.coordinates(key, m + 1, mask).to(torch.float64)
+    features, W = monomials(x, expansion.index_set), with_ones(value, mask, torch.float64)
+    added = features.mT.unsqueeze(-1) * W.mT.unsqueeze(2)
+    return _Running(x, features, W, before.unsqueeze(1) + added.cumsum(1))
+
+
 def _chunk(
-    tokens: Tokens, expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor]
+    expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A chunk's sums (H, c, d_v + 1), its moments (H, c), and the states after it."""
     query, keys, values = rows
     index_set, dtype = expansion.index_set, torch.float64
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
-        x = expansion.frame.coordinates(key, m + 1, masks[m]).to(dtype)
-        added = _monomials(x, index_set).mT.unsqueeze(-1) * with_ones(value, masks[m], dtype).mT.unsqueeze(2)
-        running = Z[m].unsqueeze(1) + added.cumsum(1)
+        running = _running(expansion, m, key, value, masks[m], Z[m]).states
         after.append(running[:, -1])
         product = running if product is None else product * running
     assert product is not None
     x = expansion.frame.coordinates(query, 0).to(dtype)
-    features = _monomials(x, index_set).mT
+    features = monomials(x, index_set).mT
     sums = torch.einsum("hcr,hcrv->hcv", features * expansion.coefficients.to(dtype), product)
     moment = features.new_zeros(features.shape[:2])
     if expansion.moment is not None:
@@ -87,6 +84,43 @@ def _chunk(
         weights = torch.from_numpy(index_set.multinomials()[level]).to(features)
         moment = torch.einsum("hcr,hcr->hc", features[..., level] * weights, product[:, :, level, -1])
     return sums, moment, after
+
+
+def _chunk_backward(
+    expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """The gradients of a chunk's query, keys and values and of the states before it.
+
+    `grad` is that of its sums, `grad_Z` that of the states after it. A token's term is part of the states of every
+    later token, and of those after the chunk: hence the sum from the last token to the first.
+    """
+    query, keys, values = rows
+    frame, steps = expansion.frame, expansion.index_set.steps
+    coefficients = expansion.coefficients.to(torch.float64)
+    sets = [_running(expansion, m, *one) for m, one in enumerate(zip(keys, values, masks, Z, strict=True))]
+    product = sets[0].states
+    for running in sets[1:]:
+        product = product * running.states
+    x = frame.coordinates(query, 0).to(torch.float64)
+    features = monomials(x, expansion.index_set)
+    grad_features = torch.einsum("hcv,hcrv->hrc", grad, product) * coefficients.unsqueeze(-1)
+    grad_query = frame.pull_back(monomials_backward(x, steps, features, grad_features), 0)
+    grad_product = (features.mT * coefficients).unsqueeze(-1) * grad.unsqueeze(2)
+    grad_keys, grad_values, grad_before = [], [], []
+    for m, running in enumerate(sets):
+        grad_states = grad_product
+        for other, beside in enumerate(sets):
+            if other != m:
+                grad_states = grad_states * beside.states
+        grad_added = grad_states.flip(1).cumsum(1).flip(1) + grad_Z[m].unsqueeze(1)
+        grad_features = torch.einsum("hcrv,hvc->hrc", grad_added, running.W)
+        grad_W = torch.einsum("hcrv,hrc->hcv", grad_added, running.features)
+        grad_x = monomials_backward(running.x, steps, running.features, grad_features)
+        hidden = ~masks[m].unsqueeze(-1)
+        grad_keys.append(frame.pull_back(grad_x, m + 1).masked_fill(hidden, 0.0))
+        grad_values.append(grad_W[..., :-1].masked_fill(hidden, 0.0))
+        grad_before.append(grad_added[:, 0])
+    return grad_query, grad_keys, grad_values, grad_before
 
 
 def _rows(tokens: Tokens, offset: int, start: int, stop: int) -> tuple[Rows, list[Tensor]]:
@@ -118,7 +152,7 @@ def attend_causal(tokens: Tokens, expansion: Expansion, offset: int, before: Seq
     size = chunk_size(tokens, expansion)
     for start in range(0, length, size):
         stop = min(start + size, length)
-        sums, moment, Z = _chunk(tokens, expansion, *_rows(tokens, offset, start, stop), Z)
+        sums, moment, Z = _chunk(expansion, *_rows(tokens, offset, start, stop), Z)
         D = denominator[:, start:stop] = sums[..., d_v]
         moments[:, start:stop] = moment
         out[:, start:stop] = sums[..., :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(-1)
@@ -174,19 +208,13 @@ def backward_causal_after(
         for start, states in zip(reversed(section), reversed(at_chunk), strict=True):
             stop = min(start + size, length)
             here = slice(start, stop)
-            (query, keys, values), masks = _rows(tokens, offset, start, stop)
-            leaves = [x.detach().to(torch.float64).requires_grad_() for x in (query, *keys, *values, *states)]
-            count = len(keys)
-            rows = (leaves[0], leaves[1 : 1 + count], leaves[1 + count : 1 + 2 * count])
-            with torch.enable_grad():
-                found, _, after_states = _chunk(tokens, expansion, rows, masks, leaves[1 + 2 * count :])
             into = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]))
-            grads = torch.autograd.grad([found, *after_states], leaves, [into, *grad_Z])
-            grad_query[:, here] = power.multiply(grads[0])
-            for m in range(count):
-                _put(grad_keys[m], start + offset, power.multiply(grads[1 + m]))
-                _put(grad_values[m], start + offset, power.multiply(grads[1 + count + m]))
-            grad_Z = list(grads[1 + 2 * count :])
+            rows, masks = _rows(tokens, offset, start, stop)
+            by_query, by_key, by_value, grad_Z = _chunk_backward(expansion, rows, masks, states, into, grad_Z)
+            grad_query[:, here] = power.multiply(by_query)
+            for m in range(len(tokens.keys)):
+                _put(grad_keys[m], start + offset, power.multiply(by_key[m]))
+                _put(grad_values[m], start + offset, power.multiply(by_value[m]))
     grad_Z = [power.multiply(z) for z in grad_Z]
     for m, key in enumerate(tokens.keys):
         stop = min(max(offset, 0), key.shape[1])

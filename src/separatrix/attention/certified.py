@@ -33,6 +33,8 @@ from separatrix.attention.plan import (
 from separatrix.attention.polynomial import Expansion, Sums
 from separatrix.attention.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.products import expanded
+from separatrix.attention.readable import check_readable
+from separatrix.attention.second_derivatives import only_first_derivatives
 from separatrix.attention.summation import Summing
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -69,12 +71,6 @@ class Run:
 
 
 def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise SeparatrixError(
-            "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "
-            "(vmap, grad, jacrev) does not allow. Give a batch as leading dimensions and take gradients with "
-            "torch.autograd, or leave the tolerance out."
-        )
     require_ieee_arithmetic()
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
@@ -128,7 +124,8 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
     """
     certify: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
-        certify = torch.compiler.disable(_certify_call)
+        reason = "attention with a certificate reads the numbers to choose what to run: use no fullgraph=True"
+        certify = torch.compiler.disable(_certify_call, reason=reason)
     with no_autocast(call.query.device.type):
         return certify(call, tolerance, method, with_lse)
 
@@ -140,6 +137,7 @@ def _copies(call: Call, heads: int) -> int:
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
     """What is known of a checked call, and the plan it leads to."""
+    check_readable(call)
     windowed = any(window is not None for window in call.windows)
     differentiable = wants_gradient(call)
     if windowed and method == "polynomial":
@@ -293,7 +291,7 @@ class _Polynomial(torch.autograd.Function):
         return run.sums.output, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_first_derivatives
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
         run: Run = ctx.run
         sets = len(run.tokens.keys)

@@ -1,38 +1,36 @@
 """Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of `blocks`.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), and gives the output and the
-log-sum-exp; `separatrix::attend_backward` is its gradient, recomputed block by block. The gradient of the gradient
-goes through the reference, which holds the whole volume, so it is for small sizes.
+log-sum-exp; `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward
+mode, both recomputed block by block. Derivatives of these go through the reference, which holds the whole volume, so
+they are for small sizes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from separatrix.attention import blocks, reference
+from separatrix.attention import blocks, by_reference, tangents
 from separatrix.attention.arguments import DTYPES, Call
+from separatrix.attention.derivatives import differentiable, differentiable_by, forward_mode
 from separatrix.attention.precision import no_autocast
-from separatrix.attention.registration import operator
+from separatrix.attention.registration import operator_of_heads
 from separatrix.attention.schedule import Positions
 from separatrix.attention.tiling import Problem
-from separatrix.errors import SeparatrixError
-
-DOUBLE_BACKWARD_VOLUME = 1 << 22
-"""The largest H * L_q * L_1 * ... * L_{k-1} for which second derivatives are computed."""
 
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
     batch, query, keys, values, masks = flatten_heads(call)
-    windows = [0 if window is None else window for window in call.windows]
-    options = (len(keys), call.is_causal, call.query_offset, windows, call.scale)
-    out, lse = _differentiable_attend(options, query, *keys, *values, *masks)
+    # No position is 2^63 before another: a longer window is as good as this one.
+    windows = [0 if window is None else min(window, 2**63 - 1) for window in call.windows]
+    out, lse = attend(query, keys, values, masks, call.is_causal, call.query_offset, windows, call.scale)
     return out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
 
 
@@ -46,6 +44,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and isinstance(key, Tensor)
         and isinstance(value, Tensor)
         and query.dim() == 4
+        and query.layout == key.layout == value.layout == torch.strided
         and key.shape == value.shape
         and query.shape[:2] == key.shape[:2]
         and query.shape[3] == key.shape[3]
@@ -54,7 +53,8 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and query.device == key.device == value.device
         and query.numel()
         and key.numel()
-        and (scale is None or (isinstance(scale, float) and math.isfinite(scale)))
+        and not forward_mode()
+        and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
         scale = 1 / query.shape[3] if scale is None else scale
         with no_autocast(query.device.type):
@@ -66,7 +66,7 @@ def fused_attention(call: Call) -> Tensor | None:
     """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
     plain = call.order == 2 and call.query_offset == 0 and call.windows == (None,) and call.key_masks == (None,)
     sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
-    if not plain or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
+    if not plain or forward_mode() or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
         return None
     (key,), (value,) = call.keys, call.values
     with no_autocast(call.query.device.type):
@@ -158,7 +158,7 @@ def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: objec
     return out, query.new_empty(query.shape[:2], dtype=dtype)
 
 
-attend = operator(_attend, fake=_attended)
+attend = operator_of_heads(_attend, fake=_attended)
 
 
 def _attend_backward(
@@ -189,123 +189,46 @@ def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: obje
     return [x.new_empty(x.shape) for x in (query, *keys, *values)]
 
 
-attend_backward = operator(_attend_backward, fake=_gradients)
+attend_backward = operator_of_heads(_attend_backward, fake=_gradients)
 
 
-Options = tuple[int, bool, int, list[int], float]
-"""The number of key sets, then the plain arguments of the operators."""
+def _attend_tangents(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    out: Tensor,
+    lse: Tensor,
+    query_tangent: Tensor,
+    key_tangents: list[Tensor],
+    value_tangents: list[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The tangents of output and log-sum-exp."""
+    problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
+    moved = _problem(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
+    with no_autocast(query.device.type):
+        changes = (moved.query, moved.keys, moved.values)
+        out_dot, lse_dot = tangents.tangents(problem, out.to(problem.query.dtype), lse, changes)
+    return out_dot.to(query.dtype), lse_dot
 
 
-def _arguments(options: Options, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The operators' arguments from a Function's: query, keys, values and masks in one row behind the options."""
-    n, *plain = options
-    return tensors[0], list(tensors[1 : 1 + n]), list(tensors[1 + n : 1 + 2 * n]), list(tensors[1 + 2 * n :]), *plain
+attend_tangents = operator_of_heads(_attend_tangents, fake=_attended)
 
 
-class Attend(torch.autograd.Function):
-    """`attend` for autograd and `torch.func`."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(options: Options, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        out, lse = attend(*_arguments(options, tensors))
-        return out, lse
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.options, *tensors = inputs
-        ctx.save_for_backward(*output, *tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        out, lse, *tensors = ctx.saved_tensors
-        if torch.compiler.is_compiling():  # a graph of first derivatives: no Function within a Function
-            grads = attend_backward(*_arguments(ctx.options, tensors), out, lse, grad_out, grad_lse)
-        else:
-            grads = _differentiable_backward(ctx.options, out, lse, grad_out, grad_lse, *tensors)
-        return None, *grads, *[None] * (len(tensors) - len(grads))
+def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
+    found: list[Tensor] = attend_backward(*arguments, *results, *grads)
+    return found
 
 
-class AttendBackward(torch.autograd.Function):
-    """`attend_backward` for autograd and `torch.func`; its own gradient is the reference's."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        options: Options, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
-        return tuple(attend_backward(*_arguments(options, tensors), out, lse, grad_out, grad_lse))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.options, _, _, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        """out and lse are functions of the other inputs, so they get no gradient of their own."""
-        grad_out, grad_lse, *tensors = ctx.saved_tensors
-        query, keys, values, masks, is_causal, offset, windows, scale = _arguments(ctx.options, tensors)
-        volume = math.prod((query.shape[0], query.shape[1], *(key.shape[1] for key in keys)))
-        if volume > DOUBLE_BACKWARD_VOLUME:
-            raise SeparatrixError(
-                "The second derivative of exact attention is computed by the reference, for at most "
-                f"{DOUBLE_BACKWARD_VOLUME} entries of the attention tensor; this call has {volume}."
-            )
-
-        def weighted_sum(grad_out: Tensor, grad_lse: Tensor, query: Tensor, *sets: Tensor) -> Tensor:
-            out, lse = reference.tensor_attention(
-                query,
-                sets[: len(keys)],
-                sets[len(keys) :],
-                is_causal=is_causal,
-                query_offset=offset,
-                key_masks=masks or None,
-                windows=[window or None for window in windows],
-                scale=scale,
-            )
-            return (out * grad_out).sum() + (lse.masked_fill(lse == -torch.inf, 0.0) * grad_lse).sum()
-
-        leaves = (grad_out, grad_lse, query, *keys, *values)
-        first = torch.func.grad(weighted_sum, argnums=tuple(range(2, len(leaves))))
-        second = torch.func.vjp(first, *leaves)[1](tuple(grads))
-        return None, None, None, *second, *[None] * len(masks)
+def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor]) -> list[Any]:
+    sets = len(arguments[1])
+    return [*arguments, *results, changes[0], changes[1 : 1 + sets], changes[1 + sets : 1 + 2 * sets]]
 
 
-_differentiable_attend: Callable[..., tuple[Tensor, Tensor]] = Attend.apply
-_differentiable_backward: Callable[..., tuple[Tensor, ...]] = AttendBackward.apply
-
-
-def _with_batch(batch: int, x: Tensor, dim: int | None) -> Tensor:
-    """The vmapped dimension, or a copy of the tensor for each of it, folded into the heads."""
-    x = x.expand(batch, *x.shape) if dim is None else x.movedim(dim, 0)
-    return x.reshape(-1, *x.shape[2:])
-
-
-def _vmap(operator: Any, tensors: Sequence[int]) -> Any:
-    """The batching rule of an operator whose arguments at `tensors` are tensors, the rest plain."""
-
-    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        def fold(x: Any, dim: Any) -> Any:
-            if isinstance(x, (list, tuple)):
-                dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(x)
-                return [_with_batch(info.batch_size, each, where) for each, where in zip(x, dims, strict=True)]
-            return _with_batch(info.batch_size, x, dim)
-
-        folded = [
-            fold(x, dim) if index in tensors or index < 4 else x
-            for index, (x, dim) in enumerate(zip(arguments, in_dims, strict=True))
-        ]
-        results = operator(*folded)
-        unfolded = [x.unflatten(0, (info.batch_size, -1)) for x in results]
-        return (
-            (tuple(unfolded), (0,) * len(unfolded)) if isinstance(results, tuple) else (unfolded, [0] * len(unfolded))
-        )
-
-    return rule
-
-
-torch.library.register_vmap(attend, _vmap(attend, ()))
-torch.library.register_vmap(attend_backward, _vmap(attend_backward, (8, 9, 10, 11)))
+differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tangents)
+differentiable_by(attend_backward, by_reference.attend_backward)
+differentiable_by(attend_tangents, by_reference.attend_tangents)

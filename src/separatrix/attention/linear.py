@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from separatrix.attention.arguments import is_dense, layout
 from separatrix.attention.features import FeatureMap, mapped
 from separatrix.attention.precision import no_autocast
 from separatrix.attention.registration import operator
@@ -179,6 +180,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor):
             raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if not is_dense(x):
+            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
         if x.dim() < 2:
             raise ArgumentError(name, expected="at least 2 dimensions (..., length, width)", got=_shape(x))
         if x.dtype not in _ACCUMULATES_IN:

@@ -28,6 +28,7 @@ from separatrix.attention.frame import Tokens
 from separatrix.attention.parallel_exact import sharded_exact_attention
 from separatrix.attention.polynomial import Expansion, Sums, contraction
 from separatrix.attention.products import against_monomials
+from separatrix.attention.second_derivatives import only_first_derivatives
 from separatrix.attention.state import TensorAttentionState
 
 __all__ = ["counted_communication", "sharded_attention", "sharded_exact_attention"]
@@ -173,7 +174,7 @@ class _AttendAfter(torch.autograd.Function):
         return sums.output
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_first_derivatives
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         query, *rest, out, denominator = ctx.saved_tensors
         sets: int = ctx.sets

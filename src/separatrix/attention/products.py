@@ -28,6 +28,7 @@ from torch import Tensor
 from separatrix.attention.cost import Expanded, direct
 from separatrix.attention.lanes import Lanes, lanes
 from separatrix.attention.monomials import Array, IndexSet, MonomialMemory, Steps, make_steps, monomials_backward
+from separatrix.attention.second_derivatives import only_first_derivatives
 
 _GROUP = 4
 """Coordinates of a group: with nine columns each, about what a product needs to be efficient."""
@@ -251,7 +252,7 @@ class _SumOfMonomials(torch.autograd.Function):
         return met.finish(state)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         x, W = ctx.saved_tensors
         met = products(ctx.index_set, x.shape[0], ctx.size, W.shape[1], x.new_empty(0))
@@ -274,7 +275,7 @@ class _AgainstMonomials(torch.autograd.Function):
         return torch.cat([met.sums(x[..., start : start + size], prepared) for start in pieces], -1)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         x, M = ctx.saved_tensors
         met = products(ctx.index_set, x.shape[0], ctx.size, M.shape[2], x.new_empty(0))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES
+from separatrix.attention.arguments import DTYPES, is_dense, layout
 from separatrix.attention.bounded import (
     BoundedPlan,
     balanced_exponents,
@@ -121,9 +121,7 @@ class TensorAttentionState:
 
     def _relative(self) -> float:
         """The relative rounding of a sum over the tokens so far; infinite where their values leave the range."""
-        tokens = Summation(
-            (Step("the tokens of each set are added up, piece by piece", sum(self._roundings)),)
-        )
+        tokens = Summation((Step("the tokens of each set are added up, piece by piece", sum(self._roundings)),))
         relative = self.plan.summation(tokens).gamma(torch.float64)
         logs = [math.log2(largest) for largest in self._largest if largest]
         low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
@@ -269,6 +267,8 @@ class TensorAttentionState:
     def _check(self, name: str, x: Tensor, width: int) -> None:
         if not isinstance(x, Tensor):
             raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if not is_dense(x):
+            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
         if x.dim() < 2 or tuple(x.shape[:-2]) != self.batch_shape or x.shape[-1] != width:
             shape = ", ".join(str(size) for size in (*self.batch_shape, "length", width))
             raise ArgumentError(name, expected=f"shape ({shape})", got=f"shape {tuple(x.shape)}")

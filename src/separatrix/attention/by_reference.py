@@ -1,0 +1,136 @@
+r"""The derivatives of exact attention with the whole attention tensor held: what can be differentiated again.
+
+With scores S and weights P = softmax(S) over the tuples of keys (Definition 1.5 of Alman and Song),
+
+    backward:  G = dO . V_1 . ... . V_{k-1},    dS = P * (G - sum_t P_t G_t + dlse),
+               dQ = scale dS . K_1 . ... . K_{k-1},    dK_m = scale dS . Q . (all K but K_m),
+               dV_m = P . dO . (all V but V_m)
+    forward:   S' = scale (Q' . K_1 . ... + Q . K_1' . ... + ...),    lse' = sum_t P_t S'_t,
+               out' = (P * (S' - lse')) . V_1 . ... + P . V_1' . ... + ...
+
+where * is entrywise, a dot sums over all indices that the result does not have, and a prime is a tangent. All of it is
+made of PyTorch's own functions, so that second derivatives and higher ones come from PyTorch, in either mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from string import ascii_lowercase
+
+import torch
+from torch import Tensor
+
+from separatrix.attention import reference
+from separatrix.errors import SeparatrixError
+
+LARGEST_VOLUME = 1 << 22
+"""The largest H * L_q * L_1 * ... * L_{k-1} that is held."""
+
+
+def attend_backward(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    out: Tensor,
+    lse: Tensor,
+    grad_out: Tensor,
+    grad_lse: Tensor,
+) -> list[Tensor]:
+    """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
+    Q, dO = query.to(lse.dtype), grad_out.to(lse.dtype)
+    K, V = (_shown(sets, masks, lse.dtype) for sets in (keys, values))
+    P = _weights(Q, K, masks, is_causal, offset, windows, scale)
+    G = reference.tensor_scores(dO, V, 1.0)
+    dS = scale * P * (G - _as_rows((P * G).flatten(2).sum(-1) - grad_lse, P))
+    sets = range(1, len(K) + 1)
+    grads = [_onto(m, dS, (Q, *K)) for m in (0, *sets)] + [_onto(m, P, (dO, *V)) for m in sets]
+    return [x.to(query.dtype) for x in grads]
+
+
+def attend_tangents(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    out: Tensor,
+    lse: Tensor,
+    query_tangent: Tensor,
+    key_tangents: list[Tensor],
+    value_tangents: list[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
+    Q, Q_dot = query.to(lse.dtype), query_tangent.to(lse.dtype)
+    K, V, K_dot, V_dot = (_shown(x, masks, lse.dtype) for x in (keys, values, key_tangents, value_tangents))
+    P = _weights(Q, K, masks, is_causal, offset, windows, scale)
+    S_dot = reference.tensor_scores(Q_dot, K, scale)
+    for m, x in enumerate(K_dot):
+        S_dot = S_dot + reference.tensor_scores(Q, [*K[:m], x, *K[m + 1 :]], scale)
+    lse_dot = (P * S_dot).flatten(2).sum(-1)
+    out_dot = _onto(0, P * (S_dot - _as_rows(lse_dot, P)), (Q, *V))
+    for m, x in enumerate(V_dot):
+        out_dot = out_dot + _onto(0, P, (Q, *V[:m], x, *V[m + 1 :]))
+    return out_dot.to(query.dtype), lse_dot
+
+
+def _shown(sets: Sequence[Tensor], masks: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    if not masks:
+        return [x.to(dtype) for x in sets]
+    return [x.to(dtype).masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, masks, strict=True)]
+
+
+def _weights(
+    Q: Tensor,
+    K: list[Tensor],
+    masks: Sequence[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: Sequence[int],
+    scale: float,
+) -> Tensor:
+    """P (H, L_q, L_1, ..., L_{k-1}), zero for a query with nothing to attend."""
+    lengths = [key.shape[1] for key in K]
+    volume = math.prod((*Q.shape[:2], *lengths))
+    if volume > LARGEST_VOLUME:
+        raise SeparatrixError(
+            "The second derivative of exact attention holds the whole attention tensor, of at most "
+            f"{LARGEST_VOLUME} entries; this call has {volume}."
+        )
+    allowed = reference.allowed_tuples(
+        Q.shape[1],
+        lengths,
+        is_causal=is_causal,
+        query_offset=offset,
+        windows=[window or None for window in windows],
+        device=Q.device,
+    ).unsqueeze(0)
+    for m, mask in enumerate(masks):
+        axes = [length if other == m else 1 for other, length in enumerate(lengths)]
+        allowed = allowed & mask.reshape(-1, 1, *axes)
+    S = reference.tensor_scores(Q, K, scale)
+    allowed = allowed.expand(S.shape).flatten(2)
+    empty = ~allowed.any(-1, keepdim=True)
+    weights = S.flatten(2).masked_fill(~allowed, -torch.inf).masked_fill(empty, 0.0).softmax(-1)
+    return weights.masked_fill(empty, 0.0).reshape(S.shape)
+
+
+def _as_rows(x: Tensor, P: Tensor) -> Tensor:
+    """(H, L_q), to be subtracted from each tuple of P."""
+    return x.reshape(*x.shape, *[1] * (P.dim() - 2))
+
+
+def _onto(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
+    """The sum of T (H, L_q, L_1, ...) against all rows (H, L, x), query first, but those at m: (H, L_m, x)."""
+    axes = ascii_lowercase[: len(rows)]
+    factors = [(axis, x) for other, (axis, x) in enumerate(zip(axes, rows, strict=True)) if other != m]
+    left = ",".join([f"y{axes}", *(f"y{axis}z" for axis, _ in factors)])
+    return torch.einsum(f"{left}->y{axes[m]}z", T, *(x for _, x in factors))

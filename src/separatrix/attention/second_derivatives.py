@@ -1,0 +1,62 @@
+"""Near-linear attention has first derivatives, in reverse mode, and no others: what asks for more is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
+
+import torch
+
+from separatrix.errors import SeparatrixError
+
+
+def no_second_derivatives(*_: object) -> NoReturn:
+    """Stands where a second derivative would be."""
+    raise SeparatrixError(
+        "tolerance: near-linear attention has no second derivatives, only gradients (create_graph=True was given, or "
+        "torch.func transforms were nested). Exact attention has them: leave the tolerance out."
+    )
+
+
+def no_forward_mode(*_: object) -> NoReturn:
+    """Stands where a derivative in forward mode would be."""
+    raise SeparatrixError(
+        "tolerance: near-linear attention has gradients in reverse mode only (torch.autograd, torch.func.grad), not in "
+        "forward mode (torch.func.jvp and jacfwd, torch.autograd.forward_ad). Exact attention has both: leave the "
+        "tolerance out."
+    )
+
+
+def only_first_derivatives(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates the `backward` of a `torch.autograd.Function` that cannot be differentiated again.
+
+    `torch.autograd.function.once_differentiable` does the same in words of its own, and lets a gradient pass for a
+    constant where the gradient that came in is one: the second derivative of a sum of this and something else would
+    lack a part.
+    """
+
+    @wraps(backward)
+    def first(ctx: Any, *grads: Any) -> Any:
+        return _once(lambda: backward(ctx, *grads), *grads, *ctx.saved_tensors)
+
+    return first
+
+
+class _Once(torch.autograd.Function):
+    """What `compute` gives, as a function without a derivative of the tensors behind it."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[[], Any], *behind: Any) -> Any:
+        return compute()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> NoReturn:
+        no_second_derivatives()
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> NoReturn:
+        no_forward_mode()
+
+
+_once: Callable[..., Any] = _Once.apply

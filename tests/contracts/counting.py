@@ -71,6 +71,7 @@ KEPT = frozenset(
         "logical_not",
         "bitwise_not",
         "bitwise_and",
+        "flip",
         "index_put",
         "index_put_",
         "lt",

@@ -102,7 +102,7 @@ class Counting(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name in KEPT:
             found = func(*args, **kwargs)
-            if name in ("new_ones", "ones_like", "ones", "full", "full_like", "new_full"):
+            if name in ("new_ones", "ones_like", "ones", "full", "full_like", "new_full") and found.is_floating_point():
                 found.zero_()
             return found
         into = kwargs.pop("out", None)

@@ -32,6 +32,7 @@ def test_public_names() -> None:
         "Plan",
         "SeparatrixError",
         "TensorAttentionState",
+        "Verification",
         "__version__",
         "attention",
         "certified_attention",
@@ -45,6 +46,7 @@ def test_public_names() -> None:
         "selection",
         "separation",
         "tensor_attention",
+        "verify",
     ]
     assert dir(sx) == sorted(sx.__all__)
 

@@ -33,6 +33,7 @@ def test_public_names() -> None:
         "Plan",
         "SeparatrixError",
         "TensorAttentionState",
+        "Verification",
         "__version__",
         "attention",
         "certified_attention",
@@ -46,6 +47,7 @@ def test_public_names() -> None:
         "selection",
         "separation",
         "tensor_attention",
+        "verify",
     ]
     assert dir(sx) == sorted(sx.__all__)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
     from separatrix.attention.certificate import Certificate
+    from separatrix.attention.checker import Verification, verify
     from separatrix.attention.cost import max_order
     from separatrix.attention.gradient_certificate import GradientCertificate
     from separatrix.attention.linear import linear_attention
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "SeparatrixError",
     "TensorAttentionState",
+    "Verification",
     "__version__",
     "attention",
     "certified_attention",
@@ -36,6 +38,7 @@ __all__ = [
     "selection",
     "separation",
     "tensor_attention",
+    "verify",
 ]
 
 _HOMES = {
@@ -45,12 +48,14 @@ _HOMES = {
     "Plan": "attention.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.state",
+    "Verification": "attention.checker",
     "certified_attention": "attention.operator",
     "linear_attention": "attention.linear",
     "max_order": "attention.cost",
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.plan",
     "tensor_attention": "attention.operator",
+    "verify": "attention.checker",
 }
 
 

@@ -35,6 +35,7 @@ EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "transformers": "hf",
+    "python-flint": "verify",
     "tensorboardX": "tensorboard",
 }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,6 +39,8 @@ from separatrix.attention.second_derivatives import only_first_derivatives
 from separatrix.attention.summation import Summing
 from separatrix.errors import ArgumentError, SeparatrixError
 
+Sets = Tensor | Sequence[Tensor]
+
 
 @dataclass(frozen=True)
 class Certified:
@@ -57,6 +60,21 @@ class Certified:
         """
         gradient = self.certificate.gradient
         return ("output", "gradient") if gradient is not None and gradient.total <= self.tolerance else ("output",)
+
+    def save(self, path: str | Path, query: Tensor, keys: Sets, values: Sets, **options: Any) -> None:
+        """Write the call and its results to a file that `separatrix verify` checks.
+
+        Args:
+            path: The file to write, by safetensors.
+            query: The tensor of the call, and so on.
+            keys: As in the call.
+            values: As in the call.
+            **options: The other arguments of the call that were given: `is_causal`, `query_offset`, `key_masks`,
+                `windows`, `scale`, `enable_gqa`.
+        """
+        from separatrix.attention.checker.saved import save_call
+
+        save_call(path, self, query, keys, values, **options)
 
 
 @dataclass(frozen=True)

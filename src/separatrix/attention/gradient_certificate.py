@@ -48,7 +48,7 @@ class GradientCertificate:
     """Bounds on the errors of the gradients of query, keys and values, for an incoming gradient of the output.
 
     Write n_i for the sum of magnitudes of query i's incoming gradient, or 2^-32 of the largest such sum in its head
-    where that is more. Next to the gradients of exact attention, and beside the smallest number of their type,
+    where that is more. Next to the gradients of exact attention, and beside the smallest positive number of their type,
 
     - every entry of the query's gradient errs by at most ``query[i] * n_i``;
     - every entry of the gradient of ``keys[m]`` by at most ``keys[m] * sum_i n_i``, over the queries of its head;

@@ -8,12 +8,10 @@ from typing import Literal, overload
 from torch import Tensor
 
 from separatrix.attention.arguments import check_call
-from separatrix.attention.certified import Certified, certify_call, plan_call
+from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
 from separatrix.attention.exact import exact_attention, fused_attention, plain_attention
 from separatrix.attention.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
-
-Sets = Tensor | Sequence[Tensor]
 
 METHODS = ("exact", "polynomial")
 """The algorithms by name; "polynomial" needs a tolerance."""

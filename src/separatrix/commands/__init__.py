@@ -12,6 +12,7 @@ from separatrix.commands.doctor import doctor
 from separatrix.commands.sat import sat
 from separatrix.commands.separate import separate
 from separatrix.commands.train import train_app
+from separatrix.commands.verify import verify
 from separatrix.explorer.commands import explore
 from separatrix.lab.commands import store_app
 from separatrix.report.commands import report
@@ -70,6 +71,7 @@ def plan(
 
 
 app.command()(doctor)
+app.command()(verify)
 app.add_typer(store_app, name="store")
 app.add_typer(train_app, name="train")
 app.command()(sweep)

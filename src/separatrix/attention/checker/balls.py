@@ -1,0 +1,65 @@
+"""Numbers with a bound on their error: exact conversion of tensors to arb's balls, and what else several files need.
+
+A ball [m +- r] stands for any number within r of m. The arithmetic of python-flint gives for balls a ball that holds
+every result for numbers in them, at any precision; every comparison that is True holds for all these numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from flint import arb, arb_mat, ctx
+
+from separatrix.attention.checker.problem import Floats
+
+
+@contextmanager
+def bits(count: int) -> Iterator[None]:
+    """Compute with midpoints of so many bits until the end of the block."""
+    with ctx.workprec(count):
+        yield
+
+
+@contextmanager
+def subnormal_numbers() -> Iterator[None]:
+    """Keep subnormal numbers until the end of the block, also where `torch.set_flush_denormal` makes them zeros."""
+    smallest = math.ulp(0.0)
+    flushed = smallest + smallest == 0.0
+    if flushed:
+        torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        if flushed:
+            torch.set_flush_denormal(True)
+
+
+def matrix(x: Floats) -> arb_mat:
+    """The numbers of a matrix, exactly."""
+    return arb_mat(x.shape[0], x.shape[1], x.ravel().tolist())
+
+
+def of_entries(rows: int, columns: int, entries: Sequence[arb]) -> arb_mat:
+    """A matrix of balls, row by row."""
+    return arb_mat(rows, columns, list(entries))
+
+
+def around(radius: arb) -> arb:
+    """Any number whose magnitude is at most the upper end of a ball."""
+    return arb(0, radius.abs_upper())
+
+
+def power_of_two(exponent: int) -> arb:
+    """2^exponent, exactly."""
+    return arb((1, exponent))
+
+
+def float_above(x: arb) -> float:
+    """A float that is no less than any number of the ball: infinite if there is none."""
+    if not x.is_finite():
+        return math.inf
+    nearest = float(x.upper())
+    return nearest if arb(nearest) >= x else math.nextafter(nearest, math.inf)

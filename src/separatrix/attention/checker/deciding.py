@@ -1,0 +1,141 @@
+r"""The chosen queries of a call recomputed and judged, with as much effort as each of them needs.
+
+A query that attends few enough tuples is summed over all of them (see `tuples`), with more and more digits until the
+ball is far narrower than the certificate. Beyond that an expansion of exp is summed whose remainder is part of the ball
+(see `expansion`), to a higher and higher degree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from separatrix.attention.checker import balls
+from separatrix.attention.checker.expansion import Asked, attend_expansion, expansion_flops, forecast_errors
+from separatrix.attention.checker.judging import Judgement, judge
+from separatrix.attention.checker.problem import Head, Problem
+from separatrix.attention.checker.reproducer import write_program
+from separatrix.attention.checker.results import Given
+from separatrix.attention.checker.tuples import Answer, attend_tuples
+from separatrix.attention.checker.verdict import Verification
+from separatrix.errors import SeparatrixError
+
+TUPLES = 1 << 21
+"""How many tuples of a query are summed one by one: a second or two of them."""
+FLOPS = 4e12
+"""How much arithmetic the sums of an expansion may take in all: a few minutes of it."""
+_BITS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_DEGREES = tuple(range(3, 24, 2))
+
+
+def decide(problem: Problem, given: Given, queries: int) -> Verification:
+    """The verdict on so many queries of a call."""
+    with balls.subnormal_numbers():
+        return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A query that was judged, and with how many bits."""
+
+    flat: int
+    judgement: Judgement
+    bits: int
+
+
+def _judge_all(problem: Problem, given: Given, chosen: Sequence[int]) -> Iterator[_Found]:
+    """Judge the chosen queries, those of one head together."""
+    heads: dict[tuple[int, ...], list[int]] = {}
+    for flat in chosen:
+        heads.setdefault(problem.storage(given.index(flat)[:-1]), []).append(flat)
+    for together in heads.values():
+        head = problem.head(given.index(together[0])[:-1])
+        asked = {}
+        for flat in together:
+            at = given.index(flat)
+            asked[flat] = Asked(problem.vector(at), problem.spans(at[-1]))
+        many = {flat: one for flat, one in asked.items() if math.prod(head.counts(one.spans)) > TUPLES}
+        for flat, one in asked.items():
+            if flat not in many:
+                yield _by_tuples(head, one, given, flat)
+        if many:
+            yield from _by_expansion(head, many, given, FLOPS / len(heads))
+
+
+def _judge(answer: Answer, given: Given, flat: int, fineness: int) -> Judgement:
+    lse = None if given.lse is None else float(given.lse[flat])
+    return judge(
+        answer,
+        given.output[flat].tolist(),
+        float(given.bounds[flat]),
+        lse,
+        given.lse_bound,
+        balls.power_of_two(-fineness),
+    )
+
+
+def _by_tuples(head: Head, query: Asked, given: Given, flat: int) -> _Found:
+    keys, values = head.attended(query.spans)
+    for bits in _BITS:
+        with balls.bits(bits):
+            found = _judge(attend_tuples(query.vector, keys, values, head.scale, bits), given, flat, fineness=20)
+        if found.held is False or (found.held and found.fine):
+            break
+    if found.held is None:
+        raise _undecided(given, flat, f"{bits} bits")
+    return _Found(flat, found, bits)
+
+
+def _by_expansion(head: Head, queries: dict[int, Asked], given: Given, flops: float) -> Iterator[_Found]:
+    within = [degree for degree in _DEGREES if expansion_flops(head, degree) <= flops]
+    degree = 0
+    for degree in within[_first(head, queries, given, within) :]:
+        with balls.bits(128):
+            answers = attend_expansion(head, list(queries.values()), degree)
+            found = [_judge(a, given, flat, fineness=6) for a, flat in zip(answers, queries, strict=True)]
+        if all(one.held is False or (one.held and one.fine) for one in found):
+            break
+    for flat, one in zip(queries, found if degree else (), strict=bool(degree)):
+        if one.held is None:
+            raise _undecided(given, flat, f"an expansion of degree {degree}")
+        yield _Found(flat, one, 128)
+    if not degree:
+        raise _undecided(given, next(iter(queries)), "any expansion within reach")
+
+
+def _first(head: Head, queries: dict[int, Asked], given: Given, degrees: Sequence[int]) -> int:
+    """The index of the first degree at which the remainder promises to be small enough, or of the last degree."""
+    enough = [True] * len(degrees)
+    for flat, query in queries.items():
+        for at, (output, lse) in enumerate(forecast_errors(head, query, degrees)):
+            small = output <= 2**-8 * given.bounds[flat] and (given.lse is None or lse <= 2**-8 * given.lse_bound)
+            enough[at] = enough[at] and small
+    return enough.index(True) if any(enough) else len(degrees) - 1
+
+
+def _undecided(given: Given, flat: int, tried: str) -> SeparatrixError:
+    return SeparatrixError(
+        f"verify: query {given.index(flat)} cannot be decided by {tried}: it attends more than {TUPLES:,} tuples, and "
+        "its scores or its dimension are too large for an expansion, or its certificate is finer than the balls. Check "
+        "the call on fewer tokens."
+    )
+
+
+def _verdict(problem: Problem, given: Given, found: Sequence[_Found]) -> Verification:
+    if not found:
+        return Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
+    worst = max(found, key=lambda one: (not one.judgement.held, one.judgement.ratio))
+    one, at = worst.judgement, given.index(worst.flat)
+    reproducer = ""
+    if not one.held and not one.fault:
+        head = problem.head(at[:-1])
+        keys, values = head.attended(problem.spans(at[-1]))
+        results = given.output if one.what == "output" else given.lse
+        assert results is not None
+        reproducer = write_program(
+            problem.vector(at), keys, values, head.scale, one.what, results[worst.flat].tolist(), one.bound, worst.bits
+        )
+    return Verification(
+        bool(one.held), one.ratio, at, one.what, one.error, one.bound, len(found), one.fault, reproducer
+    )

@@ -1,0 +1,77 @@
+"""One query judged: what a call gave for it, against the exact answer in balls and the certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flint import arb
+
+from separatrix.attention.checker import balls
+from separatrix.attention.checker.tuples import Answer
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One query: whether its certificate held, or None if the balls are too wide to say.
+
+    `what` is "output" or "lse", whichever comes closer to its bound or further beyond it; `error` and `ratio` are
+    rounded up. `fine` says that no ball is wider than the part of its bound that was asked for. `fault` is a sentence
+    on a result that no bound could excuse.
+    """
+
+    held: bool | None
+    what: str
+    error: float
+    bound: float
+    ratio: float
+    fine: bool
+    fault: str = ""
+
+
+def judge(
+    answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float, fineness: arb
+) -> Judgement:
+    """Compare what a call gave for a query with the exact answer."""
+    if fault := _fault(answer, output, bound, lse, lse_bound):
+        return Judgement(False, "output", math.inf, bound, math.inf, True, fault)
+    if answer.output is None or answer.lse is None:
+        return Judgement(True, "output", 0.0, bound, 0.0, True)
+    compared = [("output", x, exact, bound) for x, exact in zip(output, answer.output, strict=True)]
+    if lse is not None and math.isfinite(lse):
+        compared.append(("lse", lse, answer.lse, lse_bound))
+    return max((_compare(*one, fineness) for one in compared), key=_gravity)
+
+
+def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> Judgement:
+    error = abs(arb(given) - exact)
+    if math.isinf(bound):  # nothing is promised
+        return Judgement(True, what, balls.float_above(error), bound, 0.0, True)
+    held = None if not error.is_finite() else True if error <= bound else False if error > bound else None
+    fine = error.is_finite() and (error.rad() <= fineness * bound or error.is_exact())
+    ratio = 0.0 if error.is_zero() else balls.float_above(error / bound) if bound > 0 else math.inf
+    return Judgement(held, what, balls.float_above(error), bound, ratio, fine)
+
+
+def _gravity(one: Judgement) -> tuple[bool, bool, bool, float]:
+    """What is broken counts most, then what is undecided, then what is coarse, then what is close."""
+    return one.held is False, one.held is None, not one.fine, one.ratio
+
+
+def _fault(answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float) -> str:
+    """What is wrong with a result whatever the error, in a sentence; empty if nothing is."""
+    if not bound >= 0 or not lse_bound >= 0:
+        return f"the certificate is {bound}, and that of the log-sum-exp {lse_bound}"
+    if not all(map(math.isfinite, output)):
+        return "the output is not finite"
+    if lse is not None and math.isnan(lse):
+        return "the log-sum-exp is NaN"
+    if answer.output is None:
+        if any(output):
+            return "there is nothing to attend, and the output is not zero"
+        if lse is not None and lse != -math.inf:
+            return f"there is nothing to attend, and the log-sum-exp is {lse}, not -inf"
+    elif lse is not None and math.isinf(lse) and math.isfinite(lse_bound):
+        return f"the log-sum-exp is {lse}"
+    return ""

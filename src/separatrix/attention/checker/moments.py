@@ -1,0 +1,174 @@
+r"""Sums of monomials over tokens, sum_j w_j x_j^alpha, for all alpha up to a degree, with a bound on their error.
+
+Coordinates and weights are at most 1 in magnitude. The coordinates are cut in two, x^alpha = y^beta z^gamma, so that
+the sums are products of the matrix of the y^beta with that of the w z^gamma, one block of rows for each degree of
+beta, and only monomials of some of the coordinates are ever formed. The error, for c tokens at a time:
+
+- A monomial of degree p and its weight are p + 1 products of numbers up to 1 in magnitude, one after the other, each
+  with a relative error of at most u = 2^-53: in all less than (p + 1) u / (1 - (p + 1) u).
+- A matrix product in float64, in any order and with or without fused additions, errs by c u / (1 - c u) of the sum of
+  magnitudes, which is at most c. Underflow adds less than 2^-1000 for each token.
+- The sum over c tokens is rounded to a whole multiple of 2^-b and added in int64. Nothing is rounded from there on: the
+  difference of the sums up to two tokens is the sum between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from flint import arb
+from torch import Tensor
+
+from separatrix.attention.checker import balls
+
+TOKENS = 256
+"""How many tokens at most are summed in one matrix product."""
+
+
+@dataclass(frozen=True)
+class Monomials:
+    """All monomials of `width` coordinates up to a degree, ordered by degree; each is an earlier one times one more.
+
+    >>> Monomials(2, 2).levels
+    [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 1)]]
+    """
+
+    width: int
+    degree: int
+
+    @cached_property
+    def levels(self) -> list[list[tuple[int, int]]]:
+        """For each degree from 1 on, of each monomial: which one of the degree below it is made from, and by which
+        coordinate. It is never an earlier coordinate than the one that made the other."""
+        found: list[list[tuple[int, int]]] = []
+        last = [0]
+        for _ in range(self.degree):
+            level = [(parent, at) for parent, least in enumerate(last) for at in range(least, self.width)]
+            found.append(level)
+            last = [at for _, at in level]
+        return found
+
+    def count(self, degree: int) -> int:
+        """How many there are up to a degree."""
+        return math.comb(self.width + degree, self.width)
+
+    def size(self, degree: int) -> int:
+        """How many there are of one degree."""
+        return self.count(degree) - (self.count(degree - 1) if degree else 0)
+
+    def rows(self, degree: int) -> slice:
+        """Where those of one degree are."""
+        return slice(self.count(degree) - self.size(degree), self.count(degree))
+
+    def evaluate(self, x: Tensor) -> Tensor:
+        """Their values (count, tokens) at coordinates (width, tokens)."""
+        found = [torch.ones(1, x.shape[1], dtype=torch.float64)]
+        for level in self.levels:
+            parents, coordinates = torch.tensor(level, dtype=torch.int64).reshape(-1, 2).unbind(1)
+            found.append(found[-1][parents] * x[coordinates])
+        return torch.cat(found)
+
+    def coefficients(self, rho: Sequence[arb]) -> list[arb]:
+        """rho^alpha / alpha! of each, in balls."""
+        found, below, exponents = [arb(1)], [arb(1)], [[0] * self.width]
+        for level in self.levels:
+            made, raised = [], []
+            for parent, at in level:
+                exponent = exponents[parent].copy()
+                exponent[at] += 1
+                raised.append(exponent)
+                made.append(below[parent] * rho[at] / exponent[at])
+            found += made
+            below, exponents = made, raised
+        return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the coordinates are cut in two, and the degree of the expansion; without weights it goes one further."""
+
+    left: Monomials
+    right: Monomials
+    degree: int
+
+    @staticmethod
+    def best(width: int, degree: int, columns: int) -> Split:
+        """The cut with the fewest products to form: the right ones are formed for each column of weights."""
+
+        def formed(right: int) -> int:
+            return math.comb(width - right + degree + 1, degree + 1) + columns * math.comb(right + degree, degree)
+
+        right = min(range(width + 1), key=formed)
+        return Split(Monomials(width - right, degree + 1), Monomials(right, degree + 1), degree)
+
+    def flops(self, columns: int, tokens: int) -> float:
+        """Of the matrix products for one set of tokens."""
+        width = self.left.width + self.right.width
+        last = math.comb(width + self.degree, self.degree + 1)
+        return 2.0 * tokens * (columns * math.comb(width + self.degree, width) + last)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over tokens in multiples of 2^-bits; of each degree i of beta, with all gamma such that
+
+    `weighed`: the whole degree is at most that of the split, (betas, gammas, columns of weights);
+    `last`: it is one more, and the weights are 1 for tokens that are seen, (betas, gammas).
+    """
+
+    weighed: list[Tensor]
+    last: list[Tensor]
+    bits: int
+    chunks: int
+
+    def balls(self, before: Sums, split: Split, tokens: int) -> tuple[list[list[arb]], list[list[arb]]]:
+        """The sums over the `tokens` tokens after those of `before`, row by row."""
+        unit, u = balls.power_of_two(-self.bits), balls.power_of_two(-53)
+        roundings = TOKENS + split.degree + 4
+        relative = roundings * u / (1 - roundings * u) + balls.power_of_two(-1000)
+        noise = balls.around(tokens * relative + (self.chunks - before.chunks) * unit)
+        weighed, last = (
+            [[unit * whole + noise for whole in (a - b).flatten().tolist()] for a, b in zip(these, those, strict=True)]
+            for these, those in ((self.weighed, before.weighed), (self.last, before.last))
+        )
+        return weighed, last
+
+
+def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> dict[int, Sums]:
+    """The sums over the tokens before each boundary, for coordinates (d, n) and weights (columns, n).
+
+    The first column of weights is 1 for tokens that are seen and 0 for others.
+    """
+    left, right, degree = split.left, split.right, split.degree
+    weighed = [torch.zeros(left.size(i), right.count(degree - i), len(w), dtype=torch.int64) for i in range(degree + 1)]
+    last = [torch.zeros(left.size(i), right.size(degree + 1 - i), dtype=torch.int64) for i in range(degree + 2)]
+    bits = 61 - max(x.shape[1], 1).bit_length()
+    kept: dict[int, Sums] = {}
+    start = chunks = 0
+    for stop in sorted({0, *boundaries}):
+        while start < stop:
+            end = min(start + TOKENS, stop)
+            _add(weighed, last, x[:, start:end], w[:, start:end], split, bits)
+            start, chunks = end, chunks + 1
+        kept[stop] = Sums([part.clone() for part in weighed], [part.clone() for part in last], bits, chunks)
+    return kept
+
+
+def _add(weighed: list[Tensor], last: list[Tensor], x: Tensor, w: Tensor, split: Split, bits: int) -> None:
+    left, degree = split.left.evaluate(x[: split.left.width]), split.degree
+    right = split.right.evaluate(x[split.left.width :])
+    seen = right * w[0]
+    right = right[: split.right.count(degree)].unsqueeze(1) * w  # (gammas, columns, tokens)
+
+    def whole(sums: Tensor) -> Tensor:
+        return sums.mul_(2.0**bits).round_().to(torch.int64)
+
+    for i in range(degree + 2):
+        rows = left[split.left.rows(i)]
+        last[i] += whole(rows @ seen[split.right.rows(degree + 1 - i)].mT)
+        if i <= degree:
+            weighed[i] += whole(rows @ right[: split.right.count(degree - i)].flatten(0, 1).mT).view_as(weighed[i])

@@ -1,0 +1,210 @@
+r"""What the chosen queries of a call attend: the tokens of each set, as exact numbers, by position and by mask.
+
+Query i of a call attends every tuple (j_1, ..., j_{k-1}) whose entries are allowed one by one, so that all its tuples
+are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= i + offset (causal, or with a window),
+and if j > i + offset - w (with a window of w).
+
+Nothing here is shared with the operators that are checked: what their arguments mean is written down a second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from separatrix.errors import ArgumentError
+
+Floats = NDArray[np.float64]
+Span = tuple[int, int]
+Entry = TypeVar("Entry")
+
+TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The key and value sets of a head, (n_m, d) and (n_m, d_v), and which of their tokens a mask shows, (n_m,)."""
+
+    keys: tuple[Floats, ...]
+    values: tuple[Floats, ...]
+    seen: tuple[NDArray[np.bool_], ...]
+    scale: float
+
+    def attended(self, spans: Sequence[Span]) -> tuple[list[Floats], list[Floats]]:
+        """The keys and the values that a query with these spans attends, set by set."""
+        keys, values = [], []
+        for m, (start, stop) in enumerate(spans):
+            seen = self.seen[m][start:stop]
+            keys.append(finite(f"keys[{m}]", self.keys[m][start:stop][seen]))
+            values.append(finite(f"values[{m}]", self.values[m][start:stop][seen]))
+        return keys, values
+
+    def counts(self, spans: Sequence[Span]) -> list[int]:
+        """How many tokens of each set such a query attends."""
+        return [int(seen[start:stop].sum()) for seen, (start, stop) in zip(self.seen, spans, strict=True)]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The arguments of a call, checked; `batch` are the leading dimensions of its output."""
+
+    query: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    masks: tuple[Tensor | None, ...]
+    windows: tuple[int | None, ...]
+    is_causal: bool
+    offset: int
+    scale: float
+    grouped: bool
+    batch: tuple[int, ...]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape that the output of the call has."""
+        return (*self.batch, self.query.shape[-2], self.values[0].shape[-1])
+
+    def vector(self, at: tuple[int, ...]) -> Floats:
+        """The query at an index of the batch and a position."""
+        return finite("query", exact_floats(self.query.expand(*self.batch, *self.query.shape[-2:])[at]))
+
+    def spans(self, position: int) -> tuple[Span, ...]:
+        """From where to where, in each set, the tokens lie that the query at a position may attend."""
+        found = []
+        for key, window in zip(self.keys, self.windows, strict=True):
+            length, here = key.shape[-2], position + self.offset
+            stop = min(length, max(here + 1, 0)) if self.is_causal or window is not None else length
+            start = 0 if window is None else min(max(here - window + 1, 0), stop)
+            found.append((start, stop))
+        return tuple(found)
+
+    def storage(self, batch: tuple[int, ...]) -> tuple[int, ...]:
+        """Where in memory the sets of a head lie: heads that share them are checked together."""
+        masks = [self._mask(m, batch) for m in range(len(self.keys))]
+        views = [self.view(x, batch) for x in (*self.keys, *self.values)]
+        return tuple(0 if x is None else x.data_ptr() for x in (*views, *masks))
+
+    def head(self, batch: tuple[int, ...]) -> Head:
+        """The sets of the head at an index of the batch; what a mask hides may be anything, and counts as zero."""
+        keys, values, seen = [], [], []
+        for m, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
+            mask = self._mask(m, batch)
+            shown = np.ones(key.shape[-2], dtype=bool) if mask is None else mask.cpu().numpy()
+            keys.append(np.where(shown[:, None], exact_floats(self.view(key, batch)), 0.0))
+            values.append(np.where(shown[:, None], exact_floats(self.view(value, batch)), 0.0))
+            seen.append(shown)
+        return Head(tuple(keys), tuple(values), tuple(seen), self.scale)
+
+    def view(self, x: Tensor, batch: tuple[int, ...]) -> Tensor:
+        """The rows of a key or value set that the head at an index of the batch has."""
+        if not self.grouped:
+            return x.expand(*self.batch, *x.shape[-2:])[batch]
+        group = self.query.shape[-3] // x.shape[-3]
+        return x.expand(*self.batch[:-1], *x.shape[-3:])[(*batch[:-1], batch[-1] // group)]
+
+    def _mask(self, m: int, batch: tuple[int, ...]) -> Tensor | None:
+        mask = self.masks[m]
+        return None if mask is None else mask.expand(*self.batch, mask.shape[-1])[batch]
+
+
+def exact_floats(x: Tensor) -> Floats:
+    """A tensor of any of the four types as float64, which holds each of their numbers exactly.
+
+    Torch is not asked to convert: its threads may be in the mode that turns subnormal numbers into zeros.
+    """
+    x = x.detach().cpu().contiguous()
+    if x.dtype != torch.bfloat16:
+        return x.numpy().astype(np.float64)
+    bits = x.view(torch.int16).numpy().astype(np.int32) << 16  # a bfloat16 is the first half of a float32
+    return bits.view(np.float32).astype(np.float64)
+
+
+def as_problem(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    is_causal: bool,
+    query_offset: int,
+    key_masks: Tensor | Sequence[Tensor | None] | None,
+    windows: int | Sequence[int | None] | None,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Problem:
+    """The arguments of `tensor_attention`, checked as far as their meaning depends on it."""
+    key_sets = _sets("keys", keys, Tensor)
+    value_sets = _sets("values", values, Tensor)
+    masks = (None,) * len(key_sets) if key_masks is None else _sets("key_masks", key_masks, Tensor)
+    spans = (None,) * len(key_sets) if windows is None else _sets("windows", windows, int)
+    for name, sets in (("values", value_sets), ("key_masks", masks), ("windows", spans)):
+        if len(sets) != len(key_sets):
+            raise ArgumentError(name, expected=f"{len(key_sets)} entries, one for each key set", got=str(len(sets)))
+    named = [("query", query), *((f"keys[{m}]", x) for m, x in enumerate(key_sets))]
+    named += [(f"values[{m}]", x) for m, x in enumerate(value_sets)]
+    least = 3 if enable_gqa else 2
+    for name, x in named:
+        if not isinstance(x, Tensor) or x.dtype not in TYPES or x.dim() < least:
+            got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise ArgumentError(name, expected=f"a tensor of floats with {least} or more dimensions", got=got)
+    for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+        if key.shape[-1] != query.shape[-1]:
+            expected = f"the last dimension of query, {query.shape[-1]}"
+            raise ArgumentError(f"keys[{m}]", expected=expected, got=f"shape {tuple(key.shape)}")
+        if value.shape[-2] != key.shape[-2] or value.shape[-1] != value_sets[0].shape[-1]:
+            expected = f"{key.shape[-2]} values of dimension {value_sets[0].shape[-1]}"
+            raise ArgumentError(f"values[{m}]", expected=expected, got=f"shape {tuple(value.shape)}")
+        mask, window = masks[m], spans[m]
+        if mask is not None and (mask.dtype != torch.bool or mask.dim() == 0 or mask.shape[-1] != key.shape[-2]):
+            expected = f"a bool tensor (..., {key.shape[-2]}), True where a key may be attended"
+            raise ArgumentError(f"key_masks[{m}]", expected=expected, got=f"{mask.dtype} of {tuple(mask.shape)}")
+        if window is not None and window < 1:
+            raise ArgumentError(f"windows[{m}]", expected="an integer >= 1", got=window)
+    if scale is not None and not (isinstance(scale, Real) and math.isfinite(scale)):
+        raise ArgumentError("scale", expected="None or a finite number", got=scale)
+    problem = Problem(
+        query,
+        key_sets,
+        value_sets,
+        masks,
+        spans,
+        is_causal,
+        query_offset,
+        1 / query.shape[-1] if scale is None else float(scale),
+        enable_gqa,
+        _batch([x.shape[:-least] for _, x in named], query.shape[-3:-2] if enable_gqa else ()),
+    )
+    for name, x in named[1:] if enable_gqa else ():
+        if x.shape[-3] != key_sets[0].shape[-3] or x.shape[-3] == 0 or query.shape[-3] % x.shape[-3]:
+            raise ArgumentError(name, expected="heads in dimension -3 that divide query's", got=f"{tuple(x.shape)}")
+    return problem
+
+
+def _sets(name: str, given: object, bare: type[Entry]) -> tuple[Entry, ...]:
+    if isinstance(given, bare):
+        return (given,)
+    if not isinstance(given, (list, tuple)) or not given:
+        raise ArgumentError(name, expected="one entry for each set, in a list or tuple", got=type(given).__name__)
+    return tuple(given)
+
+
+def _batch(shapes: Sequence[Sequence[int]], heads: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return (*torch.broadcast_shapes(*shapes), *heads)
+    except RuntimeError:
+        got = ", ".join(str(tuple(shape)) for shape in shapes)
+        raise ArgumentError("query, keys, values", expected="leading dimensions that broadcast", got=got) from None
+
+
+def finite(name: str, x: Floats) -> Floats:
+    """The numbers, which have to be finite if a chosen query attends them."""
+    if not np.isfinite(x).all():
+        raise ArgumentError(name, expected="finite entries wherever they are attended", got="NaN or infinity")
+    return x

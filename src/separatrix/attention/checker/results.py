@@ -1,0 +1,60 @@
+"""The results of a call that is checked, query by query, and which of its queries are recomputed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from separatrix.attention.checker.problem import Floats, Problem, exact_floats
+from separatrix.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Given:
+    """The results of a call: outputs (N, d_v), bounds (N,) and log-sum-exps (N,) or None, over all N queries."""
+
+    shape: tuple[int, ...]
+    output: Floats
+    bounds: Floats
+    lse: Floats | None
+    lse_bound: float
+
+    @staticmethod
+    def of(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None, lse_bound: float) -> Given:
+        shape = problem.output_shape[:-1]
+        if tuple(output.shape) != problem.output_shape:
+            expected = f"an output of shape {problem.output_shape}, for the arguments given"
+            raise ArgumentError("result", expected=expected, got=f"shape {tuple(output.shape)}")
+        if lse is not None and tuple(lse.shape) != shape:
+            raise ArgumentError("result", expected=f"a log-sum-exp of shape {shape}", got=f"shape {tuple(lse.shape)}")
+        try:
+            wide = np.broadcast_to(exact_floats(bounds), shape)
+        except ValueError:
+            expected = f"a certificate for each query, of shape {shape}"
+            raise ArgumentError("result", expected=expected, got=f"shape {tuple(bounds.shape)}") from None
+        flat = exact_floats(output).reshape(math.prod(shape), output.shape[-1])
+        return Given(shape, flat, wide.ravel(), None if lse is None else exact_floats(lse).ravel(), lse_bound)
+
+    def choose(self, count: int) -> list[int]:
+        """Which queries to recompute, in order."""
+        total = len(self.bounds)
+        if total <= count:
+            return list(range(total))
+        wrong = np.flatnonzero(~np.isfinite(self.output).all(1))[:1].tolist()
+        first = [*wrong, int(self.bounds.argmax()), int(self.bounds.argmin()), 0, total - 1]
+        chosen = list(dict.fromkeys(first))[:count]
+        others = [i for i in _spread(total, count) if i not in chosen]
+        return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
+
+    def index(self, flat: int) -> tuple[int, ...]:
+        """Of a query, in the batch and then by position."""
+        return tuple(int(i) for i in np.unravel_index(flat, self.shape))
+
+
+def _spread(total: int, count: int) -> list[int]:
+    """So many of the numbers below `total`, as evenly as they go."""
+    found: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
+    return found

@@ -1,0 +1,158 @@
+r"""Is a certificate kept? Chosen queries of a call are recomputed in ball arithmetic, and compared with its results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from separatrix.attention.checker.problem import as_problem
+from separatrix.attention.checker.results import Given
+from separatrix.attention.checker.verdict import Verification
+from separatrix.errors import ArgumentError, SeparatrixError
+
+
+class _Certificate(Protocol):
+    @property
+    def total(self) -> float: ...
+    @property
+    def lse(self) -> float: ...
+    @property
+    def per_query(self) -> Tensor: ...
+
+
+class Result(Protocol):
+    """What `verify` needs of a result: the one of `certified_attention` has it, and so has a file that it saved."""
+
+    @property
+    def output(self) -> Tensor: ...
+    @property
+    def lse(self) -> Tensor: ...
+    @property
+    def certificate(self) -> _Certificate: ...
+
+
+def verify(
+    result: Result,
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    queries: int = 16,
+) -> Verification:
+    r"""Recompute chosen queries of a certified call in ball arithmetic, and say whether its certificate held.
+
+    The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number comes with a bound on
+    its own error, so that the verdict is a proof for the queries it speaks of. It shares no code with the operators.
+    Queries are spread evenly over the call; the first and the last one are among them, those with the smallest and the
+    largest certificate, and one with an output that is not finite if there is any. Each is checked in its output
+    against `certificate.per_query` and in its log-sum-exp against `certificate.lse`; a query with nothing to attend
+    must give zeros and -inf.
+
+    A query that attends up to two million tuples is summed over all of them. Beyond that an expansion of the
+    exponential is summed, whose remainder is part of the ball: a million tokens take a minute at order 3 and d = 8,
+    if scores are small enough for near-linear attention.
+
+    Args:
+        result: What `certified_attention` returned.
+        query: The tensor that it was called with, and so on for all arguments down to `enable_gqa`.
+        keys: As in the call.
+        values: As in the call.
+        is_causal: As in the call.
+        query_offset: As in the call.
+        key_masks: As in the call.
+        windows: As in the call.
+        scale: As in the call; None is the float64 next to 1/d.
+        enable_gqa: As in the call.
+        queries: How many queries to recompute; all, if there are no more.
+
+    Returns:
+        The verdict: `held`, `margin` (the largest error over its certificate) and `worst` (the query that has it).
+        Printed, it is a sentence, followed by a program that shows it if the certificate is broken.
+
+    Raises:
+        ArgumentError: An argument does not fit the others.
+        SeparatrixError: python-flint is not installed, or a query cannot be decided within the limits.
+
+    Example:
+        >>> import torch
+        >>> from separatrix import certified_attention
+        >>> q, k1, k2, v1, v2 = torch.randn(5, 40, 4, generator=torch.Generator().manual_seed(0))
+        >>> result = certified_attention(q, [k1, k2], [v1, v2], tolerance=1e-3)
+        >>> found = verify(result, q, [k1, k2], [v1, v2])
+        >>> found.held, found.queries, found.margin < 1
+        (True, 16, True)
+        >>> wrong = verify(result, q, [k1, k2], [v1, v2], scale=0.3)
+        >>> wrong.held, wrong.margin > 1
+        (False, True)
+    """
+    certificate = result.certificate
+    return check(
+        result.output,
+        certificate.per_query.clamp(max=certificate.total),
+        query,
+        keys,
+        values,
+        lse=result.lse,
+        lse_bound=certificate.lse,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+        queries=queries,
+    )
+
+
+def check(
+    output: Tensor,
+    bounds: Tensor,
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    lse: Tensor | None = None,
+    lse_bound: float = math.inf,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    queries: int = 16,
+) -> Verification:
+    """As `verify`, of an output of any origin: a state's, a layer's, a shard's.
+
+    `bounds` promises an error for each query, and broadcasts with (..., L_q); without `lse` only outputs are checked.
+    """
+    if not isinstance(queries, int) or isinstance(queries, bool) or queries < 1:
+        raise ArgumentError("queries", expected="an integer >= 1", got=queries)
+    try:
+        from separatrix.attention.checker.deciding import decide
+    except ModuleNotFoundError as missing:
+        if missing.name != "flint":
+            raise
+        raise SeparatrixError(
+            "verify needs python-flint, which is not installed: pip install 'separatrix[verify]'"
+        ) from None
+    problem = as_problem(
+        query,
+        keys,
+        values,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    return decide(problem, Given.of(problem, output, bounds, lse, lse_bound), queries)

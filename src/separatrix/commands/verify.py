@@ -1,0 +1,26 @@
+"""The command `verify`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from separatrix.lab.console import in_a_sentence
+
+
+@in_a_sentence
+def verify(
+    file: Annotated[Path, typer.Argument(help="What Certified.save wrote.", metavar="FILE")],
+    queries: Annotated[int, typer.Option(help="How many queries to recompute.")] = 16,
+) -> None:
+    """Recompute queries of a saved call in ball arithmetic, and say whether its certificate held.
+
+    Exits with 0 if it held and with 1 if it is broken, after a program that shows it.
+    """
+    from separatrix.attention.checker.saved import load_call
+
+    found = load_call(file).verify(queries)
+    typer.echo(str(found))
+    raise typer.Exit(0 if found.held else 1)

@@ -1,0 +1,47 @@
+"""The checker shares no code with what it checks: of the library it imports the errors, and itself."""
+
+from __future__ import annotations
+
+import ast
+
+ALLOWED = ("separatrix.errors", "separatrix.attention.checker")
+
+
+def imports(file):
+    """Every module that a file imports, anywhere in it, by its full name."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are written in full"
+            found.add(node.module)
+        elif isinstance(node, ast.Call):
+            assert getattr(node.func, "id", None) not in {"__import__", "import_module"}
+    return found
+
+
+def test_only_the_errors_are_shared(root):
+    package = root / "src" / "separatrix" / "attention" / "checker"
+    files = sorted(package.rglob("*.py"))
+    assert len(files) > 8
+    wrong = {}
+    for file in files:
+        ours = {name for name in imports(file) if name.split(".")[0] == "separatrix"}
+        beyond = {name for name in ours if not name.startswith(ALLOWED)}
+        if beyond:
+            wrong[file.name] = beyond
+    assert wrong == {}
+
+
+def test_checking_loads_no_operator(run):
+    """Of a result made by hand, in a fresh interpreter."""
+    code = """
+import sys, torch
+from separatrix.attention.checker import check
+x = torch.tensor([[1.0], [2.0]])
+assert check(torch.full((2, 1), 1.5), torch.ones(2), 0 * x, x, x).held
+print(sorted(name for name in sys.modules if name.startswith("separatrix.") and "checker" not in name))
+"""
+    done = run(code)
+    assert (done.stdout, done.stderr) == ("['separatrix.attention', 'separatrix.errors']\n", "")

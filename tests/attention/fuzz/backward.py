@@ -1,0 +1,57 @@
+"""Gradients of certified calls, against the exact ones and the certificate of gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from torch import Tensor
+
+import separatrix as sx
+from separatrix.attention.checker.gradients import check_gradients
+from tests.attention.fuzz.calls import Call, draw_call
+from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
+
+TUPLES = 24
+"""That a query attends at most: gradients take more time than outputs."""
+
+
+def promise(result: Any) -> Any:
+    """The certificate of a result's gradients, or None if it has none."""
+    return getattr(result.certificate, "gradient", None)
+
+
+def fuzz_gradients(rng: Generator) -> Outcome:
+    """Draw a small call, run both passes, and check every gradient."""
+    return check_backward(draw_call(rng, tuples=TUPLES, kind="gradient"))
+
+
+def check_backward(call: Call) -> Outcome:
+    """Run a call and its backward pass, for an incoming gradient that depends on the shapes alone."""
+    kind = f"{call.kind}, {call.method}"
+    leaves = [x.detach().requires_grad_() for x in (call.query, *call.keys, *call.values)]
+    sets = len(call.keys)
+    call = replace(call, query=leaves[0], keys=leaves[1 : 1 + sets], values=leaves[1 + sets :])
+    try:
+        result = call.run()
+        promised = promise(result)
+        if promised is None or not result.output.requires_grad:
+            return Outcome(kind, UNPROMISED, told=call.told())
+        incoming = draw_incoming(tuple(result.output.shape)).to(result.output.dtype)
+        found = torch.autograd.grad(result.output, leaves, incoming, allow_unused=True, materialize_grads=True)
+    except sx.SeparatrixError as refusal:
+        return Outcome(kind, REFUSED, told=f"{call.told()}: {refusal}")
+    parts = (found[0], found[1 : 1 + sets], found[1 + sets :])
+    return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), call.told())
+
+
+def draw_incoming(shape: tuple[int, ...]) -> Tensor:
+    """A gradient of the output; at times nothing, or next to nothing, comes in for some of the queries."""
+    rng = np.random.default_rng(shape)
+    incoming = rng.standard_normal(shape)
+    if rng.random() < 0.3:
+        incoming = incoming * rng.choice([0.0, 1e-12, 1.0], (*shape[:-1], 1))
+    return torch.from_numpy(incoming)

@@ -1,0 +1,49 @@
+"""The kinds of cases, how often each is drawn, and one case by its number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+from numpy.random import Generator
+
+from separatrix.attention import plan
+from tests.attention.fuzz.backward import fuzz_gradients
+from tests.attention.fuzz.calls import fuzz_call
+from tests.attention.fuzz.climbs import climb
+from tests.attention.fuzz.layers import fuzz_layer
+from tests.attention.fuzz.outcomes import Outcome
+from tests.attention.fuzz.shards import fuzz_shards
+from tests.attention.fuzz.states import fuzz_state
+
+KINDS: dict[str, tuple[int, Callable[[Generator], Outcome]]] = {
+    "call": (11, fuzz_call),
+    "climb": (2, climb),
+    "gradient": (2, fuzz_gradients),
+    "state": (3, fuzz_state),
+    "layer": (1, fuzz_layer),
+    "shards": (1, fuzz_shards),
+}
+"""Of each kind: how many of twenty cases are of it, and what draws and checks one."""
+
+_TURNS = [name for name, (weight, _) in KINDS.items() for _ in range(weight)]
+LARGEST_RANK = 2000
+"""Larger ones are refused in the fuzz."""
+
+
+@contextmanager
+def quick_plans() -> Iterator[None]:
+    """Refuse large ranks, and do not work out what an error's last sentence suggests: both take seconds."""
+    with patch.object(plan, "LARGEST_RANK", LARGEST_RANK), patch.object(plan, "worst_case_rank", lambda *_: math.inf):
+        yield
+
+
+def run_case(seed: int, number: int, kind: str | None = None) -> Outcome:
+    """The case of a seed and a number; its kind follows from the number unless it is given."""
+    kind = _TURNS[number % len(_TURNS)] if kind is None else kind
+    rng = np.random.default_rng([seed, number])
+    with quick_plans():
+        return KINDS[kind][1](rng)

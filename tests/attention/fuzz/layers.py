@@ -1,0 +1,74 @@
+"""Bounded layers: what their heads give, against exact attention of what their projections give."""
+
+from __future__ import annotations
+
+import torch
+from numpy.random import Generator
+from torch import Tensor
+
+import separatrix as sx
+from separatrix.attention.checker import check
+from separatrix.nn import TensorAttention
+from tests.attention.fuzz.calls import ALL
+from tests.attention.fuzz.manners import MANNERS, TYPES, Shapes
+from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
+from tests.attention.fuzz.states import can_keep, draw_relative_tolerance, promised
+
+
+def fuzz_layer(rng: Generator) -> Outcome:
+    """Draw a layer and its input, called or decoded, causal or padded, and check the heads against the tolerance."""
+    dtype = TYPES[rng.choice(4, p=[0.4, 0.4, 0.1, 0.1])]
+    order, heads, width = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 5))
+    length = int(rng.integers(1, 7))
+    manner = str(rng.choice(list(MANNERS)))
+    bound, tolerance = float(10 ** rng.uniform(-1, 0.4)), draw_relative_tolerance(rng, dtype)
+    told = f"order {order}, {dtype}, {heads} heads of {width}, {length} tokens, {manner}, {bound:.4g}, {tolerance:.3g}"
+    x, _, _ = MANNERS[manner](rng, Shapes((), (), length, (1,), heads * width, 1)).as_type(dtype)
+    try:
+        layer = TensorAttention(
+            heads * width,
+            heads,
+            order,
+            bound=bound,
+            tolerance=tolerance,
+            dtype=dtype,
+            generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))),
+        )
+        found, q, keys, values, options = _heads(rng, layer, x)
+    except sx.SeparatrixError as refusal:
+        return Outcome("layer", REFUSED, told=f"{told}: {refusal}")
+    told = f"{told}, {options}"
+    allowed = promised(tolerance, values, dtype)
+    if torch.isinf(allowed) or not can_keep(tolerance, dtype):
+        return Outcome("layer", UNPROMISED, told=told)
+    return judged("layer", check(found, allowed, q, keys, values, scale=bound, queries=ALL, **options), told)
+
+
+def _heads(
+    rng: Generator, layer: TensorAttention, x: Tensor
+) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor], dict]:
+    """What the heads gave, (heads, L, d), the projections they attended, and the options of the attention."""
+    with torch.no_grad():
+        layer.temperature.fill_(float(rng.uniform(-3, 10)))
+    seen = []
+    layer.out_proj.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    way = rng.integers(4)
+    options: dict = {}
+    with torch.no_grad():
+        q, keys, values = layer._projections(x, x, x)
+        if way == 0:
+            layer(x)
+        elif way == 1:
+            layer(x, is_causal=True)
+            options["is_causal"] = True
+        elif way == 2:
+            padding = torch.from_numpy(rng.random(len(x)) < 0.4)
+            layer(x, key_padding_mask=padding)
+            options["key_masks"] = [~padding] * len(keys)
+        else:
+            state = layer.state()
+            for token in x.split(1):
+                layer.decode(token, state)
+            options["is_causal"] = True
+    given = torch.cat(seen)
+    return given.reshape(len(given), layer.num_heads, layer.head_dim).transpose(0, 1), q, keys, values, options

@@ -1,0 +1,31 @@
+"""What became of a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from separatrix.attention.checker import Verification
+
+HELD, BROKEN, REFUSED, UNPROMISED = "held", "broken", "refused", "unpromised"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case of some kind ended.
+
+    `how` is HELD or BROKEN, or REFUSED where the library answered with one of its errors, or UNPROMISED where it gave
+    a result without a certificate or with an infinite one. `ratio` is the largest error over its certificate. `told`
+    says which case it was and, of a broken one, what was found.
+    """
+
+    kind: str
+    how: str
+    ratio: float = 0.0
+    told: str = ""
+
+
+def judged(kind: str, found: Verification, told: str) -> Outcome:
+    """The outcome of a check."""
+    if found.held:
+        return Outcome(kind, HELD, found.margin, told)
+    return Outcome(kind, BROKEN, found.margin, f"{told}\n{found}")

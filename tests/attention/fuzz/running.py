@@ -1,0 +1,55 @@
+"""Many cases in several processes, in parts that are kept as they are done: a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+
+import torch
+
+from tests.attention.fuzz.kinds import run_case
+from tests.attention.fuzz.tally import Tally
+
+PART = 200
+"""Cases in a part."""
+
+
+def run_part(seed: int, first: int, last: int) -> Tally:
+    """The cases of a seed from `first` up to but not including `last`, on one thread."""
+    torch.set_num_threads(1)
+    tally = Tally(parts=[[seed, first, last]])
+    for number in range(first, last):
+        tally.add(run_case(seed, number), seed, number)
+    return tally
+
+
+def missing(tally: Tally, seed: int, cases: int) -> Iterator[tuple[int, int, int]]:
+    """The parts of a seed that a tally does not have yet."""
+    done = {tuple(part) for part in tally.parts}
+    for first in range(0, cases, PART):
+        part = (seed, first, min(first + PART, cases))
+        if part not in done:
+            yield part
+
+
+def run(cases: int, seed: int, processes: int, out: Path, tell: Callable[[Tally], None]) -> Tally:
+    """Run what is missing of so many cases of a seed, and keep the tally in a file, part by part."""
+    tally = Tally.load(out)
+    parts = missing(tally, seed, cases)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        under_way: set[Future[Tally]] = set()
+        while True:
+            for part in parts:
+                under_way.add(pool.submit(run_part, *part))
+                if len(under_way) >= 2 * processes:
+                    break
+            if not under_way:
+                return tally
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                tally.merge(future.result())
+            tally.save(out)
+            tell(tally)

@@ -1,0 +1,138 @@
+"""States: tokens appended in pieces, some of them to another state that is merged, saved and loaded on the way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from safetensors.torch import load, save
+from torch import Tensor
+
+import separatrix as sx
+from separatrix.attention.checker import check
+from tests.attention.fuzz.calls import ALL, draw_lengths
+from tests.attention.fuzz.known import KNOWN_TO_BREAK
+from tests.attention.fuzz.manners import MANNERS, TYPES, Shapes
+from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
+
+
+def within(x: Tensor, bound: float, norm: str, order: int) -> Tensor:
+    """Vectors scaled down to the bound where they exceed it, and rounded; what rounding adds is allowed."""
+    wide = x.double()
+    largest = wide.abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest == 0, 1.0, largest)
+    size = (
+        scaled.abs().amax(-1, keepdim=True)
+        if norm == "entries"
+        else scaled.abs().pow(order).sum(-1, keepdim=True).pow(1 / order)
+    )
+    factor = (bound / (size * largest).clamp(min=1e-300)).clamp(max=1.0)
+    return (wide * factor).to(x.dtype)
+
+
+def draw_bounded(
+    rng: Generator, order: int, norm: str
+) -> tuple[dict[str, Any], tuple[Tensor, list[Tensor], list[Tensor]], str]:
+    """The arguments of a state (or of shards), tokens within its bound, and the manner they were drawn in."""
+    dtype = TYPES[rng.choice(4, p=[0.4, 0.3, 0.15, 0.15])]
+    d, bound = int(rng.integers(1, 7)), float(2 ** rng.uniform(-2, 1))
+    radius = 10 ** rng.uniform(-1, 0.4)
+    scale = float(radius / (bound**order * (d if norm == "entries" else 1)) * rng.choice([-1, 1]))
+    manner = str(rng.choice(list(MANNERS)))
+    shapes = Shapes((), (), int(rng.integers(1, 4)), draw_lengths(rng, order - 1, 200), d, int(rng.integers(1, 4)))
+    query, keys, values = MANNERS[manner](rng, shapes).as_type(dtype)
+    stretch = float(10 ** rng.uniform(-0.5, 1))  # many vectors at the bound, or none
+    query, keys = within(query * stretch, bound, norm, order), [within(x * stretch, bound, norm, order) for x in keys]
+    tolerance = draw_relative_tolerance(rng, dtype)
+    return {"bound": bound, "tolerance": tolerance, "scale": scale, "norm": norm}, (query, keys, values), manner
+
+
+def draw_relative_tolerance(rng: Generator, dtype: torch.dtype) -> float:
+    """From what the type can just keep on; at times less than it can."""
+    finest = max(torch.finfo(dtype).eps * (1 if rng.random() < 0.8 else 0.01), 1e-10)
+    return float(10 ** rng.uniform(math.log10(finest), -0.5))
+
+
+def can_keep(tolerance: float, dtype: torch.dtype) -> bool:
+    """Whether results of a type are held to the tolerance that was asked for, and not to a certificate alone."""
+    if dtype in (torch.bfloat16, torch.float16):
+        return "tolerance of a half type" not in KNOWN_TO_BREAK
+    return dtype == torch.float64 or tolerance >= 1e-5 or "tolerance of float32" not in KNOWN_TO_BREAK
+
+
+def promised(tolerance: float, values: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """The error that a tolerance allows, which is relative to the product of the values' largest magnitudes.
+
+    It is infinite where that product is beyond the type of the output, and never below the type's smallest number.
+    """
+    magnitude = math.prod(float(value.double().abs().max()) if value.numel() else 0.0 for value in values)
+    type_ = torch.finfo(dtype)
+    reached = magnitude * (1 + tolerance)
+    bound = tolerance * magnitude + type_.smallest_normal * type_.eps if reached < type_.max else math.inf
+    return torch.tensor(bound, dtype=torch.float64)
+
+
+def fuzz_state(rng: Generator) -> Outcome:
+    """Draw a state, what is done to it and a query, and check every output against its certificate."""
+    order = int(rng.integers(2, 5) if rng.random() < 0.8 else rng.integers(5, 8))
+    norm = str(rng.choice(["entries", "order"]))
+    options, (query, keys, values), manner = draw_bounded(rng, order, norm)
+    told = (
+        f"order {order}, {query.dtype}, {[len(key) for key in keys]} tokens, d = {query.shape[1]}, {manner}, {options}"
+    )
+    try:
+        state, told = _filled(rng, order, options, query, keys, values, told)
+        output = state.attend(query.to(state.dtype))
+    except sx.SeparatrixError as refusal:
+        return Outcome("state", REFUSED, told=f"{told}: {refusal}")
+    bound = torch.tensor(state.certificate.total, dtype=torch.float64)
+    if can_keep(options["tolerance"], state.dtype):
+        bound = torch.minimum(bound, promised(options["tolerance"], values, state.dtype))
+    if torch.isinf(bound):
+        return Outcome("state", UNPROMISED, told=told)
+    found = check(output, bound, query, keys, values, scale=options["scale"], queries=ALL)
+    return judged("state", found, told)
+
+
+def _filled(
+    rng: Generator,
+    order: int,
+    options: dict[str, Any],
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    told: str,
+) -> tuple[sx.TensorAttentionState, str]:
+    """A state with all the tokens, and how they came into it."""
+
+    def fresh(dtype: torch.dtype) -> sx.TensorAttentionState:
+        return sx.TensorAttentionState(order, query.shape[1], values[0].shape[1], dtype=dtype, **options)
+
+    states = [fresh(query.dtype), fresh(query.dtype)]
+    pieces = int(rng.integers(1, 5))
+    cuts = [np.sort(rng.integers(0, len(key) + 1, pieces - 1)).tolist() for key in keys]
+    ends = [[0, *cut, len(key)] for cut, key in zip(cuts, keys, strict=True)]
+    done = []
+    for piece in range(pieces):
+        which = int(rng.random() < 0.3)
+        parts = [slice(end[piece], end[piece + 1]) for end in ends]
+        states[which].append(
+            [x[part] for x, part in zip(keys, parts, strict=True)],
+            [x[part] for x, part in zip(values, parts, strict=True)],
+        )
+        done.append(which)
+        if rng.random() < 0.2:
+            another = fresh(query.dtype)
+            another.load_state_dict(load(save(states[which].state_dict())))
+            states[which] = another
+            done.append("saved and loaded")
+    states[0].merge(states[1])
+    told = f"{told}, {done}"
+    if "state loaded into another type" not in KNOWN_TO_BREAK and rng.random() < 0.1:
+        another = fresh(torch.float64)
+        another.load_state_dict(load(save(states[0].state_dict())))
+        return another, f"{told}, loaded into float64"
+    return states[0], told

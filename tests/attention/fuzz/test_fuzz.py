@@ -1,0 +1,196 @@
+"""Certificates are promises: a few hundred drawn cases in each test run, and a hundred thousand in a soak.
+
+See `manners` for what is drawn and `kinds` for what is done with it; every answer is checked by ball arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+import separatrix as sx
+from separatrix.attention import state
+from separatrix.attention.certificate import Certificate
+from tests.attention.fuzz import layers, manners, running, shards
+from tests.attention.fuzz.calls import draw_call
+from tests.attention.fuzz.kinds import KINDS, run_case
+from tests.attention.fuzz.manners import MANNERS, Shapes
+from tests.attention.fuzz.outcomes import BROKEN, HELD, REFUSED, UNPROMISED, Outcome
+from tests.attention.fuzz.running import missing, run
+from tests.attention.fuzz.tally import Tally
+
+CASES = {"call": 170, "climb": 20, "gradient": 40, "state": 60, "layer": 40, "shards": 30}
+LEAST = {"call": 140, "climb": 18, "gradient": 30, "state": 55, "layer": 25, "shards": 12}
+"""How many cases of each kind have to be answered, so that refusals cannot make the fuzz empty."""
+GRADIENTS_ARE_PROMISED = "gradient" in {one.name for one in fields(Certificate)}
+
+
+def tallied(kind, cases, seed=0):
+    tally = Tally()
+    for number in range(cases):
+        tally.add(run_case(seed, number, kind), seed, number)
+    return tally
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_certificate_is_broken(kind):
+    tally = tallied(kind, CASES[kind])
+    assert tally.broken == []
+    total = tally.total()
+    if kind == "gradient" and not GRADIENTS_ARE_PROMISED:
+        assert total.unpromised >= LEAST[kind]
+        return
+    assert total.answered >= LEAST[kind]
+    if kind == "call":
+        assert tally.kinds["call, polynomial"].answered >= LEAST[kind] // 3
+        assert min(tally.kinds[f"call, {method}"].answered for method in ("exact", "auto")) >= 20
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_no_certificate_is_broken_in_a_hundred_thousand_cases(tmp_path, capsys):
+    """`python -m tests.attention.fuzz` is the same by hand, and adds its counts to a file."""
+
+    def tell(tally):
+        with capsys.disabled():
+            print(f"\r{tally.cases:,} cases, {len(tally.broken)} broken", end="", flush=True)
+
+    tally = run(100_000, 1, 2, tmp_path / "fuzz.json", tell)
+    with capsys.disabled():
+        print("", *tally.lines(), sep="\n")
+    assert tally.broken == []
+    assert tally.cases == 100_000
+    assert tally.total().answered >= 75_000
+
+
+def off(result):
+    """A result whose output is beyond its certificate, in every entry."""
+    return replace(result, output=result.output + 1.5 * result.certificate.total)
+
+
+def too_far(output):
+    return output + 10 * (1 + output.abs().max()) if output.numel() else output
+
+
+@pytest.mark.parametrize("kind", ["call", "climb", "state", "layer", "shards"])
+def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
+    """Every kind, with outputs that are wrong on purpose."""
+    right, attend = sx.certified_attention, state.TensorAttentionState.attend
+    monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
+    monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
+    sharded, forward = shards.sharded_attention, layers.TensorAttention._attend
+    monkeypatch.setattr(shards, "sharded_attention", lambda *given, **options: too_far(sharded(*given, **options)))
+    monkeypatch.setattr(
+        layers.TensorAttention, "_attend", lambda *given, **options: too_far(forward(*given, **options))
+    )
+    found = tallied(kind, 8).total()
+    assert found.broken > 0
+    assert found.held <= 2  # with no queries, or nothing to attend
+
+
+def test_a_case_is_the_same_every_time():
+    assert run_case(3, 7) == run_case(3, 7)
+    assert [run_case(3, number).kind for number in range(5)] == [run_case(3, number).kind for number in range(5)]
+
+
+def test_what_the_fuzz_draws():
+    """Orders 2 to 7, all types, lengths from 0, dimensions to 64, and every option, in a thousand draws."""
+    calls = [draw_call(np.random.default_rng([0, number])) for number in range(1000)]
+    assert {len(call.keys) + 1 for call in calls} == {2, 3, 4, 5, 6, 7}
+    assert {call.query.dtype for call in calls} == set(manners.TYPES)
+    assert {call.manner for call in calls} == set(MANNERS)
+    lengths = {key.shape[-2] for call in calls for key in call.keys}
+    assert 0 in lengths
+    assert max(lengths) >= 150
+    dimensions = {call.query.shape[-1] for call in calls}
+    assert {1, 2} < dimensions
+    assert max(dimensions) >= 60
+    options = Counter()
+    for call in calls:
+        options.update(name for name, value in call.options.items() if value not in (None, False, 0))
+        options["flat"] += call.query.dim() == 2
+    assert min(options[name] for name in ("is_causal", "query_offset", "windows", "key_masks", "enable_gqa")) >= 40
+    polynomial = sum(call.method == "polynomial" for call in calls)
+    assert 450 < polynomial < 550
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+def test_manners_are_finite_in_every_type(manner):
+    shapes = Shapes((2,), (2,), 3, (4, 0, 5), 6, 2)
+    for dtype in manners.TYPES:
+        query, keys, values = MANNERS[manner](np.random.default_rng(0), shapes).as_type(dtype)
+        assert all(torch.isfinite(x).all() and x.dtype == dtype for x in (query, *keys, *values))
+        assert query.shape == (2, 3, 6)
+        assert [tuple(x.shape) for x in (*keys, *values)] == [
+            (2, length, width) for width in (6, 2) for length in (4, 0, 5)
+        ]
+
+
+def test_counts_add_up_and_are_kept(tmp_path):
+    path = tmp_path / "tally.json"
+    tallies = [Tally(), Tally()]
+    outcomes = [Outcome("a", HELD, 10.0**-k) for k in range(1, 10)]
+    outcomes += [
+        Outcome("a", HELD, 0.0),
+        Outcome("a", BROKEN, 3.0, "this one"),
+        Outcome("b", REFUSED),
+        Outcome("b", UNPROMISED),
+    ]
+    for number, outcome in enumerate(outcomes):
+        tallies[number % 2].add(outcome, 5, number)
+    tallies[0].parts, tallies[1].parts = [[5, 200, 400]], [[5, 0, 200]]
+    tallies[0].merge(tallies[1])
+    tallies[0].save(path)
+    loaded = Tally.load(path)
+    assert loaded.cases == 13
+    assert (loaded.kinds["a"].held, loaded.kinds["a"].broken, loaded.kinds["a"].largest) == (10, 1, 3.0)
+    assert (loaded.kinds["b"].refused, loaded.kinds["b"].unpromised, loaded.kinds["b"].answered) == (1, 1, 0)
+    assert math.isclose(loaded.kinds["a"].median_looseness(), 10.0**5, rel_tol=0.13)
+    assert math.isnan(loaded.kinds["b"].median_looseness())
+    assert loaded.broken == ["seed 5, case 10: this one"]
+    assert list(missing(loaded, 5, 500)) == [(5, 400, 500)]
+    assert list(missing(loaded, 6, 200)) == [(6, 0, 200)]
+    assert any("1 broken" in line for line in loaded.lines())
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    """In this process: parts that are in the file are not run again."""
+    ran = []
+
+    class Here:
+        """Runs at once what is submitted."""
+
+        def __init__(self, *given, **options):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *given):
+            pass
+
+        def submit(self, work, *part):
+            future = running.Future()
+            future.set_result(work(*part))
+            return future
+
+    def part(seed, first, last):
+        ran.append((seed, first, last))
+        tally = Tally(parts=[[seed, first, last]])
+        for number in range(first, last):
+            tally.add(Outcome("a", HELD, 0.5), seed, number)
+        return tally
+
+    monkeypatch.setattr(running, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(running, "run_part", part)
+    seen = []
+    out = tmp_path / "fuzz.json"
+    assert run(400, 9, 2, out, lambda tally: seen.append(tally.cases)).cases == 400
+    assert run(1000, 9, 2, out, lambda tally: None).cases == 1000
+    assert ran == [(9, first, first + 200) for first in range(0, 1000, 200)]
+    assert seen[-1] == 400

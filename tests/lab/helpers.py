@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from separatrix.lab import Cell, Crew, Store, in_process, run
+from separatrix.lab.arrays import named_in
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
-from separatrix.lab.results import arrays_in
 from separatrix.lab.worker import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, tuple[str, str | None, tuple[bytes, ...]
                 record.result,
                 tuple(
                     (folder / "arrays" / digest[:2] / f"{digest}.safetensors").read_bytes()
-                    for digest in arrays_in(record.result or "")
+                    for digest in named_in(record.result or "")
                 ),
             )
             for record in store.records()

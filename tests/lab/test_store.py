@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import Store, StoreError
-from separatrix.lab.store import LAYOUT
+from separatrix.lab import Store, StoreError, layout
+from separatrix.lab.layout import LAYOUT
+from separatrix.lab.upkeep import verify
 from tests.lab.experiments import fails, number, walk
 from tests.lab.helpers import contents, do, environment
 
@@ -90,6 +91,7 @@ def test_there_is_no_store(tmp_path: Path) -> None:
 def test_a_newer_store_is_refused_and_left_alone(filled: Path, method) -> None:
     connection = sqlite3.connect(filled / "store.sqlite")
     connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    connection.execute("ALTER TABLE cells ADD COLUMN colour TEXT")
     connection.close()
     before = (filled / "store.sqlite").read_bytes()
     with pytest.raises(
@@ -134,7 +136,7 @@ def test_a_damaged_page_is_told_and_nothing_is_changed(filled: Path) -> None:
 
 def test_a_creation_that_was_cut_short_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").touch()
-    with pytest.raises(StoreError, match="empty or damaged"):
+    with pytest.raises(StoreError, match="it has no tables: it was cut short"):
         Store.open(tmp_path)
     with Store.create(tmp_path) as store:
         assert store.counts() == {}
@@ -170,24 +172,24 @@ def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the file is ours and which tables it has must be one look."""
-    look, others = Store._pragma, []
+    look, others = layout.pragma, []
 
-    def slow_look(store: Store, name: str) -> int:
-        value = look(store, name)
+    def slow_look(connection: sqlite3.Connection, name: str) -> str:
+        value = look(connection, name)
         if name == "application_id" and not others:
             others.append(threading.Thread(target=lambda: Store.create(tmp_path).close()))
             others[0].start()
             others[0].join(0.3)
         return value
 
-    monkeypatch.setattr(Store, "_pragma", slow_look)
+    monkeypatch.setattr(layout, "pragma", slow_look)
     with Store.create(tmp_path) as store:
         assert store.counts() == {}
     others[0].join()
 
 
 def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("separatrix.lab.store._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("separatrix.lab.layout.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="is held by another program"):
@@ -244,3 +246,28 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     for folder in (tmp_path / "results", tmp_path / "results" / "deeper"):
         with pytest.raises(StoreError, match="Make the folder writable, or choose another one with --store"):
             Store.create(folder)
+
+
+def test_no_connection_is_robbed_of_its_locks_by_another_of_the_same_process(filled: Path) -> None:
+    """A system drops all of a process's locks on a file when the process closes it once, however often it has it open.
+
+    Without them another process may take SQLite's log away under a run.
+    """
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b')\n"
+        "try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002); print('free')\n"
+        "except BlockingIOError: print('held')"
+    )
+
+    def seen_from_outside() -> str:
+        look = [sys.executable, "-c", code, str(filled / "store.sqlite")]
+        return subprocess.run(look, capture_output=True, text=True, check=True).stdout
+
+    with Store.create(filled) as store:
+        assert len(list(store.records())) == 30
+        for use in (Store.create, Store.open):
+            use(filled).close()
+        assert list(verify(filled)) == []
+        do(filled, [number.cell(seed=0, x=1.0)])
+        assert seen_from_outside() == "held\n"
+    assert seen_from_outside() == "free\n"

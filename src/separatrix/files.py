@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from typing import BinaryIO
 from uuid import uuid4
 
 if sys.platform != "win32":
@@ -36,7 +33,6 @@ __all__ = [
     "is_held",
     "make_folder",
     "write_whole",
-    "writing",
 ]
 
 _FOR_THE_USER = 0o600
@@ -50,17 +46,10 @@ class Held(Exception):
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, or leave what was there; make its folder if there is none."""
     make_folder(path.parent)
-    with writing(path) as file:
-        file.write(data)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the name `path` when the block ends, and vanishes if the block raises."""
     draft = draft_of(path)
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FOR_THE_USER), "wb") as file:
-            yield file
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

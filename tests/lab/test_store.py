@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +12,10 @@ import pytest
 from separatrix.errors import ArgumentError
 from separatrix.lab import Store, StoreError, layout
 from separatrix.lab.layout import LAYOUT
+from separatrix.lab.lease import Lease
 from separatrix.lab.upkeep import verify
 from tests.lab.experiments import fails, number, walk
-from tests.lab.helpers import contents, do, environment
+from tests.lab.helpers import contents, do, environment, read_only_copy
 
 
 @pytest.fixture
@@ -213,32 +211,45 @@ def test_a_reader_cannot_write(filled: Path) -> None:
     assert len(contents(filled)) == 30
 
 
-@pytest.fixture
-def as_nobody() -> Iterator[Path]:
-    """A folder that this user cannot write, also when the tests are run by root."""
-    folder = Path(tempfile.mkdtemp())
-    do(folder, [number.cell(seed=0, x=1)])
-    for path in (folder, folder / "runs"):
-        path.chmod(0o555)
-    (folder / "store.sqlite").chmod(0o444)
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield folder
-    finally:
-        os.seteuid(user)
-        folder.chmod(0o755)
-        (folder / "runs").chmod(0o755)
-        shutil.rmtree(folder)
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
+    before = contents(filled)
+    with read_only_copy(filled) as folder:
+        with pytest.raises(StoreError, match=r"cannot be opened for writing .* choose another one with --store"):
+            do(folder, [number.cell(seed=1, x=1)])
+        assert contents(folder) == before
+        assert list(verify(folder)) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_a_store_that_cannot_be_written_can_be_read(as_nobody: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot be opened for writing .* choose another one with --store"):
-        do(as_nobody, [number.cell(seed=1, x=1)])
-    with Store.open(as_nobody) as store:
-        assert store.counts() == {("tests.number", "done"): 1}
+def test_what_a_killed_run_left_can_be_read_from_a_medium_that_cannot_be_written(filled: Path) -> None:
+    """Most of it is in SQLite's log, which SQLite itself reads only where it can write the log's index."""
+    last = number.cell(seed=0, x=1.0)
+    with Store.create(filled) as store:
+        do(filled, [last])
+        assert (filled / "store.sqlite-wal").stat().st_size > 0
+        before = contents(filled)
+        with read_only_copy(filled) as folder:
+            assert contents(folder) == before
+            assert list(verify(folder)) == []
+            with Store.open(folder) as kept, pytest.raises(StoreError, match="cannot be opened for writing"):
+                kept.transaction().__enter__()
+        assert last.key in before
+        assert store.counts() == {("tests.number", "done"): 1, ("tests.walk", "done"): 30}
+
+
+def test_what_is_made_is_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Store.create(tmp_path / "new" / "results") as store, Lease(store):
+            do(tmp_path / "new" / "results", [walk.cell(seed=0, steps=5)])
+            made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+            modes = {path.name: path.stat().st_mode & 0o777 for path in made}
+    finally:
+        os.umask(before)
+    assert {"store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "arrays", "runs"} <= set(modes)
+    assert any(name.endswith(".lock") for name in modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:

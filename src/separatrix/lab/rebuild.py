@@ -131,8 +131,8 @@ def _alone_with(path: Path) -> Iterator[None]:
 def _draft(target: Path) -> Iterator[Path]:
     """A folder that is removed at the end of the block, unless it was renamed."""
     draft = draft_of(target.absolute())
-    make_folder(draft)
     try:
+        make_folder(draft)
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -15,7 +15,9 @@ A lock is a file that a process holds with `flock`: the system lets go of it whe
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from glob import escape
 from pathlib import Path
@@ -32,9 +34,11 @@ __all__ = [
     "hold",
     "is_held",
     "make_folder",
+    "read_at_most",
     "write_whole",
 ]
 
+_PIECE = 1 << 20
 _FOR_THE_USER = 0o600
 _FOLDER_FOR_THE_USER = 0o700
 
@@ -92,6 +96,27 @@ def flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """The first bytes of a file, or of a pipe that another program writes, and no more than `most` of them.
+
+    Raises:
+        OSError: also for a named pipe that no program writes, which would be waited for without an end.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which does not wait for a writer
+    with open(handle, "rb", buffering=0) as file:
+        if stat.S_ISFIFO(os.fstat(handle).st_mode):
+            first = file.read(min(most, _PIECE))  # None if there is a writer that has not written yet
+            if first == b"":
+                raise OSError(errno.ENXIO, "it is a pipe that no program writes", str(path))
+        else:
+            first = None
+        os.set_blocking(handle, True)
+        parts = [first or b""]
+        while (left := most - sum(map(len, parts))) and (part := file.read(min(left, _PIECE))):
+            parts.append(part)
+        return b"".join(parts)
 
 
 def hold(path: Path, *, wait: bool = False) -> int:

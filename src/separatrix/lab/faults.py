@@ -73,6 +73,8 @@ def plainly(path: Path) -> Iterator[None]:
     except OSError as error:
         said = _SENTENCES.get(error.errno or 0, _OTHER)
         raise StoreError(said.format(path=error.filename or path, error=error.strerror or error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes what it found in a damaged file
+        raise damaged(path, "SQLite: its tables are malformed") from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         # An extended name adds to the plain one: SQLITE_IOERR_WRITE, SQLITE_BUSY_RECOVERY.

@@ -8,7 +8,7 @@ import pytest
 import separatrix as sx
 
 # The imports go one way: what each room may import besides itself. A room named in neither table imports nothing.
-SCIENCE = {"errors", "attention", "nn"}
+SCIENCE = {"errors", "files", "attention", "nn"}
 CLAIMS = SCIENCE | {"separation", "selection", "hardness", "learning"}
 BELOW = {
     "attention": {"errors"},
@@ -18,7 +18,7 @@ BELOW = {
     "hardness": SCIENCE,
     "learning": SCIENCE,
     "hf": SCIENCE,
-    "lab": {"errors"},
+    "lab": {"errors", "files"},
     "claims": CLAIMS | {"lab"},
     "report": CLAIMS | {"claims", "lab"},
 }

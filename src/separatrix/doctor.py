@@ -197,17 +197,21 @@ class StoreHealth:
 
 def store_health(folder: Path) -> StoreHealth:
     """Read a store from end to end: how many cells are in each status, its size, the runs that go on, damages."""
-    from separatrix.lab.alive import lives
+    from separatrix.lab.alive import living
+    from separatrix.lab.faults import DamagedError
     from separatrix.lab.store import Store
     from separatrix.lab.upkeep import verify
 
-    with Store.open(folder) as store:
-        cells: dict[str, int] = {}
-        for (_, status), count in store.counts().items():
-            cells[status] = cells.get(status, 0) + count
-        damages = [f"{damage.key[:12]}: {damage.what}" if damage.key else damage.what for damage in verify(store)]
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        return StoreHealth(cells, size, sum(alive for _, alive in lives(store)), damages)
+    damages = [str(damage) for damage in verify(folder)]
+    cells: dict[str, int] = {}
+    try:
+        with Store.open(folder) as store:
+            for (_, status), count in store.counts().items():
+                cells[status] = cells.get(status, 0) + count
+    except DamagedError:  # one of the damages, so bad that nothing can be counted
+        cells = {}
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return StoreHealth(cells, size, len(living(folder)), damages)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from pysat.formula import CNF
 from separatrix.errors import ArgumentError
 from separatrix.hardness.cnf import Formula
 from separatrix.hardness.dimacs import LARGEST_FILE, LONGEST_LINE, dimacs, parse_dimacs, read_admitted, read_dimacs
+from separatrix.hardness.orthogonal_vectors import to_orthogonal_vectors
 
 LITERALS = st.integers(-9, 9).filter(bool)
 FORMULAS = st.builds(
@@ -131,6 +136,53 @@ def test_what_does_not_tell_its_size_is_counted(monkeypatch: pytest.MonkeyPatch)
     assert len(parse_dimacs(text).clauses) == 9
     with pytest.raises(ArgumentError, match=f"line 11: expected at most {len(text)} characters up to here"):
         parse_dimacs(text + "c more\nc\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(tmp_path: Path) -> None:
+    pipe, formula = tmp_path / "pipe.cnf", Formula(9, ((1, -2),) * 9)
+    os.mkfifo(pipe)
+    with pytest.raises(ArgumentError, match="got it is a pipe that no program writes"):
+        read_dimacs(pipe)
+    for delay in (0.0, 0.2):
+        writer = os.open(pipe, os.O_RDWR)  # which does not wait for a reader
+        threading.Timer(delay, lambda end=writer: (os.write(end, dimacs(formula).encode()), os.close(end))).start()
+        assert read_dimacs(pipe) == formula
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions are called, of Python or of C."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_clause_of_many_literals_takes_as_many_steps_as_one_of_few() -> None:
+    """A step for each literal would make long clauses take seconds."""
+    texts = [f"p cnf 9 1\n{'1 -2 ' * count}0\n" for count in (10, 50_000)]
+    assert parse_dimacs(texts[1]).clauses == ((1, -2) * 50_000,)
+    read = [calls_of(lambda text=text: parse_dimacs(text)) for text in texts]
+    assert read[0] == read[1]
+    formulas = [parse_dimacs(text) for text in texts]
+    made = [calls_of(lambda formula=formula: to_orthogonal_vectors(formula)) for formula in formulas]
+    assert made[0] == made[1]
+
+
+def test_a_word_after_the_last_clause_is_told_wherever_it_stands() -> None:
+    for text in ("p cnf 2 1\n1 0 2 0\n", "p cnf 2 1\n1\n0 2\n", "p cnf 2 1\n1 0 0\n", "p cnf 2 1\n1 0 9\n"):
+        with pytest.raises(ArgumentError, match="nothing after the 1 clauses announced"):
+            parse_dimacs(text)
+    with pytest.raises(ArgumentError, match="2 variables announced, got 9"):
+        parse_dimacs("p cnf 2 1\n1 9 0 x\n")
 
 
 def test_what_is_announced_can_be_refused_before_the_clauses_are_read(tmp_path: Path) -> None:

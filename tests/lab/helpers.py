@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from separatrix.lab import Cell, Crew, Store, in_process, run
+from separatrix.lab.arrays import named_in
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
-from separatrix.lab.results import arrays_in
 from separatrix.lab.worker import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +29,7 @@ def contents(folder: Path) -> dict[str, tuple[str, str | None, tuple[bytes, ...]
                 record.result,
                 tuple(
                     (folder / "arrays" / digest[:2] / f"{digest}.safetensors").read_bytes()
-                    for digest in arrays_in(record.result or "")
+                    for digest in named_in(record.result or "")
                 ),
             )
             for record in store.records()
@@ -45,6 +48,27 @@ def fill(folder: Path, cells: Iterable[Cell], result: str) -> None:
     with Store.create(folder) as store, Lease(store) as lease:
         lease.take(keyed, failed_too=False)
         lease.record([(key, cell, Outcome(result=result)) for key, cell in keyed])
+
+
+@contextmanager
+def read_only_copy(folder: Path) -> Iterator[Path]:
+    """A copy of a folder on which this user can write nothing, also when the tests are run by root."""
+    with TemporaryDirectory() as above:
+        copy = shutil.copytree(folder, Path(above, "copy"), ignore=shutil.ignore_patterns("*-shm"))
+        inside = [copy, *copy.rglob("*")]
+        modes = {path: path.stat().st_mode for path in inside}
+        Path(above).chmod(0o755)
+        for path in inside:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield copy
+        finally:
+            os.seteuid(user)
+            for path, mode in modes.items():
+                path.chmod(mode)
 
 
 def environment(warnings: str = "error") -> dict[str, str]:

@@ -50,8 +50,8 @@ def check_sound(folder: Path) -> int:
     connection = sqlite3.connect(folder / "store.sqlite")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-    with Store.create(folder) as store:
-        assert list(verify(store)) == []
+    with Store.create(folder) as store:  # also where the creation was cut short
+        assert list(verify(folder)) == []
         return store.counts().get(("tests.walk", "done"), 0)
 
 

@@ -72,7 +72,6 @@ def test_ctrl_c_at_any_line_of_a_run_leaves_a_clean_store(tmp_path: Path) -> Non
             assert stopped or passed < at, f"Ctrl-C at line {at} of {lines} was lost"
             assert not store.connection.in_transaction
             assert set(store.statuses([cell.key for cell in CELLS]).values()) <= {"done"}
-            assert list(store.ask("SELECT id FROM runs")) == []
             assert not list((tmp_path / "broken" / "runs").glob("*.lock"))
             with store.transaction() as connection:
                 connection.execute("DELETE FROM cells")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from separatrix.lab import Store, StoreError, alive, in_process, lease, run
+from separatrix.lab import Store, StoreError, alive, in_process, lease, rows, run
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
 from separatrix.lab.worker import Outcome
@@ -91,23 +92,62 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 
 def test_a_killed_run_lets_go_at_once(tmp_path: Path) -> None:
     with holder(tmp_path) as other, Store.create(tmp_path) as store:
-        assert [living for _, living in alive.lives(store)] == [True]
+        assert len(alive.living(tmp_path)) == 1
         with Lease(store) as mine:
-            mine.bury_the_dead()
+            mine.free_the_dead()
             assert set(mine.take(KEYED, failed_too=False).values()) == {"running"}
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
-        assert [living for _, living in alive.lives(store)] == [False]
+        assert alive.living(tmp_path) == []
         with Lease(store) as mine:
             assert mine.take(KEYED, failed_too=False) == {}
 
 
-def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Clock:
+    """Two clocks that are set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.day = 1e9
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.day
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (alive, lease):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def test_a_clock_that_jumps_declares_no_run_dead(two, clock: Clock) -> None:
+    one, other = two
+    with Lease(one) as first:
+        first.take(KEYED, failed_too=False)
+        with Lease(other) as second:
+            for jump in (600.0, -7200.0, 1e6):
+                clock.day += jump
+                second.free_the_dead()
+                assert alive.living(one.folder) == sorted([first.id, second.id])
+                assert set(second.take(KEYED, failed_too=False).values()) == {"running"}
+        assert first.take([(number.cell(seed=9, x=1.0).key, number.cell(seed=9, x=1.0))], failed_too=False) == {}
+
+
+def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> None:
+    """One that holds its lock and does not count up, for as long as another watches it."""
     with Store.create(tmp_path) as store, Store.create(tmp_path) as again, Lease(store) as frozen:
         frozen.take(KEYED[:2], failed_too=False)
-        with again.transaction() as connection:
-            connection.execute("UPDATE runs SET heartbeat = heartbeat - ?", [alive.STALE_SECONDS])
         with Lease(again) as other:
+            clock.now += alive.STALE_SECONDS - 1
+            other.free_the_dead()
+            assert other.take(KEYED[:1], failed_too=False) == {KEYED[0][0]: "running"}
+            clock.now += 1
+            other.free_the_dead()
             assert other.take(KEYED[:1], failed_too=False) == {}
             with pytest.raises(StoreError, match=r"another run on .* took over its cells"):
                 frozen.take(KEYED[2:], failed_too=False)
@@ -119,24 +159,49 @@ def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, monkeypatch: pytest
         assert [record.result for record in store.records(status="done")] == ['{"by":"frozen"}'] * 2
 
 
-def test_the_heart_beats(two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_counts_up_is_never_taken_over(two, clock: Clock) -> None:
     one, other = two
+    with Lease(one) as first, Lease(other) as second:
+        first.take(KEYED, failed_too=False)
+        for count in range(5):
+            alive.beat(first._lock, 100 + count)
+            clock.now += alive.STALE_SECONDS - 1
+            second.free_the_dead()
+        assert set(second.take(KEYED, failed_too=False).values()) == {"running"}
+
+
+def test_the_heart_beats(two, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = two
     monkeypatch.setattr(lease, "BEAT_SECONDS", 0.01)
     with Lease(one) as first:
-        with other.transaction() as connection:
-            connection.execute("UPDATE runs SET heartbeat = 0")
-        while not next(other.ask("SELECT heartbeat FROM runs"))[0]:
+        seen = set()
+        while len(seen) < 3:
             first.check()
+            seen.add(alive.lock_path(one.folder, first.id).read_bytes())
 
 
 def test_trouble_of_the_heartbeat_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
-        raise StoreError("the disk is full")
+        raise OSError(errno.EIO, "Input/output error")
 
-    with Store.create(tmp_path) as store:
-        monkeypatch.setattr(lease.Store, "create", full)
-        with pytest.raises(StoreError, match="the disk is full"):
-            run(store, (number.cell(seed=seed, x=0.0) for seed in count()), in_process())
+    monkeypatch.setattr(lease, "beat", full)
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.01)
+    with Store.create(tmp_path) as store, pytest.raises(StoreError, match="could not be used"):
+        run(store, (number.cell(seed=seed, x=0.0) for seed in count()), in_process())
+
+
+def test_the_run_of_a_damaged_row_is_no_path(tmp_path: Path) -> None:
+    """What stands where the name of a run was is never used as one unless it is one."""
+    victim = tmp_path / "victim.lock"
+    victim.touch()
+    with Store.create(tmp_path / "results") as store:
+        with store.transaction() as connection:
+            for i, run in enumerate(["../../victim", b"\xff", 7]):
+                row = (f"key {i}", "e", 1, "{}", 0, "running", run, None, None, None, None, None, "no seal")
+                connection.execute(rows.PUT, row)
+        with Lease(store):
+            assert store.statuses(["key 0", "key 1", "key 2"]) == {}
+    assert victim.exists()
 
 
 def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:

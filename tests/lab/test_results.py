@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def test_the_file_is_named_by_its_content_and_is_safetensors() -> None:
     ((digest, data),) = files.items()
     assert sha256(data).hexdigest() == digest
     assert digest in text
-    assert list(results.arrays_in(text)) == [digest]
+    assert list(arrays.named_in(text)) == [digest]
     assert safetensors.numpy.load(data)["array"].tolist() == [0.0, 1.0, 2.0]
 
 
@@ -96,7 +97,7 @@ def test_an_array_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(arrays.os, "fsync", full_disk)
+        patch.setattr(os, "fsync", full_disk)
         with pytest.raises(StoreError, match="disk is full"):
             arrays.put(tmp_path, digest, data)
     assert list(arrays.files(tmp_path)) == []

@@ -1,22 +1,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import Store, StoreError
-from separatrix.lab.store import LAYOUT
+from separatrix.lab import Store, StoreError, layout
+from separatrix.lab.layout import LAYOUT
+from separatrix.lab.lease import Lease
+from separatrix.lab.upkeep import verify
 from tests.lab.experiments import fails, number, walk
-from tests.lab.helpers import contents, do, environment
+from tests.lab.helpers import contents, do, environment, read_only_copy
 
 
 @pytest.fixture
@@ -90,6 +89,7 @@ def test_there_is_no_store(tmp_path: Path) -> None:
 def test_a_newer_store_is_refused_and_left_alone(filled: Path, method) -> None:
     connection = sqlite3.connect(filled / "store.sqlite")
     connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    connection.execute("ALTER TABLE cells ADD COLUMN colour TEXT")
     connection.close()
     before = (filled / "store.sqlite").read_bytes()
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_a_damaged_page_is_told_and_nothing_is_changed(filled: Path) -> None:
 
 def test_a_creation_that_was_cut_short_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").touch()
-    with pytest.raises(StoreError, match="empty or damaged"):
+    with pytest.raises(StoreError, match="it has no tables: it was cut short"):
         Store.open(tmp_path)
     with Store.create(tmp_path) as store:
         assert store.counts() == {}
@@ -170,24 +170,24 @@ def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the file is ours and which tables it has must be one look."""
-    look, others = Store._pragma, []
+    look, others = layout.pragma, []
 
-    def slow_look(store: Store, name: str) -> int:
-        value = look(store, name)
+    def slow_look(connection: sqlite3.Connection, name: str) -> str:
+        value = look(connection, name)
         if name == "application_id" and not others:
             others.append(threading.Thread(target=lambda: Store.create(tmp_path).close()))
             others[0].start()
             others[0].join(0.3)
         return value
 
-    monkeypatch.setattr(Store, "_pragma", slow_look)
+    monkeypatch.setattr(layout, "pragma", slow_look)
     with Store.create(tmp_path) as store:
         assert store.counts() == {}
     others[0].join()
 
 
 def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("separatrix.lab.store._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("separatrix.lab.layout.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="is held by another program"):
@@ -211,32 +211,45 @@ def test_a_reader_cannot_write(filled: Path) -> None:
     assert len(contents(filled)) == 30
 
 
-@pytest.fixture
-def as_nobody() -> Iterator[Path]:
-    """A folder that this user cannot write, also when the tests are run by root."""
-    folder = Path(tempfile.mkdtemp())
-    do(folder, [number.cell(seed=0, x=1)])
-    for path in (folder, folder / "runs"):
-        path.chmod(0o555)
-    (folder / "store.sqlite").chmod(0o444)
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield folder
-    finally:
-        os.seteuid(user)
-        folder.chmod(0o755)
-        (folder / "runs").chmod(0o755)
-        shutil.rmtree(folder)
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
+    before = contents(filled)
+    with read_only_copy(filled) as folder:
+        with pytest.raises(StoreError, match=r"cannot be opened for writing .* choose another one with --store"):
+            do(folder, [number.cell(seed=1, x=1)])
+        assert contents(folder) == before
+        assert list(verify(folder)) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_a_store_that_cannot_be_written_can_be_read(as_nobody: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot be opened for writing .* choose another one with --store"):
-        do(as_nobody, [number.cell(seed=1, x=1)])
-    with Store.open(as_nobody) as store:
-        assert store.counts() == {("tests.number", "done"): 1}
+def test_what_a_killed_run_left_can_be_read_from_a_medium_that_cannot_be_written(filled: Path) -> None:
+    """Most of it is in SQLite's log, which SQLite itself reads only where it can write the log's index."""
+    last = number.cell(seed=0, x=1.0)
+    with Store.create(filled) as store:
+        do(filled, [last])
+        assert (filled / "store.sqlite-wal").stat().st_size > 0
+        before = contents(filled)
+        with read_only_copy(filled) as folder:
+            assert contents(folder) == before
+            assert list(verify(folder)) == []
+            with Store.open(folder) as kept, pytest.raises(StoreError, match="cannot be opened for writing"):
+                kept.transaction().__enter__()
+        assert last.key in before
+        assert store.counts() == {("tests.number", "done"): 1, ("tests.walk", "done"): 30}
+
+
+def test_what_is_made_is_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Store.create(tmp_path / "new" / "results") as store, Lease(store):
+            do(tmp_path / "new" / "results", [walk.cell(seed=0, steps=5)])
+            made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+            modes = {path.name: path.stat().st_mode & 0o777 for path in made}
+    finally:
+        os.umask(before)
+    assert {"store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "arrays", "runs"} <= set(modes)
+    assert any(name.endswith(".lock") for name in modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
@@ -244,3 +257,28 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     for folder in (tmp_path / "results", tmp_path / "results" / "deeper"):
         with pytest.raises(StoreError, match="Make the folder writable, or choose another one with --store"):
             Store.create(folder)
+
+
+def test_no_connection_is_robbed_of_its_locks_by_another_of_the_same_process(filled: Path) -> None:
+    """A system drops all of a process's locks on a file when the process closes it once, however often it has it open.
+
+    Without them another process may take SQLite's log away under a run.
+    """
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b')\n"
+        "try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002); print('free')\n"
+        "except BlockingIOError: print('held')"
+    )
+
+    def seen_from_outside() -> str:
+        look = [sys.executable, "-c", code, str(filled / "store.sqlite")]
+        return subprocess.run(look, capture_output=True, text=True, check=True).stdout
+
+    with Store.create(filled) as store:
+        assert len(list(store.records())) == 30
+        for use in (Store.create, Store.open):
+            use(filled).close()
+        assert list(verify(filled)) == []
+        do(filled, [number.cell(seed=0, x=1.0)])
+        assert seen_from_outside() == "held\n"
+    assert seen_from_outside() == "free\n"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -7,10 +11,13 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import experiment
 from separatrix.lab.sweep import load, parse
+from tests.lab.app import app
+from tests.lab.helpers import environment
 
 
 @experiment(version=3, name="tests.plane")
@@ -129,7 +136,7 @@ def test_many_seeds_take_no_room() -> None:
             HEAD + "[baseline]\nx = 0\nwidths = [1, 2.5]",
             "baseline.widths: expected a list of integers or None, got [1, 2.5].",
         ),
-        (HEAD + "[axes]\nz = [3]", "axes.z[0]: expected a parameter of tests.plane (x, n, kind, widths), got z."),
+        (HEAD + "[axes]\nz = [3]", "axes.z: expected a parameter of tests.plane (x, n, kind, widths), got z."),
         (HEAD + "[axes]\nx = 3", "axes.x: expected a list of values, or a range { from, to, step or factor }, got 3."),
         (
             HEAD + "[axes]\nx = []",
@@ -152,7 +159,7 @@ def test_many_seeds_take_no_room() -> None:
         (HEAD + "[axes]\nx = {from = 1, to = 2, factor = 0.5}", "axes.x.to: expected a value that the steps reach"),
         (
             HEAD + "[axes]\nx = {from = 0, to = 2e9, step = 1}",
-            "axes.x.to: expected a value that the steps reach, within 1,000,000",
+            "axes.x.to: expected a value that the steps reach, within 100,000 values",
         ),
         (
             HEAD + "[axes]\nx = {from = 1, to = 2, step = -1}",
@@ -199,3 +206,89 @@ def test_a_file_is_named_in_each_error(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.toml")
     with pytest.raises(SeparatrixError, match="cannot be read: Is a directory"):
         load(tmp_path)
+
+
+RANGE = HEAD + "[axes]\nx = {{from = {}, to = {}, {} = {}}}"
+HOSTILE = {
+    "a huge number": RANGE.format(1, "1e99999999", "step", 1),
+    "a larger one": RANGE.format(1, "1e99999999999999999999", "step", 1),
+    "a huge step": RANGE.format(1, 2, "step", "1e99999999"),
+    "a huge factor": RANGE.format(1, 2, "factor", "1e99999999"),
+    "a tiny step": RANGE.format(0, 1, "step", "1e-99999999"),
+    "a small step": RANGE.format(0, 1, "step", "1e-300"),
+    "a tiny factor": RANGE.format(1, 2, "factor", "1." + "0" * 300 + "1"),
+    "a factor of many digits": RANGE.format("1e-300", "1e300", "factor", "1." + "1234567890" * 35),
+    "steps below a float's": RANGE.format(1, "1.0000000000000001", "step", "1e-17"),
+    "two million points": RANGE.format(0, 2_000_000, "step", 1),
+    "two million values": HEAD + "[axes]\nx = [" + "1," * 2_000_000 + "]",
+    "a list as long as may be": HEAD + "[axes]\nn = [" + ",".join(map(str, range(40_000))) + ",0]",
+    "deep lists": HEAD + "[baseline]\nx = " + "[" * 100_000 + "]" * 100_000,
+    "less deep lists": HEAD + "[baseline]\nx = " + "[" * 200 + "]" * 200,
+    "deep tables": HEAD + "[baseline]\nx = " + "{a=" * 50_000 + "1" + "}" * 50_000,
+    "a dotted key": HEAD + "a." * 20_000 + "a = 1",
+    "a dotted header": HEAD + "[" + "a." * 20_000 + "a]",
+    "a dotted key in quotes": HEAD + '"\\"" . ' * 5_000 + "a = 1",
+    "a dotted key in single quotes": HEAD + "'a'." * 10_000 + "a = 1",
+    "a dotted key in a list": HEAD + "[baseline]\nx = {" + "a." * 20_000 + "a = 1}",
+    "a long integer": HEAD + "[baseline]\nx = " + "9" * 5_000,
+    "a longer integer": HEAD + "[baseline]\nx = " + "9" * 200_000,
+    "a long integer in hex": HEAD + "[baseline]\nx = 0x" + "f" * 5_000,
+    "a long integer in a list": HEAD + "[axes]\nn = [0x" + "f" * 5_000 + "]",
+    "a long integer in a range": RANGE.format(0, "0x" + "f" * 5_000, "step", 1),
+    "a long trial count": 'experiment = "tests.plane"\ntrials = 0x' + "f" * 5_000 + "\n[axes]\nx = [1]",
+    "a long seed": 'experiment = "tests.plane"\nseeds = [0x' + "f" * 5_000 + "]\n[axes]\nx = [1]",
+    "a long integer for a name": "experiment = 0x" + "f" * 5_000,
+    "a long fraction": HEAD + "[baseline]\nx = 0." + "9" * 200_000,
+    "too many cells": f'experiment = "tests.plane"\ntrials = {2**63 - 1}\n[axes]\nx = [1, 2]',
+    "too many cells, one at a time": (
+        f'experiment = "tests.plane"\ncombine = "one-at-a-time"\ntrials = {2**63 - 1}\n'
+        "[baseline]\nx = 3\n[axes]\nx = [1, 2]\nn = [5, 6]"
+    ),
+    "a number too large for a float": HEAD + "[baseline]\nx = 1e309",
+    "a number too small for a float": HEAD + "[baseline]\nx = 1e-400",
+    "a long name": HEAD + "[axes]\n" + "a" * 200_000 + " = [1]",
+    "a long text": HEAD + "[baseline]\nx = '" + "a" * 200_000 + "'",
+    "many quotes": HEAD + "[baseline]\nx = " + "'\"" * 100_000,
+    "many tables": "\n".join(f"[t{i}]" for i in range(20_000)),
+    "many arrays of tables": "[[a]]\n" * 40_000,
+    "a byte that is no text": "\udcff",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such limits")
+def test_hostile_files_are_refused_in_a_sentence_with_little_time_and_memory(tmp_path: Path) -> None:
+    """Thirty-odd of them in one process that the system ends after 20 seconds of the processor, or at a gigabyte."""
+    for i, text in enumerate(HOSTILE.values()):
+        (tmp_path / f"{i:02}.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    os.mkfifo(tmp_path / "pipe.toml")
+    code = (
+        "import json, resource, sys; from pathlib import Path\n"
+        "from separatrix.errors import SeparatrixError; from separatrix.lab.sweep import load\n"
+        "import tests.lab.test_sweep\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 20,) * 2)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**30,) * 2)\n"
+        "told = {}\n"
+        "for file in sorted(Path(sys.argv[1]).glob('*.toml')):\n"
+        "    try: told[file.name] = f'accepted: {len(load(file))}'\n"
+        "    except SeparatrixError as error: told[file.name] = str(error)\n"
+        "print(json.dumps(told))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told) == len(HOSTILE) + 1
+    for kind, sentence in zip([*HOSTILE, "a pipe that nobody writes"], told.values(), strict=True):
+        assert sentence.startswith(str(tmp_path)), kind
+        assert len(sentence) < 500, kind
+
+
+def test_a_hostile_file_is_a_sentence_of_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    for kind in ("a huge number", "a dotted key", "a long integer in hex", "a long integer for a name", "deep lists"):
+        file.write_text(HOSTILE[kind])
+        done = CliRunner().invoke(app, ["sweep", str(file), "--store", str(tmp_path / "r"), "--in-process"])
+        assert done.exit_code == 2, kind
+        assert done.stderr.startswith(f"separatrix: {file}"), kind
+    assert not (tmp_path / "r").exists()

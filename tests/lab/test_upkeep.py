@@ -3,14 +3,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from separatrix.lab import Store, StoreError, export
+from separatrix.lab import Store, StoreError, alive, arrays, export, in_process, results, rows, run
+from separatrix.lab.alive import lock_path
+from separatrix.lab.faults import DamagedError
 from separatrix.lab.lease import Lease
+from separatrix.lab.progress import Tally
 from separatrix.lab.upkeep import gc, verify
+from separatrix.lab.worker import Outcome
 from tests.lab.experiments import fails, number, walk
 from tests.lab.helpers import contents, do
 
@@ -32,31 +37,83 @@ def meddle(folder: Path, statement: str) -> None:
 
 
 def damages(folder: Path) -> list[tuple[str | None, str]]:
-    with Store.open(folder) as store:
-        return [(damage.key, damage.what) for damage in verify(store)]
+    return [(damage.row and damage.row.key, damage.what) for damage in verify(folder)]
 
 
 def test_a_sound_store(filled: Path) -> None:
     assert damages(filled) == []
 
 
-@pytest.mark.parametrize(
-    ("statement", "what"),
-    [
-        (
-            "UPDATE cells SET result = replace(result, '\"at\":', '\"at\":1')",
-            "the result is not the one that was written",
-        ),
-        ("UPDATE cells SET parameters = '{}'", "the key is not that of the cell"),
-        ("UPDATE cells SET seed = seed + 1", "the key is not that of the cell"),
-        ("UPDATE cells SET result = NULL", "the cell is done, and has no result"),
-        ("UPDATE cells SET status = 'failed'", "the cell is failed, and has a result"),
-    ],
-)
-def test_a_changed_row_is_found(filled: Path, statement: str, what: str) -> None:
-    key = WALKS[2].key
-    meddle(filled, f"{statement} WHERE key = '{key}'")
-    assert damages(filled) == [(key, what)]
+CHANGES = {
+    "version": "version + 1",
+    "seed": "seed + 1",
+    "seconds": "seconds + 0.001",
+    "finished": "finished - 3600",
+    "run": "'0123456789abcdef0123456789abcdef'",
+    "status": "'failed'",
+    "traceback": "'Traceback'",
+    "origin": "NULL",
+}
+
+
+@pytest.mark.parametrize("column", [*rows.COLUMNS.split(", ")[1:], "seal"])
+def test_a_field_that_is_changed_makes_its_cell_count_as_not_run(filled: Path, column: str) -> None:
+    before, cell = contents(filled), WALKS[2]
+    changed = CHANGES.get(column, f"{column} || ' '")
+    meddle(filled, f"UPDATE cells SET {column} = {changed} WHERE key = '{cell.key}'")
+    assert damages(filled) == [(cell.key, "the row is not as it was written")]
+    with Store.open(filled) as store:
+        assert store.statuses([cell.key]) == {cell.key: "damaged"}
+        ((_, record),) = store.find([cell])
+        assert (record.status, record.result) == ("damaged", None)
+        assert cell.key not in {record.key for record in store.records()}
+        assert store.left_out() == 1
+        with pytest.raises(DamagedError, match="not as it was written"):
+            store.record(cell.key)
+    notes = Notes()
+    with Store.create(filled) as store:
+        tally = run(store, WALKS, in_process(), progress=notes)
+    assert (tally.done, tally.skipped) == (1, 5)
+    assert notes.told == [f"Damaged in the store, so that they count as not run and are run again: 1 of the cells, "
+                          f"the first of them {cell}."]  # fmt: skip
+    assert contents(filled) == before
+    assert damages(filled) == []
+
+
+class Notes:
+    """What a run has to say besides its numbers."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def show(self, tally: Tally) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_a_lost_origin_is_told_and_costs_no_result(filled: Path) -> None:
+    before = contents(filled)
+    meddle(filled, "UPDATE origins SET facts = replace(facts, 'numpy', 'numpi')")
+    assert {what for _, what in damages(filled)} == {
+        "the facts of where the result comes from are lost, and the result is as it was written"
+    }
+    assert contents(filled) == before
+    with Store.open(filled) as store:
+        assert [record.origin for record in store.records()] == [None] * 9
+    assert gc(filled, damaged=True).cells == 0
+    assert damages(filled) == []
+    assert contents(filled) == before
+    do(filled, [number.cell(seed=0, x=1.0)])
+    with Store.open(filled) as store:
+        assert [record.origin is None for record in store.records()] == [True] * 9 + [False]
+
+
+def test_a_new_result_brings_back_the_facts_of_its_origin(filled: Path) -> None:
+    meddle(filled, "UPDATE origins SET facts = '{}'")
+    do(filled, [number.cell(seed=0, x=1.0)])
+    assert damages(filled) == []
 
 
 @pytest.mark.parametrize("how", ["cut", "flip", "gone"])
@@ -73,8 +130,15 @@ def test_a_damaged_array_is_found_and_its_cell_done_again(filled: Path, how: str
             file.unlink()
     ((key, what),) = damages(filled)
     assert file.name in what
-    with Store.create(filled) as store:
-        assert gc(store, damaged=True).cells == 1
+    with Store.open(filled) as store:
+        assert store.statuses([key]) == {key: "damaged"}
+    copy = shutil.copytree(filled, filled.with_name("run again"))
+    tally = do(copy, WALKS)
+    assert (tally.done, tally.skipped) == (1, 5)
+    assert contents(copy) == before
+    with pytest.raises(DamagedError, match="gc --damaged"):
+        gc(filled)
+    assert gc(filled, damaged=True).cells == 1
     assert key not in contents(filled)
     tally = do(filled, WALKS)
     assert (tally.done, tally.skipped) == (1, 5)
@@ -87,8 +151,7 @@ def test_gc_removes_only_what_nothing_needs(filled: Path) -> None:
     orphan, draft = folder / f"{'0' * 64}.safetensors", folder / "dead.draft"
     orphan.write_bytes(b"12345")
     draft.write_bytes(b"123")
-    with Store.create(filled) as store:
-        cleared = gc(store)
+    cleared = gc(filled)
     assert (cleared.files, cleared.bytes, cleared.cells) == (2, 8, 0)
     assert not orphan.exists()
     assert not draft.exists()
@@ -100,23 +163,54 @@ def test_gc_keeps_an_array_that_two_cells_share(tmp_path: Path) -> None:
     do(tmp_path, cells)
     assert len(list(tmp_path.glob("arrays/*/*"))) == 1
     meddle(tmp_path, f"DELETE FROM cells WHERE key = '{cells[0].key}'")
-    with Store.create(tmp_path) as store:
-        assert gc(store).files == 0
+    assert gc(tmp_path).files == 0
     assert damages(tmp_path) == []
 
 
-def test_gc_waits_for_no_run_and_buries_dead_ones(filled: Path) -> None:
-    keyed = [(cell.key, cell) for cell in [number.cell(seed=0, x=1.0)]]
-    with Store.create(filled) as store, Store.create(filled) as other:
-        with Lease(other) as running:
-            running.take(keyed, failed_too=False)
-            with pytest.raises(StoreError, match=r"A run on .* is going on"):
-                gc(store)
-        meddle(filled, "INSERT INTO runs VALUES ('dead', 'host', 1, 0)")
-        meddle(filled, "INSERT INTO cells (key, experiment, version, parameters, seed, status, run) "
-                       "VALUES ('k', 'e', 1, '{}', 0, 'running', 'dead')")  # fmt: skip
-        assert gc(store).cells == 1
-        assert list(store.ask("SELECT * FROM runs")) == []
+def test_gc_waits_for_no_run_and_clears_after_killed_ones(filled: Path) -> None:
+    cell, dead = number.cell(seed=0, x=1.0), "0123456789abcdef" * 2
+    with Store.create(filled) as store:
+        with Lease(store) as running:
+            running.take([(cell.key, cell)], failed_too=False)
+            for damaged in (False, True):
+                with pytest.raises(StoreError, match=r"A run on .* is going on"):
+                    gc(filled, damaged=damaged)
+            assert store.statuses([cell.key]) == {cell.key: "running"}
+        with store.transaction() as connection:
+            connection.execute(rows.PUT, rows.Record(cell.key, cell, "running", dead).values)
+    lock_path(filled, dead).touch()
+    assert gc(filled).cells == 1
+    assert list(alive.locks(filled)) == []
+    assert cell.key not in contents(filled)
+
+
+def test_gc_takes_no_array_that_a_row_is_about_to_name(tmp_path: Path) -> None:
+    """A run that others gave up, because it stood still, wakes after its arrays were cleared away."""
+    cell = walk.cell(seed=0, steps=5)
+    text, files = results.encode(walk(5, seed=0))
+    with Store.create(tmp_path) as store, Lease(store) as frozen:
+        frozen.take([(cell.key, cell)], failed_too=False)
+        alive.forget(tmp_path, frozen.id)  # as a run does that takes over
+        put = arrays.put
+
+        def put_and_clear(folder: Path, digest: str, data: bytes) -> None:
+            put(folder, digest, data)
+            if not store.connection.in_transaction:
+                assert gc(tmp_path).files == 1
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(arrays, "put", put_and_clear)
+            frozen.record([(cell.key, cell, Outcome(result=text, arrays=files))])
+    assert damages(tmp_path) == []
+    assert len(contents(tmp_path)) == 1
+
+
+def test_gc_clears_drafts(filled: Path) -> None:
+    (filled / "report.html.0123.draft").write_bytes(b"12")
+    (filled / "rebuilt.0123.draft").mkdir()
+    (filled / "rebuilt.0123.draft" / "store.sqlite").touch()
+    assert gc(filled).files == 1
+    assert not list(filled.glob("*.draft"))
 
 
 def test_json_has_everything(filled: Path) -> None:

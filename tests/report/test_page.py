@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -293,7 +294,7 @@ def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypa
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("separatrix.report.page.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match="the disk is full"):
         write_report([], store)
     assert path.read_text() == "the old one"

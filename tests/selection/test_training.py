@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.files import draft_of
 from separatrix.selection.checkpoint import generator_from, load_checkpoint
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.isometry import coherence
@@ -145,11 +147,45 @@ def test_a_half_written_checkpoint_is_not_read(tmp_path: Path) -> None:
     for _ in range(4):
         next(run)
     run.close()
-    (tmp_path / "run.safetensors.partial").write_bytes(b"half")
+    draft_of(path).write_bytes(b"half")
     step = load_checkpoint(path, SMALL).step
     rest = list(train(SMALL, checkpoint=path, checkpoint_every=10))
     assert rest[0].step == step + 10
-    assert not (tmp_path / "run.safetensors.partial").exists()
+
+
+def test_the_same_run_leaves_the_same_bytes(run, tmp_path: Path) -> None:
+    """Each in a process of its own: the order of what is not ordered differs from one to the next."""
+    code = (
+        "import sys; from pathlib import Path; from tests.selection.test_training import SMALL\n"
+        "from separatrix.selection.training import train\n"
+        "list(train(SMALL, checkpoint=Path(sys.argv[1])))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    paths = [tmp_path / f"{k}.safetensors" for k in range(3)]
+    for path in paths:
+        done = run(code, str(path), PYTHONPATH=f"{root / 'src'}:{root}", PYTHONHASHSEED="random")
+        assert done.returncode == 0, done.stderr
+    assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    list(train(SMALL, checkpoint=path))
+    data, draw = path.read_bytes(), random.Random(0)
+    header = 8 * (8 + int.from_bytes(data[:8], "little"))
+    bits = [
+        *range(64),
+        *(draw.randrange(header) for _ in range(100)),
+        *(draw.randrange(8 * len(data)) for _ in range(50)),
+    ]
+    for bit in bits:
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(SeparatrixError, match="Bring it back, or remove it to start again"):
+            load_checkpoint(path, SMALL)
+    path.write_bytes(data)
+    assert load_checkpoint(path, SMALL).step == SMALL.steps
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -158,7 +194,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="a checkpoint of the same settings"):
         next(train(dataclasses.replace(SMALL, seed=4), checkpoint=path))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(SeparatrixError, match="cannot be read"):
+    with pytest.raises(SeparatrixError, match="is damaged or cannot be read"):
         next(train(SMALL, checkpoint=path))
 
 

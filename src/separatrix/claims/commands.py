@@ -84,8 +84,10 @@ def _register_experiment_of(file: Path) -> None:
     from separatrix.lab import registry, tomlfile
 
     wanted = tomlfile.load(file).get("experiment")
-    for paper in (str(wanted).partition(".")[0], None):
-        if not registry.known(str(wanted)) and (paper is None or paper in PAPERS):
+    if not isinstance(wanted, str):
+        return  # which the reader of sweeps says
+    for paper in (wanted.partition(".")[0], None):
+        if not registry.known(wanted) and (paper is None or paper in PAPERS):
             load(paper)
 
 

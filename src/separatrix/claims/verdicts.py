@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from separatrix.claims.ledger import Claim, Finding, Found, Profile, Verdict
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
+from separatrix.lab.faults import DamagedError
+from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
 
 EXPECTED = Path(__file__).with_name("expected.toml")
@@ -19,8 +22,8 @@ EXPECTED = Path(__file__).with_name("expected.toml")
 class Judgement:
     """A claim and what was found. `seconds` is what its cells took, whenever they ran; `keys` are theirs.
 
-    `missing` cells were never run, `failed` ones were in vain: with either the verdict is `undecided`. `problem` is
-    the traceback of a check that broke.
+    `missing` cells were never run, or are damaged, which counts as much; `failed` ones were in vain: with either the
+    verdict is `undecided`. `problem` is the traceback of a check that broke.
     """
 
     claim: Claim
@@ -48,15 +51,18 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     records = [(cell, None) for cell in cells] if store is None else list(store.find(cells))
     keys = tuple(cell.key for cell in cells)
     seconds = sum(record.seconds or 0.0 for _, record in records if record)
-    failed = sum(record is not None and record.status == "failed" for _, record in records)
-    missing = sum(record is None or record.status == "running" for _, record in records)
-    if store is None or failed or missing:
-        counted = [f"{missing:,} {'has' if missing == 1 else 'have'} not been run"] * bool(missing) + [
-            f"{failed:,} failed"
-        ] * bool(failed)
-        note = f"Of {len(cells):,} cells, {' and '.join(counted)}."
-        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, failed)
-    found = [Found(cell.arguments, cell.seed, store.result(record)) for cell, record in records if record]
+    counted = Counter(_status(record) for _, record in records)
+    found: list[Found] = []
+    if store is not None and counted["done"] == len(cells):
+        for cell, record in records:
+            try:
+                found += [Found(cell.arguments, cell.seed, store.result(record))] if record else []
+            except DamagedError:  # of an array
+                counted["damaged"] += 1
+    if len(found) < len(cells):
+        note = f"Of {len(cells):,} cells, {_told(counted)}."
+        missing = counted["not run"] + counted["damaged"]
+        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, counted["failed"])
     try:
         finding = claim.check(found)
         if finding.verdict is Verdict.HOLDS_CORRECTED and not claim.errata:
@@ -65,6 +71,18 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
         note = "Its check broke."
         return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, problem=traceback.format_exc())
     return Judgement(claim, finding, keys, seconds)
+
+
+def _status(record: Record | None) -> str:
+    """The status of a cell, ``not run`` also while a run is at it."""
+    return "not run" if record is None or record.status == "running" else record.status
+
+
+def _told(counted: Counter[str]) -> str:
+    """How many cells do not bear on a claim, and why."""
+    words = {"not run": ("has not been run", "have not been run"), "failed": ("failed", "failed")}
+    words["damaged"] = ("is damaged and counts as not run", "are damaged and count as not run")
+    return " and ".join(f"{counted[how]:,} {words[how][counted[how] > 1]}" for how in words if counted[how])
 
 
 def expected(path: Path = EXPECTED) -> dict[str, Verdict]:

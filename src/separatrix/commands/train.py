@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.files import clear_drafts, make_folder
 from separatrix.lab.console import in_a_sentence
 
 if TYPE_CHECKING:
@@ -169,11 +170,13 @@ def _train(settings: TrainingSettings, folder: Path, every: int, tensorboard: Pa
     from separatrix.selection.checkpoint import load_checkpoint
     from separatrix.selection.training import train
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     name = f"seed-{settings.seed}"
     checkpoint, path = folder / f"{name}.safetensors", folder / f"{name}.jsonl"
     with ExitStack() as stack:
         stack.enter_context(alone(folder / f"{name}.lock"))
+        for file in (checkpoint, path):
+            clear_drafts(file)
         start = load_checkpoint(checkpoint, settings).step if checkpoint.exists() else None
         shown.begin(name, settings.steps, start or 0)
         if start == settings.steps:

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.files import Held, hold, write_whole
 from separatrix.lab import plain
 from separatrix.lab.interrupts import held_back
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.training import Record
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["Events", "JsonLines", "Log", "alone", "board", "json_lines", "line", "numbers"]
 
@@ -69,15 +67,16 @@ class JsonLines:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold the lock at `path`, which the system lets go when the process ends in any way; two at once are refused."""
-    with path.open("w") as file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SeparatrixError(
-                    f"Another command trains this run: it holds {path}. Wait for it, or choose another --folder."
-                ) from None
+    try:
+        lock = hold(path)
+    except Held:
+        raise SeparatrixError(
+            f"Another command trains this run: it holds {path}. Wait for it, or choose another --folder."
+        ) from None
+    try:
         yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager
@@ -85,9 +84,7 @@ def json_lines(path: Path, settings: TrainingSettings, resumed_at: int | None) -
     """The file at `path`, with the records up to the step `resumed_at` that it had, or none for a new run."""
     head = plain.canonical({"settings": json.loads(settings.to_json())})
     records = _kept(path, head, settings, resumed_at)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text("".join(f"{text}\n" for text in [head, *records]), encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, "".join(f"{text}\n" for text in [head, *records]).encode())
     with path.open("a", encoding="utf-8") as file:
         yield JsonLines(file)
 
@@ -95,19 +92,28 @@ def json_lines(path: Path, settings: TrainingSettings, resumed_at: int | None) -
 def _kept(path: Path, head: str, settings: TrainingSettings, resumed_at: int | None) -> list[str]:
     if not path.exists() and resumed_at is None:
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    if lines and lines[0] != head:
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    if lines and lines[0] != head.encode():
         raise ArgumentError("--folder", expected="a folder of the same settings, or a new one", got=f"{path} of others")
     if resumed_at is None:
         return []
-    records = [text for text in lines[1:] if plain.read(text)["step"] <= resumed_at]
+    steps = list(takewhile(lambda step: step is not None and step <= resumed_at, map(_step, lines[1:])))
     due = resumed_at if resumed_at == settings.steps else resumed_at - resumed_at % settings.validate_every
-    if not records or plain.read(records[-1])["step"] != due:
+    if not steps or steps[-1] != due:
         raise SeparatrixError(
             f"{path} has no record of step {due}, and its checkpoint stands at step {resumed_at}: bring the file back, "
             "or remove the checkpoint beside it to start again."
         )
-    return records
+    return [text.decode() for text in lines[1 : 1 + len(steps)]]
+
+
+def _step(record: bytes) -> int | None:
+    """The step of a record; None for a line that is none, such as one that a power cut left half written."""
+    try:
+        step = plain.read(record.decode())["step"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return step if type(step) is int else None
 
 
 class Events:

@@ -31,10 +31,10 @@ class Formula:
         if self.variables < 0:
             raise ArgumentError("variables", expected="an integer >= 0", got=self.variables)
         for at, clause in enumerate(self.clauses):
-            for literal in clause:
-                if not 1 <= abs(literal) <= self.variables:
-                    expected = f"literals from 1 to {self.variables} or their negations"
-                    raise ArgumentError(f"clauses[{at}]", expected=expected, got=literal)
+            if clause and not (-self.variables <= min(clause) and max(clause) <= self.variables and 0 not in clause):
+                wrong = next(literal for literal in clause if not 1 <= abs(literal) <= self.variables)
+                expected = f"literals from 1 to {self.variables} or their negations"
+                raise ArgumentError(f"clauses[{at}]", expected=expected, got=wrong)
 
     def holds(self, assignment: Sequence[bool]) -> bool:
         """Whether every clause has a true literal."""

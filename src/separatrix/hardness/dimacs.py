@@ -12,7 +12,8 @@ One problem line, before the clauses; then exactly as many clauses as it says, e
 no literal beyond the number of variables. Solvers commonly let pass a wrong count, a last clause without its 0, or
 text after it: here they are errors, because a formula cut short would be decided as another one.
 
-A file is read line by line, so that what it announces can be refused before its clauses are read.
+A file is read line by line, so that what it announces can be refused before its clauses are read. The time it takes
+grows with the length of the file and no faster.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
 from separatrix.errors import ArgumentError
+from separatrix.files import read_at_most
 from separatrix.hardness.cnf import Formula
 
-_LITERAL = re.compile(r"-?[1-9][0-9]{0,17}")
+_NO_NUMBER = re.compile(r"(?<!\S)(?!(?:0|-?[1-9][0-9]{0,17})(?!\S))\S")
+"""The beginning of a word that is neither a literal nor 0."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 _PROBLEM = "'p cnf VARIABLES CLAUSES', two counts of at most 18 digits"
 
@@ -44,12 +48,19 @@ def read_dimacs(path: str | Path) -> Formula:
 
 
 def read_admitted(path: str | Path, admit: Callable[[int, int], object]) -> Formula:
-    """The same; `admit` is given the numbers of variables and clauses announced, and may raise before any is read."""
+    """The same; `admit` is given the numbers of variables and clauses announced, and may raise before any is read.
+
+    A pipe is read to its end first; a named one that no program writes is refused.
+    """
     try:
+        about = os.stat(path)
+        if about.st_size > LARGEST_FILE:
+            expected = f"a file of at most {LARGEST_FILE:,} bytes"
+            raise ArgumentError(str(path), expected=expected, got=f"{about.st_size:,}")
+        if stat.S_ISFIFO(about.st_mode):
+            text = read_at_most(Path(path), LARGEST_FILE + 1).decode("ascii", "surrogateescape")
+            return _formula(io.StringIO(text, newline=None), str(path), admit)
         with open(path, encoding="ascii", errors="surrogateescape") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > LARGEST_FILE:
-                raise ArgumentError(str(path), expected=f"a file of at most {LARGEST_FILE:,} bytes", got=f"{size:,}")
             return _formula(file, str(path), admit)
     except OSError as error:
         raise ArgumentError(str(path), expected="a DIMACS file that can be read", got=str(error.strerror)) from None
@@ -85,15 +96,15 @@ def _formula(file: TextIO, name: str, admit: Callable[[int, int], object]) -> Fo
             continue
         if problem is None:
             raise _wrong(name, line, f"{_PROBLEM}, before any clause", words[0])
-        for word in words:
-            if len(clauses) == problem[1]:
-                hint = " (files of SATLIB end with '%' and 0: delete them)" if word == "%" else ""
-                raise _wrong(name, line, f"nothing after the {problem[1]} clauses announced", f"{word}{hint}")
-            if word == "0":
-                clauses.append(tuple(clause))
-                clause = []
-            else:
-                clause.append(_literal(name, line, word, problem[0]))
+        numbers = _numbers(content, words, problem[0])
+        if numbers is None or len(clauses) + numbers.count(0) + (numbers[-1] != 0) > problem[1]:
+            raise _first_wrong(name, line, words, problem, len(clauses))
+        start = 0
+        for _ in range(numbers.count(0)):
+            end = numbers.index(0, start)
+            clauses.append((*clause, *numbers[start:end]))
+            clause, start = [], end + 1
+        clause += numbers[start:]
     if problem is None:
         raise _wrong(name, line, _PROBLEM, "no problem line")
     if clause:
@@ -140,13 +151,27 @@ def _problem(name: str, line: int, words: list[str]) -> tuple[int, int]:
     return int(words[2]), clauses
 
 
-def _literal(name: str, line: int, word: str, variables: int) -> int:
-    if not _LITERAL.fullmatch(word):
-        raise _wrong(name, line, "an integer without leading zeros or '+', of at most 18 digits", word[:40])
-    literal = int(word)
-    if abs(literal) > variables:
-        raise _wrong(name, line, f"literals up to the {variables} variables announced", literal)
-    return literal
+def _numbers(content: str, words: list[str], variables: int) -> list[int] | None:
+    """The literals and zeros of a line, or None if one of its words is neither."""
+    if _NO_NUMBER.search(content):
+        return None
+    numbers = list(map(int, words))
+    return numbers if -variables <= min(numbers) and max(numbers) <= variables else None
+
+
+def _first_wrong(name: str, line: int, words: list[str], problem: tuple[int, int], clauses: int) -> ArgumentError:
+    """What is wrong first with a line of clauses that has something wrong, when `clauses` came before it."""
+    variables, announced = problem
+    for word in words:
+        if clauses == announced:
+            hint = " (files of SATLIB end with '%' and 0: delete them)" if word == "%" else ""
+            return _wrong(name, line, f"nothing after the {announced} clauses announced", f"{word[:40]}{hint}")
+        if _NO_NUMBER.search(word):
+            return _wrong(name, line, "an integer without leading zeros or '+', of at most 18 digits", word[:40])
+        if abs(int(word)) > variables:
+            return _wrong(name, line, f"literals up to the {variables} variables announced", word)
+        clauses += word == "0"
+    raise AssertionError(f"nothing is wrong with {words}")
 
 
 def _wrong(name: str, line: int, expected: str, got: object) -> ArgumentError:

@@ -13,6 +13,7 @@ With v variables and m clauses there are about n = 2^(v/3) vectors in each set, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -125,16 +126,21 @@ def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
 
 
 def _unsatisfied(formula: Formula, part: range) -> Tensor:
+    """1 where an assignment of the variables of a part leaves a clause unsatisfied: (2^part, clauses), uint8."""
+    clauses = max(1, len(formula.clauses))
+    literals = torch.tensor(list(chain.from_iterable(formula.clauses)), dtype=torch.int64)
+    clause = torch.arange(len(formula.clauses)).repeat_interleave(torch.tensor(list(map(len, formula.clauses))).long())
+    within = (literals.abs() >= part.start) & (literals.abs() < part.stop)
+    literals, clause = literals[within], clause[within]
+    # Which clauses have a variable of the part as it is, and which its negation.
+    has = torch.zeros(len(part), 2, clauses, dtype=torch.bool)
+    has[literals.abs() - part.start, (literals > 0).long(), clause] = True
     rows = torch.arange(2 ** len(part))
-    left = torch.zeros(len(rows), max(1, len(formula.clauses)), dtype=torch.uint8)
-    for at, clause in enumerate(formula.clauses):
-        satisfied = torch.zeros(len(rows), dtype=torch.bool)
-        for literal in clause:
-            if abs(literal) in part:
-                bit = rows >> (abs(literal) - part.start) & 1
-                satisfied |= bit == (literal > 0)
-        left[:, at] = ~satisfied
-    return left
+    satisfied = torch.zeros(len(rows), clauses, dtype=torch.bool)
+    for p in range(len(part)):
+        satisfied |= has[p][rows >> p & 1]
+    left = (~satisfied).to(torch.uint8)
+    return left if formula.clauses else torch.zeros_like(left)
 
 
 def assignment_of(formula: Formula, triple: Triple) -> Assignment:

@@ -1,17 +1,15 @@
-"""The folder of arrays: a file per content, named by its SHA-256, whole or absent whatever happens.
-
-A file is written under another name, flushed to the disk, and renamed: a reader sees all of it or none of it.
-"""
+"""The folder of arrays: a file per content, named by its SHA-256, whole or absent whatever happens."""
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
 
-from separatrix.lab.faults import StoreError, plainly
+from separatrix.files import write_whole
+from separatrix.lab.faults import DamagedError, plainly
 
 _SUFFIX = ".safetensors"
 
@@ -25,47 +23,41 @@ def put(folder: Path, digest: str, data: bytes) -> None:
     """Write an array's file, unless the same bytes are there already."""
     target = place(folder, digest)
     with plainly(target):
-        if target.exists() and sha256(target.read_bytes()).hexdigest() == digest:
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f"{uuid4().hex}.draft")
-        try:
-            with draft.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        _flush_folder(target.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    # The name of a new file is the folder's content, and reaches the disk with it.
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        if not (target.exists() and sha256(target.read_bytes()).hexdigest() == digest):
+            write_whole(target, data)
 
 
 def fetch(folder: Path, digest: str) -> bytes:
     """The bytes of an array's file, checked against its name."""
     source = place(folder, digest)
-    if not source.exists():
-        raise StoreError(f"{source} is missing. {_REMEDY}")
     with plainly(source):
-        data = source.read_bytes()
+        try:
+            data = source.read_bytes()
+        except FileNotFoundError:
+            raise DamagedError(f"{source} is missing. {REMEDY}") from None
     if sha256(data).hexdigest() != digest:
-        raise StoreError(f"{source} does not hold what its name says. {_REMEDY}")
+        raise DamagedError(f"{source} does not hold what its name says. {REMEDY}")
     return data
 
 
-_REMEDY = (
-    "Bring it back from a copy, or run `separatrix store gc --damaged`: the cells that need it will be done again."
+REMEDY = (
+    "Bring it back from a copy, or run the command that made it again: a cell that is damaged counts as not run. "
+    "`separatrix store gc --damaged` forgets it."
 )
+
+
+def named_in(result: str) -> Iterator[str]:
+    """The digests of the arrays that the text of a result names."""
+    found: list[str] = []
+
+    def note(inner: dict[str, Any]) -> dict[str, Any]:
+        if inner.keys() == {"$array"}:
+            found.append(inner["$array"]["sha256"])
+        return inner
+
+    if '"$array"' in result:
+        json.loads(result, object_hook=note)
+    return iter(found)
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
-from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence, many
+
+if TYPE_CHECKING:
+    from separatrix.lab.store import Store
 
 store_app = typer.Typer(no_args_is_help=True, help="Look into the store of results, check it, clear it.")
 
@@ -44,29 +45,29 @@ def ls(
     status: Annotated[Status | None, typer.Option(help="Only the cells that are so.")] = None,
 ) -> None:
     """List the cells, a line each, and how many there are."""
-    from separatrix.lab.alive import lives
+    from separatrix.lab.alive import living
     from separatrix.lab.store import Store
 
     with Store.open(store) as kept:
-        alive = dict(lives(kept))
-        lines = kept.ask(
-            "SELECT key, status, seconds, experiment, seed, parameters, run, heartbeat FROM cells "
-            "LEFT JOIN runs ON runs.id = cells.run "
-            "WHERE (?1 IS NULL OR experiment = ?1) AND (?2 IS NULL OR status = ?2) ORDER BY cells.id",
-            (experiment, status and status.value),
-        )
-        with closing(lines):
-            for key, what, seconds, name, seed, parameters, run, heartbeat in lines:
-                took = "" if seconds is None else f"{seconds:.3f} s"
-                beat = ""
-                if run is not None:
-                    age = f"heartbeat {time.time() - heartbeat:.0f} s ago"
-                    beat = (
-                        f"  ({age})" if alive.get(run) else f"  ({age}; its run was killed, the next one does it again)"
-                    )
-                sys.stdout.write(f"{key[:12]}  {what:<7}  {took:>11}  {name}  seed={seed}  {parameters}{beat}\n")
+        alive = set(living(store))
+        for record in kept.records(experiment, status and status.value):
+            cell, took = record.cell, "" if record.seconds is None else f"{record.seconds:.3f} s"
+            killed = record.run is not None and record.run not in alive
+            note = "  (its run was killed, the next one does it again)" if killed else ""
+            head = f"{record.key[:12]}  {record.status:<7}  {took:>11}"
+            sys.stdout.write(f"{head}  {cell.experiment}  seed={cell.seed}  {cell.parameters}{note}\n")
         for (name, what), count in kept.counts().items():
             typer.echo(f"{count:,} {what}: {name}", err=True)
+        _say_left_out(kept)
+
+
+def _say_left_out(kept: Store) -> None:
+    if count := kept.left_out():
+        typer.echo(
+            f"{many(count, 'row')} of the store left out, being damaged: `separatrix store verify --store "
+            f"{kept.folder}` says more.",
+            err=True,
+        )
 
 
 @store_app.command()
@@ -118,6 +119,7 @@ def export(
         else:
             with plainly(output), output.open("w", encoding="utf-8", newline="") as stream:
                 write(kept, stream, experiment)
+        _say_left_out(kept)
 
 
 @store_app.command()
@@ -128,19 +130,18 @@ def verify(store: StoreOption = RESULTS) -> None:
     from separatrix.lab.upkeep import verify as check
 
     found = 0
-    with Store.open(store) as kept:
-        for damage in check(kept):
-            found += 1
-            typer.echo(f"{damage.key[:12]}: {damage.what}" if damage.key else damage.what)
-        cells = sum(kept.counts().values())
+    for damage in check(store):
+        found += 1
+        typer.echo(damage)
     if found:
         typer.echo(
-            f"{found:,} of {cells:,} cells and files are damaged. Bring them back from a copy, or run "
-            "`separatrix store gc --damaged`: it forgets those cells, and the next run does them again.",
+            f"{many(found, 'damage')} found. Bring the store back from a copy, or run `separatrix store gc --damaged "
+            f"--store {store}`: it keeps every cell that is whole, and the next run does the others again.",
             err=True,
         )
         raise typer.Exit(1)
-    typer.echo(f"{cells:,} cells, all as they were written.")
+    with Store.open(store) as kept:
+        typer.echo(f"{many(sum(kept.counts().values()), 'cell')}, all as they were written.")
 
 
 @store_app.command()
@@ -152,11 +153,31 @@ def gc(
     ] = False,
 ) -> None:
     """Remove arrays that no result names and what killed runs left; never a sound result."""
-    from separatrix.lab.store import Store
     from separatrix.lab.upkeep import gc as clear
 
-    Store.open(store).close()  # clearing a store that is not there must not make one
-    with Store.create(store) as kept:
-        cleared = clear(kept, damaged=damaged)
+    cleared = clear(store, damaged=damaged)
+    if cleared.aside is not None:
+        typer.echo(
+            f"The file of the store was damaged, and is kept as {cleared.aside}. {many(cleared.rescued, 'cell')} of it "
+            f"{'is' if cleared.rescued == 1 else 'are'} whole, and {'is' if cleared.rescued == 1 else 'are'} kept."
+        )
     removed = f"{many(cleared.files, 'file')} of {many(cleared.bytes, 'byte')}"
     typer.echo(f"Removed {removed}, forgot {many(cleared.cells, 'cell')} left by killed runs or damaged.")
+
+
+@store_app.command()
+@in_a_sentence
+def copy(
+    folder: Annotated[Path, typer.Argument(help="Where to; a folder that does not exist, or is empty.")],
+    store: StoreOption = RESULTS,
+) -> None:
+    """Copy the store, also while a run writes it, each cell checked; a plain copy may miss what is still in its log."""
+    from separatrix.lab.rebuild import copy as write
+    from separatrix.lab.store import Store
+
+    with Store.open(store) as kept:
+        copied, damaged = write(kept, folder)
+    typer.echo(f"Copied {many(copied, 'cell')} to {folder}.")
+    if damaged:
+        typer.echo(f"{many(damaged, 'cell')} left out, being damaged: `separatrix store verify` says which.", err=True)
+        raise typer.Exit(1)

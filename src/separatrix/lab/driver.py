@@ -137,6 +137,8 @@ class _Run:
             if not batch:
                 return False
             known = self.lease.store.statuses([task.key for task in batch])
+            if damaged := [task.cell for task in batch if known.get(task.key) == "damaged"]:
+                self.progress.note(_DAMAGED.format(count=len(damaged), first=damaged[0]))
             for task in batch:
                 self.sort(task, known.get(task.key), unless_running=self.fresh)
             self.progress.show(self.tally)
@@ -155,7 +157,7 @@ class _Run:
 
     def look_after_the_held(self) -> None:
         """See what became of the cells of other runs."""
-        self.lease.bury_the_dead()
+        self.lease.free_the_dead()
         held, self.held = self.held, []
         known = self.lease.store.statuses([task.key for task in held])
         for task in held:
@@ -257,6 +259,10 @@ class _Run:
         hand.executor, hand.tasks = new.executor, new.tasks
 
 
+_DAMAGED = (
+    "Damaged in the store, so that they count as not run and are run again: {count:,} of the cells, the first of them "
+    "{first}."
+)
 _NO_WORKERS = (
     "No worker {name} stays up ({error}). What was done is kept. Workers must be able to import separatrix, and a "
     "script that starts them must do so under `if __name__ == '__main__':`."

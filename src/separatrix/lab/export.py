@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from separatrix.lab.store import Record, Store
+from separatrix.lab.rows import Record
+from separatrix.lab.store import Store
 
 _FIRST = ("key", "experiment", "version", "seed", "status", "seconds", "finished")
 

@@ -15,6 +15,10 @@ class StoreError(SeparatrixError):
     """A store that cannot be read or written as asked."""
 
 
+class DamagedError(StoreError):
+    """A store, or an array of one, that is not as it was written."""
+
+
 _FULL = (
     "{path} could not grow: the disk is full or a size limit was hit ({error}). Every cell that was done is kept; "
     "make room and run the same command again."
@@ -23,8 +27,9 @@ _UNWRITABLE = (
     "{path} cannot be opened for writing ({error}). Make the folder writable, or choose another one with --store."
 )
 _DAMAGED = (
-    "{path} is damaged, or is not a store ({error}). It was left as it is: bring it back from a copy, or move it away "
-    "and run again; `sqlite3 {path} .recover` saves what can be read."
+    "{path} is damaged, or is not a store ({error}). It was left as it is: bring it back from a copy, or run "
+    "`separatrix store gc --damaged --store {folder}`, which keeps every cell that can be read, moves the damaged file "
+    "aside, and lets the next run do the others again."
 )
 _BUSY = "{path} is held by another program ({error}). Close what has it open, and run the same command again."
 _OTHER = "{path} could not be used ({error}). Every cell that was done is kept; run the same command again."
@@ -49,9 +54,15 @@ _SENTENCES = {
     "SQLITE_PERM": _UNWRITABLE,
     "SQLITE_NOTADB": _DAMAGED,
     "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_CONSTRAINT": _DAMAGED,  # two rows of one key, where an index is damaged
     "SQLITE_BUSY": _BUSY,
     "SQLITE_LOCKED": _BUSY,
 }
+
+
+def damaged(path: Path, how: object) -> DamagedError:
+    """The error that says how a store's file is damaged, and what can be done."""
+    return DamagedError(_DAMAGED.format(path=path, folder=path.parent, error=how))
 
 
 @contextmanager
@@ -62,10 +73,14 @@ def plainly(path: Path) -> Iterator[None]:
     except OSError as error:
         said = _SENTENCES.get(error.errno or 0, _OTHER)
         raise StoreError(said.format(path=error.filename or path, error=error.strerror or error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes what it found in a damaged file
+        raise damaged(path, "SQLite: its tables are malformed") from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         # An extended name adds to the plain one: SQLITE_IOERR_WRITE, SQLITE_BUSY_RECOVERY.
         sentence = _SENTENCES.get(name) or _SENTENCES.get("_".join(name.split("_")[:2]))
         if sentence is None:
             raise  # a mistake in the program, not in the store
+        if sentence is _DAMAGED:
+            raise damaged(path, f"SQLite: {error}") from error
         raise StoreError(sentence.format(path=path, error=f"SQLite: {error}")) from error

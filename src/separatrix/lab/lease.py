@@ -6,24 +6,20 @@ Two runs on one store never do the same cell: a cell is taken in a transaction, 
 from __future__ import annotations
 
 import os
-import platform
-import sys
 import time
-from collections.abc import Sequence
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
 from threading import Event, Thread
 from typing import Self
 from uuid import uuid4
 
-from separatrix.lab import arrays
-from separatrix.lab.alive import lives, lock_path
+from separatrix.files import hold, make_folder
+from separatrix.lab import arrays, rows
+from separatrix.lab.alive import Watch, beat, forget, lock_path
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import StoreError, plainly
+from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
 from separatrix.lab.worker import Outcome
-
-if sys.platform != "win32":
-    import fcntl
 
 BEAT_SECONDS = 5.0
 
@@ -38,19 +34,15 @@ class Lease:
         self._stop = Event()
         self._thread = Thread(target=self._beat, name="heartbeat", daemon=True)
         self._trouble: Exception | None = None
+        self._watch = Watch(store.folder)
 
     def __enter__(self) -> Self:
         path = lock_path(self.store.folder, self.id)
         with plainly(path):
-            path.parent.mkdir(exist_ok=True)
-            self._lock = os.open(path, os.O_CREAT | os.O_RDWR)
-            if sys.platform != "win32":
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
+            make_folder(path.parent)
+            self._lock = hold(path, wait=True)  # for whoever looks whether it is held
         try:
-            with self.store.transaction() as connection:
-                row = (self.id, platform.node(), os.getpid(), time.time())
-                connection.execute("INSERT INTO runs (id, host, pid, heartbeat) VALUES (?, ?, ?, ?)", row)
-            self.bury_the_dead()
+            self.free_the_dead()
         except BaseException:
             self._let_go()
             raise
@@ -63,91 +55,82 @@ class Lease:
         try:
             # After a fault of the store itself, nothing is written: once the lock is let go, the next run takes over.
             if kind is None or not issubclass(kind, StoreError):
-                _bury(self.store, [self.id])
+                self._free([self.id])
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
-        os.close(self._lock)
         lock_path(self.store.folder, self.id).unlink(missing_ok=True)
+        os.close(self._lock)
 
     def _beat(self) -> None:
         try:
-            with Store.create(self.store.folder) as own:
-                while not self._stop.wait(BEAT_SECONDS):
-                    with own.transaction() as connection:
-                        connection.execute("UPDATE runs SET heartbeat = ? WHERE id = ?", (time.time(), self.id))
+            count = 0
+            while not self._stop.wait(BEAT_SECONDS):
+                count += 1
+                beat(self._lock, count)
         except Exception as trouble:  # raised again where the run will see it
             self._trouble = trouble
 
     def check(self) -> None:
         """Raise what befell the heartbeat, if anything did."""
         if self._trouble is not None:
-            raise self._trouble
+            with plainly(lock_path(self.store.folder, self.id)):
+                raise self._trouble
 
-    def bury_the_dead(self) -> None:
-        """Free the cells of the runs that were killed."""
-        if dead := [run for run, alive in lives(self.store) if not alive]:
-            _bury(self.store, dead)
+    def free_the_dead(self) -> None:
+        """Free the cells of the runs that were killed, or that stand still."""
+        runs = [run for (run,) in self.store.ask("SELECT DISTINCT run FROM cells WHERE run IS NOT NULL")]
+        if dead := [run for run in runs if run != self.id and self._watch.dead(run)]:
+            self._free(dead)
+
+    def _free(self, runs: Iterable[object]) -> None:
+        with self.store.transaction() as connection:
+            for run in runs:
+                connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
+                if run != self.id:
+                    # Before the commit: a frozen run that wakes sees that its file is gone, and takes no more cells.
+                    forget(self.store.folder, run)
 
     def take(self, cells: Sequence[tuple[str, Cell]], *, failed_too: bool) -> dict[str, str]:
         """Take those of the cells, given with their keys, that are free; the answer is the status of the others.
 
-        A cell is free that the store does not have; with `failed_too`, one that failed is free as well.
+        A cell is free that the store does not have, or has damaged; with `failed_too`, one that failed is free as well.
         """
-        keys = [key for key, _ in cells]
+        free = ("damaged", "failed") if failed_too else ("damaged",)
         with self.store.transaction() as connection:
-            if not connection.execute("SELECT 1 FROM runs WHERE id = ?", [self.id]).fetchone():
+            if not os.fstat(self._lock).st_nlink:
                 raise StoreError(_TAKEN_OVER.format(path=self.store.path))
-            if failed_too:
-                connection.executemany("DELETE FROM cells WHERE key = ? AND status = 'failed'", [[key] for key in keys])
-            held = self.store.statuses(keys)
-            connection.executemany(
-                "INSERT INTO cells (key, experiment, version, parameters, seed, status, run) "
-                "VALUES (?, ?, ?, ?, ?, 'running', ?)",
-                [(key, *_columns(cell), self.id) for key, cell in cells if key not in held],
-            )
+            found = self.store.statuses([key for key, _ in cells])
+            held = {key: status for key, status in found.items() if status not in free}
+            taken = [Record(key, cell, "running", self.id) for key, cell in cells if key not in held]
+            connection.executemany(rows.PUT, [record.values for record in taken])
         return held
 
     def record(self, outcomes: Sequence[tuple[str, Cell, Outcome]]) -> None:
         """Write what came out, all or nothing: the arrays first, so that a row never names one that is not there."""
-        for _, _, outcome in outcomes:
-            for name, data in outcome.arrays.items():
-                arrays.put(self.store.arrays, name, data)
+        files = {name: data for _, _, outcome in outcomes for name, data in outcome.arrays.items()}
+        for name, data in files.items():
+            arrays.put(self.store.arrays, name, data)
         with self.store.transaction() as connection:
+            for name, data in files.items():
+                if not arrays.place(self.store.arrays, name).exists():  # cleared away before any row named it
+                    arrays.put(self.store.arrays, name, data)
+            done = self.store.statuses([key for key, _, _ in outcomes])
             for key, cell, outcome in outcomes:
-                connection.execute("INSERT OR IGNORE INTO origins (facts) VALUES (?)", [outcome.origin])
-                digest = None if outcome.result is None else sha256(outcome.result.encode()).hexdigest()
-                status = "failed" if outcome.result is None else "done"
-                came_out = (outcome.seconds, time.time(), outcome.origin, digest, outcome.result, outcome.traceback)
-                connection.execute(_RECORD, (key, *_columns(cell), status, *came_out))
+                # A run that was frozen may wake after another did its cell: what is done stays as it is.
+                if done.get(key) != "done":
+                    connection.execute(rows.PUT_ORIGIN, (rows.named(outcome.origin), outcome.origin))
+                    connection.execute(rows.PUT, _came_out(key, cell, outcome).values)
 
 
-# A run that was frozen may wake after another did its cell: what is done stays as it is.
-_RECORD = """
-INSERT INTO cells (key, experiment, version, parameters, seed, status, seconds, finished, origin, digest, result,
-    traceback)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT id FROM origins WHERE facts = ?), ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET status = excluded.status, run = NULL, seconds = excluded.seconds,
-    finished = excluded.finished, origin = excluded.origin, digest = excluded.digest, result = excluded.result,
-    traceback = excluded.traceback
-WHERE status != 'done'
-"""
 _TAKEN_OVER = (
     "This run did not move for a long time, and another run on {path} took over its cells. What was done is kept; "
     "run the same command again to go on."
 )
 
 
-def _columns(cell: Cell) -> tuple[str, int, str, int]:
-    return cell.experiment, cell.version, cell.parameters, cell.seed
-
-
-def _bury(store: Store, runs: Sequence[str]) -> None:
-    with store.transaction() as connection:
-        for run in runs:
-            connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
-            connection.execute("UPDATE cells SET run = NULL WHERE run = ?", [run])
-            connection.execute("DELETE FROM runs WHERE id = ?", [run])
-    for run in runs:
-        lock_path(store.folder, run).unlink(missing_ok=True)
+def _came_out(key: str, cell: Cell, outcome: Outcome) -> Record:
+    status = "failed" if outcome.result is None else "done"
+    told = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()  # it may quote anything
+    return Record(key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, told)

@@ -27,9 +27,22 @@ _LARGEST_EXACT = 2**53
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def shown(value: Any, spell: Callable[[Any], str] = repr) -> str:
+    """A value as an error quotes it: the beginning of one that is long.
+
+    >>> shown([1, 2]), len(shown("x" * 10**6))
+    ('[1, 2]', 80)
+    """
+    try:
+        text = spell(value)
+    except ValueError:  # an integer of thousands of digits
+        return "an integer of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def refuse(value: Any, name: str) -> Plain:
     """Say that a value is not plain."""
-    raise ArgumentError(name, expected="None, a bool, a number, a string, or a list or dict of these", got=repr(value))
+    raise ArgumentError(name, expected="None, a bool, a number, a string, or a list or dict of these", got=shown(value))
 
 
 def canonical(value: Any, name: str = "value", other: Callable[[Any, str], Plain] = refuse) -> str:
@@ -82,7 +95,7 @@ def fitted(value: Plain, hint: Any, name: str) -> Plain:
     match get_origin(hint):
         case None if hint is float and type(value) is int:
             if abs(value) > _LARGEST_EXACT:
-                raise ArgumentError(name, expected="a number that a float64 holds exactly", got=repr(value))
+                raise ArgumentError(name, expected="a number that a float64 holds exactly", got=shown(value))
             return float(value)
         case None if type(value) is hint and not (hint is float and math.isnan(value)):
             return value
@@ -98,7 +111,7 @@ def fitted(value: Plain, hint: Any, name: str) -> Plain:
             return [fitted(item, parts[0], f"{name}[{i}]") for i, item in enumerate(value)]
         case x if x is dict and isinstance(value, Mapping):
             return {fitted(key, str, name): fitted(item, parts[1], f"{name}.{key}") for key, item in value.items()}
-    raise ArgumentError(name, expected=spelled(hint), got=repr(value))
+    raise ArgumentError(name, expected=spelled(hint), got=shown(value))
 
 
 def spelled(hint: Any) -> str:

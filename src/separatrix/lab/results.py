@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -92,17 +92,3 @@ def decode(text: str, fetch: Callable[[str], bytes]) -> dict[str, Any]:
 
     decoded: dict[str, Any] = json.loads(text, object_hook=unmarked)
     return decoded
-
-
-def arrays_in(text: str) -> Iterator[str]:
-    """The digests of the arrays that a result names."""
-    found: list[str] = []
-
-    def note(inner: dict[str, Any]) -> dict[str, Any]:
-        if inner.keys() == {"$array"}:
-            found.append(inner["$array"]["sha256"])
-        return inner
-
-    if '"$array"' in text:
-        json.loads(text, object_hook=note)
-    return iter(found)

@@ -1,7 +1,8 @@
 """The store: one SQLite file in a folder of results, the arrays beside it.
 
 SQLite's write-ahead log with ``synchronous=FULL`` makes a commit whole or absent after a kill or a power cut, and lets
-anyone read while a run goes on. A file of a newer layout is refused; nothing is ever deleted to make an error go away.
+anyone read while a run goes on. Every row is checked against its seal whenever it is read: one that is damaged counts
+as not run. Nothing is ever deleted to make an error go away.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder, Store.create(folder) as store:
@@ -13,173 +14,104 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
-import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
-from urllib.parse import quote
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import arrays
+from separatrix.files import make_folder
+from separatrix.lab import arrays, layout, rows
 from separatrix.lab.cell import Cell
-from separatrix.lab.faults import StoreError, plainly
+from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
+from separatrix.lab.rows import Damaged, Record
 
-LAYOUT = 1
-"""The version of the schema below; a change that an older reader would misread adds one."""
+__all__ = ["Record", "Store", "file_in"]
 
-STATUSES = ("done", "failed", "running")
-
-_APPLICATION = 0x53455058  # "SEPX", SQLite's mark of whose file it is
-_WAIT_SECONDS = 60.0
 _BATCH = 1000
-_SCHEMA = """
-CREATE TABLE runs (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, heartbeat REAL NOT NULL);
-CREATE TABLE origins (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE);
-CREATE TABLE cells (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    experiment TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    parameters TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('done', 'failed', 'running')),
-    run TEXT REFERENCES runs,
-    seconds REAL,
-    finished REAL,
-    origin INTEGER REFERENCES origins,
-    digest TEXT,
-    result TEXT,
-    traceback TEXT
-);
-CREATE INDEX cells_of_run ON cells (run) WHERE run IS NOT NULL;
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A row of the store. `seconds`, `finished` (seconds since 1970) and `origin` are provenance."""
-
-    key: str
-    cell: Cell
-    status: str
-    seconds: float | None
-    finished: float | None
-    heartbeat: float | None
-    run: str | None
-    origin: str | None
-    digest: str | None
-    result: str | None
-    traceback: str | None
 
 
 class Store:
     """An open store. `Store.create` opens one to write, making it first if need be; `Store.open` only reads."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, folder: Path, connection: sqlite3.Connection, copy: TemporaryDirectory[str] | None = None
+    ) -> None:
         self.folder = folder
         self.path = folder / "store.sqlite"
         self.arrays = folder / "arrays"
         self.connection = connection
+        self._copy = copy
 
     @classmethod
     def create(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` to read and write; make it if there is none."""
+        """Open the store in `folder` to read and write; make it if there is none, for this user alone."""
         folder = Path(folder)
         path = folder / "store.sqlite"
         with plainly(path):
-            folder.mkdir(parents=True, exist_ok=True)
-            connection = _connect(path, "rwc")
-        return cls._checked(folder, connection, make=True)
+            make_folder(folder)
+            _make_file(path)
+            store = cls(folder, layout.connect(path, "rw"))
+            try:
+                layout.make(store.connection, path)
+                layout.check(store.connection, path)
+            except layout.OlderLayout:
+                store.close()
+                from separatrix.lab.upgrade import upgrade
+
+                upgrade(folder)
+                return cls.create(folder)
+            except BaseException:
+                store.close()
+                raise
+        return store
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
         """Open the store in `folder` to read, also where nothing can be written."""
         folder = Path(folder)
-        path = folder / "store.sqlite"
-        if not path.exists():
-            raise StoreError(
-                f"There is no store in {folder}. `separatrix reproduce` or `separatrix sweep` makes one; "
-                "--store names another folder."
-            )
-        log = folder / "store.sqlite-wal"
+        path = file_in(folder)
         with plainly(path):
-            if _writable(path) and _writable(folder):
-                connection = _connect(path, "rw")
-                connection.execute("PRAGMA query_only = ON")
-            elif log.exists():
-                connection = _connect(path, "ro")
-            else:  # nobody writes here, so SQLite may be told that the file does not change
-                connection = _connect(path, "ro&immutable=1")
-        return cls._checked(folder, connection, make=False)
-
-    @classmethod
-    def _checked(cls, folder: Path, connection: sqlite3.Connection, *, make: bool) -> Self:
-        store = cls(folder, connection)
-        try:
-            with plainly(store.path):
-                store._check_layout(make)
-        except BaseException:
-            store.close()
-            raise
+            changeable = layout.writable(path) and layout.writable(folder)
+            store = cls(folder, layout.connect(path, "rw")) if changeable else cls._on_a_fixed_medium(folder)
+            try:
+                store.connection.execute("PRAGMA query_only = ON")
+                if not layout.check(store.connection, path):
+                    raise damaged(path, "it has no tables: it was cut short")
+            except layout.OlderLayout:
+                store.close()
+                if not changeable:
+                    raise
+                cls.create(folder).close()
+                return cls.open(folder)
+            except BaseException:
+                store.close()
+                raise
         return store
 
-    def _check_layout(self, make: bool) -> None:
-        if make:
-            # Before the log is switched on, which would write into a file that is not ours.
-            self._refuse_others()
-            self._switch_log_on()
-            self.connection.execute("PRAGMA synchronous = FULL")
-            with self.transaction():
-                if self._pragma("user_version") == 0:
-                    for statement in _SCHEMA.split(";"):
-                        self.connection.execute(statement)
-                    self.connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                    self.connection.execute(f"PRAGMA user_version = {LAYOUT}")
-        self._refuse_others()
-        if not {"runs", "origins", "cells"} <= self._tables():
-            raise StoreError(f"{self.path} is empty or damaged: it has no table of cells. It was left as it is.")
-
-    def _switch_log_on(self) -> None:
-        """Ask again while another process does the same.
-
-        Of two that have read the file and want it alone, SQLite refuses one at once, as neither would ever give way.
-        """
-        until = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                self.connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-
-    def _refuse_others(self) -> None:
-        self.connection.execute("BEGIN")  # one look: another process may be making the store between two
-        try:
-            layout, application, tables = self._pragma("user_version"), self._pragma("application_id"), self._tables()
-        finally:
-            self.connection.execute("ROLLBACK")
-        if application != _APPLICATION and (application or layout or tables):
-            raise StoreError(f"{self.path} is a database of another program. Choose another folder with --store.")
-        if layout > LAYOUT:
-            raise StoreError(
-                f"{self.path} was written by a newer separatrix (layout {layout}; this one knows {LAYOUT}). "
-                "Upgrade separatrix, or choose another folder with --store."
-            )
-
-    def _pragma(self, name: str) -> int:
-        return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-    def _tables(self) -> set[str]:
-        return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    @classmethod
+    def _on_a_fixed_medium(cls, folder: Path) -> Self:
+        """A store that this user cannot write. SQLite cannot read a log without its index, which it must write."""
+        path = folder / "store.sqlite"
+        log, index = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
+        if index.exists():
+            return cls(folder, layout.connect(path, "ro"))
+        if not log.exists():  # nobody writes here, so SQLite may be told that the file does not change
+            return cls(folder, layout.connect(path, "ro&immutable=1"))
+        copy = TemporaryDirectory(prefix="separatrix-")
+        for file in (path, log):
+            shutil.copyfile(file, Path(copy.name, file.name))
+        return cls(folder, layout.connect(Path(copy.name, path.name), "rw"), copy)
 
     def close(self) -> None:
         self.connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -200,39 +132,53 @@ class Store:
                     self.connection.execute("ROLLBACK")
                 raise
 
+    def check_writable(self) -> None:
+        """Raise a `DamagedError` if the file says that it must not be written, and the disk says that it may be."""
+        with plainly(self.path):
+            if self._copy is None and layout.writable(self.path) and layout.writable(self.folder):
+                self.connection.execute("PRAGMA query_only = OFF")
+                layout.begin(self.connection, self.path)
+                self.connection.execute("ROLLBACK")
+                self.connection.execute("PRAGMA query_only = ON")
+
     def ask(self, question: str, values: Sequence[Any] = ()) -> Generator[Any, None, None]:
         """The rows that answer a SQL question, one by one."""
         with plainly(self.path):
             yield from self.connection.execute(question, values)
 
-    def statuses(self, keys: Sequence[str]) -> dict[str, str]:
-        """The status of each key that the store has."""
-        return dict(
-            self.ask("SELECT key, status FROM cells WHERE key IN (SELECT value FROM json_each(?))", [json.dumps(keys)])
-        )
-
-    def counts(self) -> dict[tuple[str, str], int]:
-        """How many cells each experiment has in each status."""
-        question = "SELECT experiment, status, count(*) FROM cells GROUP BY experiment, status ORDER BY 1, 2"
-        return {(experiment, status): count for experiment, status, count in self.ask(question)}
+    def rows(self, condition: str = "", values: Sequence[Any] = ()) -> Iterator[Record | Damaged]:
+        """Every row that meets a condition of SQL, each checked against its seal."""
+        yield from map(rows.read, self.ask(f"{_ROWS} {condition}", values))
 
     def records(self, experiment: str | None = None, status: str | None = None) -> Iterator[Record]:
-        """Every record, in the order in which the cells were first taken up."""
-        yield from map(
-            _record, self.ask(f"{_RECORDS}{_WHERE} ORDER BY cells.id", [experiment, experiment, status, status])
-        )
+        """Every record, in the order in which the cells were first taken up; damaged rows are left out."""
+        condition = "WHERE (?1 IS NULL OR experiment = ?1) AND (?2 IS NULL OR status = ?2) ORDER BY cells.id"
+        for row in self.rows(condition, [experiment, status]):
+            if (record := _usable(row)) is not None:
+                yield record
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many sound cells each experiment has in each status."""
+        counted = Counter((record.cell.experiment, record.status) for record in self.records())
+        return dict(sorted(counted.items()))
+
+    def left_out(self) -> int:
+        """How many rows are damaged, so that `records` leaves them out."""
+        return sum(_usable(row) is None for row in self.rows())
 
     def record(self, key: str) -> Record:
         """The record whose key begins with `key`."""
         if not key or not set(key) <= set("0123456789abcdef"):
             raise ArgumentError("KEY", expected="the first hex digits of a key", got=key)
-        found = [_record(row) for row in self.ask(f"{_RECORDS} WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"])]
+        found = list(self.rows("WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"]))
         if len(found) != 1:
             problem = "more than one cell has" if found else "no cell has"
             raise StoreError(
                 f"In {self.path}, {problem} a key that begins with {key}. `separatrix store ls` lists them."
             )
-        return found[0]
+        if (record := _usable(found[0])) is None:
+            raise DamagedError(f"In {self.path}, the row of {key} is not as it was written. {arrays.REMEDY}")
+        return record
 
     def result(self, record: Record) -> dict[str, Any]:
         """The result of a record that is done, its arrays loaded."""
@@ -243,32 +189,63 @@ class Store:
         return results.decode(record.result, lambda digest: arrays.fetch(self.arrays, digest))
 
     def find(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, Record | None]]:
-        """Each cell with its record, or None where the store has none."""
+        """Each cell with its record; None where the store has none, and status ``damaged`` where its row is damaged."""
         source = iter(cells)
         while batch := list(islice(source, _BATCH)):
-            keys = [cell.key for cell in batch]
-            question = f"{_RECORDS} WHERE key IN (SELECT value FROM json_each(?))"
-            found = {record.key: record for record in map(_record, self.ask(question, [json.dumps(keys)]))}
-            yield from ((cell, found.get(key)) for cell, key in zip(batch, keys, strict=True))
+            found = self._by_key([cell.key for cell in batch])
+            for cell in batch:
+                row = found.get(cell.key)
+                yield cell, None if row is None else _usable(row) or Record(cell.key, cell, "damaged")
+
+    def statuses(self, keys: Sequence[str]) -> dict[str, str]:
+        """The status of each key that the store has: ``damaged`` if the row or an array that it names is damaged."""
+        found = self._by_key(keys).items()
+        return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in found}
+
+    def standing(self, record: Record) -> str:
+        """The status of a record, ``damaged`` if an array that it names is."""
+        return "damaged" if any(self.wrong_arrays(record)) else record.status
+
+    def wrong_arrays(self, record: Record) -> Iterator[str]:
+        """What is wrong with each array of a record that is missing or damaged."""
+        for digest in arrays.named_in(record.result or ""):
+            try:
+                arrays.fetch(self.arrays, digest)
+            except DamagedError as error:
+                yield str(error)
+
+    def _by_key(self, keys: Sequence[str]) -> dict[str, Record | Damaged]:
+        question = f"SELECT sought.value, {_FIELDS} FROM json_each(?) AS sought JOIN cells ON cells.key = sought.value"
+        found = self.ask(f"{question} {_ORIGINS}", [json.dumps(keys)])
+        return {key: rows.read(row) for key, *row in found}
 
 
-_RECORDS = """
-SELECT key, experiment, version, parameters, seed, status, seconds, finished, heartbeat, run, facts, digest, result,
-    traceback
-FROM cells LEFT JOIN runs ON runs.id = cells.run LEFT JOIN origins ON origins.id = cells.origin
-"""
-_WHERE = "WHERE (? IS NULL OR experiment = ?) AND (? IS NULL OR status = ?)"
+def file_in(folder: Path) -> Path:
+    """The file of the store in a folder; an error if there is none."""
+    path = folder / "store.sqlite"
+    if not path.exists():
+        raise StoreError(
+            f"There is no store in {folder}. `separatrix reproduce` or `separatrix sweep` makes one; "
+            "--store names another folder."
+        )
+    return path
 
 
-def _record(row: Sequence[Any]) -> Record:
-    key, experiment, version, parameters, seed, *rest = row
-    return Record(key, Cell(experiment, version, parameters, seed), *rest)
+def _make_file(path: Path) -> None:
+    """Make an empty file for this user alone; SQLite gives its log and its index the same mode.
+
+    A file that is there is not even opened: on closing it, the system would drop the locks by which other connections
+    of this process keep it from being pulled away under them.
+    """
+    if not path.exists():
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _writable(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+def _usable(row: Record | Damaged) -> Record | None:
+    return row.otherwise if isinstance(row, Damaged) else row
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    address = f"file:{quote(str(path.absolute()))}?mode={mode}"
-    return sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+_FIELDS = f"cells.id, {rows.COLUMNS.replace('key', 'cells.key')}, seal, facts"
+_ORIGINS = "LEFT JOIN origins ON origins.id = cells.origin"
+_ROWS = f"SELECT {_FIELDS} FROM cells {_ORIGINS}"

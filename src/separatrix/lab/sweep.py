@@ -22,10 +22,9 @@ A range includes both ends and is computed in exact decimals: the third value of
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -34,12 +33,15 @@ from typing import Any
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
 from separatrix.lab.cell import Cell
-from separatrix.lab.plain import canonical
+from separatrix.lab.plain import canonical, shown
 from separatrix.lab.registry import LARGEST_SEED, Experiment, named
 
 COMBINATIONS = ("product", "one-at-a-time")
-_MOST_STEPS = 1_000_000
-_MOST_POWERS = 1_000
+MOST_VALUES = 100_000
+"""Values of an axis, at most; and seeds that are listed."""
+MOST_DIGITS = 400
+"""Digits of a number, at most."""
+_MOST_CELLS = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,8 @@ class Sweep:
 
 def load(path: Path) -> Sweep:
     """The sweep of a file; an error names the file and the line, or the field, what was expected, and what came."""
-    table = tomlfile.load(path, Decimal)
     try:
-        return _sweep(table)
+        return _sweep(tomlfile.load(path, _decimal))
     except ArgumentError as error:
         raise ArgumentError(f"{path}: {error.argument}", expected=error.expected, got=error.got) from error
 
@@ -103,7 +104,7 @@ def parse(text: str) -> Sweep:
         ...
     separatrix.errors.ArgumentError: axes.x.stride: expected from, to, and one of step and factor, got stride.
     """
-    return _sweep(tomllib.loads(text, parse_float=Decimal))
+    return _sweep(tomlfile.parse(text, _decimal))
 
 
 def _sweep(table: dict[str, Any]) -> Sweep:
@@ -113,13 +114,16 @@ def _sweep(table: dict[str, Any]) -> Sweep:
     recipe = named(_typed(table, "experiment", str, "a string"))
     combine = _typed(table, "combine", str, "a string", "product")
     if combine not in COMBINATIONS:
-        raise ArgumentError("combine", expected=" or ".join(map(repr, COMBINATIONS)), got=repr(combine))
+        raise ArgumentError("combine", expected=" or ".join(map(repr, COMBINATIONS)), got=shown(combine))
     baseline = {
         name: _fitted(recipe, f"baseline.{name}", name, value)
         for name, value in _typed(table, "baseline", dict, "a table", {}).items()
     }
     axes = {name: _axis(recipe, name, value) for name, value in _typed(table, "axes", dict, "a table", {}).items()}
     sweep = Sweep(recipe, baseline, axes, combine, _seeds(table))
+    points = math.prod(map(len, axes.values())) if combine == "product" else sum(map(len, axes.values()))
+    if points * len(sweep.seeds) > _MOST_CELLS:
+        raise ArgumentError("axes", expected="at most 2^63 - 1 cells", got="more")
     always = {*recipe.defaults, *baseline, *(axes if combine == "product" or len(axes) == 1 else ())}
     for name in recipe.hints:
         if name not in always:
@@ -130,14 +134,43 @@ def _sweep(table: dict[str, Any]) -> Sweep:
 def _typed(table: dict[str, Any], field: str, kind: type, words: str, default: Any = None) -> Any:
     value = table.get(field, default)
     if type(value) is not kind:
-        raise ArgumentError(field, expected=words, got="nothing" if value is None else repr(_float(value)))
+        raise ArgumentError(field, expected=words, got="nothing" if value is None else shown(_float(value)))
     return value
 
 
-def _fitted(recipe: Experiment, field: str, name: str, value: Any) -> Any:
+def _check_name(recipe: Experiment, field: str, name: str) -> None:
     if name not in recipe.hints:
-        raise ArgumentError(field, expected=f"a parameter of {recipe.name} ({', '.join(recipe.hints)})", got=name)
-    return recipe.fitted(name, _float(value), field)
+        known = ", ".join(recipe.hints)
+        raise ArgumentError(shown(field, str), expected=f"a parameter of {recipe.name} ({known})", got=shown(name, str))
+
+
+def _fitted(recipe: Experiment, field: str, name: str, value: Any) -> Any:
+    _check_name(recipe, field, name)
+    return recipe.fitted(name, _float(_checked(value, field)), field)
+
+
+def _decimal(text: str) -> Decimal:
+    """A number of a file with a point or an exponent, exactly; one that a float64 can stand for."""
+    try:
+        value = Decimal(text) if len(text) <= MOST_DIGITS else None
+    except InvalidOperation:
+        value = None
+    if value is None or (value.is_finite() and (math.isinf(float(value)) or (value and not float(value)))):
+        expected = f"one of at most {MOST_DIGITS} digits, and neither too large nor too small for a float64"
+        raise ArgumentError("a number", expected=expected, got=shown(text, str))
+    return value
+
+
+def _checked(value: Any, field: str) -> Any:
+    """A value none of whose integers is too long."""
+    match value:
+        case int() if abs(value) >= 10**MOST_DIGITS:
+            raise ArgumentError(field, expected=f"an integer of at most {MOST_DIGITS} digits", got="one of more")
+        case list():
+            return [_checked(item, f"{field}[{i}]") for i, item in enumerate(value)]
+        case dict():
+            return {key: _checked(item, f"{field}.{key}") for key, item in value.items()}
+    return value
 
 
 def _float(value: Any) -> Any:
@@ -154,15 +187,22 @@ def _float(value: Any) -> Any:
 
 def _axis(recipe: Experiment, name: str, value: Any) -> list[Any]:
     field = f"axes.{name}"
+    _check_name(recipe, field, name)
+    if not isinstance(value, dict | list) or not value:
+        expected = "a list of values, or a range { from, to, step or factor }"
+        raise ArgumentError(field, expected=expected, got=shown(_float(value)))
+    _refuse_many(value, field)
     if isinstance(value, dict):
-        return [_fitted(recipe, field, name, item) for item in _range(value, field)]
-    if not isinstance(value, list) or not value:
-        raise ArgumentError(
-            field, expected="a list of values, or a range { from, to, step or factor }", got=repr(_float(value))
-        )
-    fitted = [_fitted(recipe, f"{field}[{i}]", name, item) for i, item in enumerate(value)]
+        fitted = [recipe.fitted(name, item, field) for item in _range(value, field)]
+    else:
+        fitted = [_fitted(recipe, f"{field}[{i}]", name, item) for i, item in enumerate(value)]
     _refuse_twins(fitted, field)
     return fitted
+
+
+def _refuse_many(values: Any, field: str) -> None:
+    if len(values) > MOST_VALUES:
+        raise ArgumentError(field, expected=f"at most {MOST_VALUES:,} values", got=f"{len(values):,}")
 
 
 def _refuse_twins(values: Sequence[Any], field: str) -> None:
@@ -170,7 +210,7 @@ def _refuse_twins(values: Sequence[Any], field: str) -> None:
     for i, value in enumerate(values):
         text = canonical(value)
         if text in seen:
-            raise ArgumentError(f"{field}[{i}]", expected="a value that did not come before", got=repr(value))
+            raise ArgumentError(f"{field}[{i}]", expected="a value that did not come before", got=shown(value))
         seen.add(text)
 
 
@@ -184,31 +224,43 @@ def _range(table: dict[str, Any], field: str) -> list[int] | list[float]:
     exact = {key: _exact(table.get(key), f"{field}.{key}") for key in ("from", "to", *table)}
     first, last = exact["from"], exact["to"]
     values = _steps(first, last, exact["step"]) if "step" in exact else _powers(first, last, exact["factor"])
-    if not values or values[-1] != last:
-        expected = f"a value that the steps reach, within {_MOST_STEPS:,} of them (or {_MOST_POWERS:,} factors)"
-        raise ArgumentError(f"{field}.to", expected=expected, got=repr(_float(table["to"])))
+    if not values:
+        expected = f"a value that the steps reach, within {MOST_VALUES:,} values"
+        raise ArgumentError(f"{field}.to", expected=expected, got=shown(_float(table["to"])))
     whole = all(isinstance(value, int) for value in table.values())
-    return [int(value) for value in values] if whole else [float(value) for value in values]
+    return [a // b for a, b in values] if whole else [a / b for a, b in values]  # both are exact, or rounded once
 
 
-def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[Fraction]:
-    count = (last - first) / step if step else Fraction(0)
-    return [first + i * step for i in range(int(count) + 1)] if 0 <= count <= _MOST_STEPS else []
+def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:
+    """The values from `first` to `last`, each as a fraction a / b; none if the steps do not reach it."""
+    count = (last - first) / step if step else last - first
+    if count.denominator > 1 or not 0 <= count < MOST_VALUES or not (step or first == last):
+        return []
+    below = math.lcm(first.denominator, step.denominator)
+    start, stride = int(first * below), int(step * below)
+    return [(start + i * stride, below) for i in range(int(count) + 1)]
 
 
-def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[Fraction]:
+def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
+    """The same of the values of which each is the last one times a factor.
+
+    On the way from one end to the other, a prime's exponent in a value lies between those that it has in the ends. So a
+    value with more digits than the two together is not on the way to `last`.
+    """
     values = [first]
-    while first > 0 and factor > 0 and len(values) <= _MOST_POWERS:
-        if values[-1] == last or (values[-1] > last) == (factor > 1):
+    most = first.denominator * last.denominator * max(first.numerator, 1) * max(last.numerator, 1)
+    while first > 0 and factor > 0 and values[-1] != last and len(values) < MOST_VALUES:
+        beyond = (values[-1] > last) == (factor > 1) or factor == 1
+        if beyond or values[-1].numerator * values[-1].denominator > most:
             break
         values.append(values[-1] * factor)
-    return values
+    return [(value.numerator, value.denominator) for value in values] if values[-1] == last else []
 
 
 def _exact(value: Any, field: str) -> Fraction:
     if type(value) is int or (isinstance(value, Decimal) and value.is_finite()):
-        return Fraction(value)
-    raise ArgumentError(field, expected="a number", got="nothing" if value is None else repr(_float(value)))
+        return Fraction(_checked(value, field))
+    raise ArgumentError(field, expected="a number", got="nothing" if value is None else shown(_float(value)))
 
 
 def _seeds(table: dict[str, Any]) -> Sequence[int]:
@@ -219,14 +271,15 @@ def _seeds(table: dict[str, Any]) -> Sequence[int]:
     if "trials" in table:
         trials = _typed(table, "trials", int, "an integer >= 1")
         if not 1 <= trials <= LARGEST_SEED:
-            raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=trials)
+            raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=shown(trials))
         return range(trials)
     given = table["seeds"]
     seeds: Any = _range(given, "seeds") if isinstance(given, dict) else given
     if not isinstance(seeds, list) or not seeds:
-        raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=repr(_float(seeds)))
+        raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=shown(_float(seeds)))
+    _refuse_many(seeds, "seeds")
     for i, seed in enumerate(seeds):
         if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
-            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=repr(_float(seed)))
+            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=shown(_float(seed)))
     _refuse_twins(seeds, "seeds")
     return list(seeds)

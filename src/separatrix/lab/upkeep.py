@@ -2,88 +2,121 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
+from pathlib import Path
 
-from separatrix.lab import arrays, results
-from separatrix.lab.alive import lives, lock_path
-from separatrix.lab.faults import StoreError, plainly
-from separatrix.lab.store import Record, Store
+from separatrix.lab import alive, arrays, rebuild, rows
+from separatrix.lab.faults import DamagedError, StoreError, plainly
+from separatrix.lab.rows import Damaged, Record
+from separatrix.lab.store import Store, file_in
 
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it was written; `key` is the cell that suffers, where there is one."""
+    """Something that is not as it was written; `row` is the row that suffers, where the rest of the file is sound."""
 
-    key: str | None
     what: str
+    row: Record | Damaged | None = None
+
+    def __str__(self) -> str:
+        key = self.row and self.row.key
+        return f"{key[:12]}: {self.what}" if isinstance(key, str) else self.what
 
 
-def verify(store: Store) -> Iterator[Damage]:
-    """Read everything, and tell what is not as it was written.
+def verify(folder: Path) -> Iterator[Damage]:
+    """Read everything, and tell what is not as it was written; whatever the damage, nothing else is raised for it.
 
-    The file by SQLite's own check, each key and each result by its SHA-256, each array by its name.
+    The file by SQLite's own check, each row by its seal, each array by its name.
     """
-    for (told,) in store.ask("PRAGMA integrity_check"):
-        if told != "ok":
-            yield Damage(None, f"{store.path}: {told}")
-    for record in store.records():
-        yield from (Damage(record.key, what) for what in _wrong(store, record))
-
-
-def _wrong(store: Store, record: Record) -> Iterator[str]:
-    if record.cell.key != record.key:
-        yield "the key is not that of the cell"
-    if (record.status == "done") != (record.result is not None):
-        yield f"the cell is {record.status}, and has {'no' if record.result is None else 'a'} result"
-    if record.result is None:
-        return
-    if sha256(record.result.encode()).hexdigest() != record.digest:
-        yield "the result is not the one that was written"
-        return
-    for digest in results.arrays_in(record.result):
-        try:
-            arrays.fetch(store.arrays, digest)
-        except StoreError as error:
-            yield str(error)
+    try:
+        with Store.open(folder) as store:
+            store.check_writable()
+            for (told,) in store.ask("PRAGMA integrity_check"):
+                if told != "ok":
+                    yield Damage(f"{store.path}: {told}")
+            for row in store.rows("ORDER BY cells.id"):
+                if isinstance(row, Damaged):
+                    yield Damage(row.what, row)
+                else:
+                    yield from (Damage(what, row) for what in store.wrong_arrays(row))
+    except DamagedError as error:
+        yield Damage(str(error))
 
 
 @dataclass(frozen=True)
 class Cleared:
-    """What `gc` took away."""
+    """What `gc` took away. `aside` is where a damaged file is kept, if there was one; `rescued` its sound cells."""
 
     files: int
     bytes: int
     cells: int
+    aside: Path | None = None
+    rescued: int = 0
 
 
-def gc(store: Store, *, damaged: bool = False) -> Cleared:
+def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     """Remove the arrays that no result names, half-written files, and what killed runs left.
 
     With `damaged`, also forget the cells that `verify` finds wrong: the next run does them again. No other cell is
-    touched. While a run goes on nothing is removed, since it may be about to name an array it has just written.
+    touched. A file that SQLite cannot read is kept aside, and a new one made of all of its rows that bear their seal.
+    While a run goes on nothing is removed.
     """
-    with store.transaction() as connection:  # no run can begin meanwhile
-        runs = lives(store)
-        if any(alive for _, alive in runs):
-            raise StoreError(f"A run on {store.folder} is going on. Wait for it to end, or stop it, and try again.")
-        forgotten = connection.execute("DELETE FROM cells WHERE status = 'running'").rowcount
-        connection.execute("DELETE FROM runs")
-        if damaged:
-            wrong = [[damage.key] for damage in verify(store) if damage.key is not None]
-            forgotten += connection.executemany("DELETE FROM cells WHERE key = ?", wrong).rowcount if wrong else 0
+    file_in(folder)
+    if alive.living(folder):
+        raise StoreError(f"A run on {folder} is going on. Wait for it to end, or stop it, and try again.")
+    aside, rescued = _rebuilt(folder) if damaged else (None, 0)
+    with Store.create(folder) as store:
+        forgotten = _forget(store, damaged=damaged)
+        with store.transaction():  # a run that begins meanwhile writes no row
+            needed = {digest for record in store.records() for digest in arrays.named_in(record.result or "")}
+            names = ((path, path.stem) for path in arrays.files(store.arrays))
+            waste = [path for path, name in names if name not in needed or path != arrays.place(store.arrays, name)]
+            waste += [path for path in folder.glob("*.draft") if path.is_file()]
+            size = sum(path.stat().st_size for path in waste)
+            for path in [*waste, *(lock for lock in alive.locks(folder) if not alive.lives(folder, lock.stem))]:
+                path.unlink(missing_ok=True)
+        for path in folder.glob("*.draft"):
+            shutil.rmtree(path)
+        with plainly(store.path):
+            store.connection.execute("VACUUM")
+    return Cleared(len(waste), size, forgotten, aside, rescued)
+
+
+def _rebuilt(folder: Path) -> tuple[Path | None, int]:
+    """Make the file anew if it is damaged beyond single rows."""
+    with rebuild.one_at_a_time(folder):
+        if all(damage.row is not None for damage in verify(folder)):
+            return None, 0
+        records = rebuild.rescued(folder / "store.sqlite")
+        return rebuild.replace(folder, records, "damaged"), len(records)
+
+
+def _forget(store: Store, *, damaged: bool) -> int:
+    """Forget the cells of killed runs and, if asked, those that are damaged; the answer is how many."""
+    with store.transaction() as connection:
+        runs = {run for (run,) in connection.execute("SELECT DISTINCT run FROM cells WHERE run IS NOT NULL")}
+        forgotten = 0
+        for run in runs:
+            if not alive.lives(store.folder, run):
+                left = connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
+                forgotten += left.rowcount
+        wrong = [row for row in store.rows() if isinstance(row, Damaged) or any(store.wrong_arrays(row))]
+        if wrong and not damaged:
+            raise DamagedError(_UNKNOWN.format(count=len(wrong), folder=store.folder))
+        for row in wrong:
+            if isinstance(row, Damaged) and row.otherwise is not None:
+                connection.execute(rows.PUT, row.otherwise.values)
+            else:
+                which = ("id", row.id) if isinstance(row, Damaged) else ("key", row.key)
+                connection.execute(f"DELETE FROM cells WHERE {which[0]} = ?", [which[1]])
+                forgotten += 1
         connection.execute("DELETE FROM origins WHERE id NOT IN (SELECT origin FROM cells WHERE origin IS NOT NULL)")
-        needed = {
-            digest
-            for (text,) in store.ask("SELECT result FROM cells WHERE result IS NOT NULL")
-            for digest in results.arrays_in(text)
-        }
-        names = ((path, path.stem) for path in arrays.files(store.arrays))
-        waste = [path for path, name in names if name not in needed or path != arrays.place(store.arrays, name)]
-        size = sum(path.stat().st_size for path in waste)
-        for path in waste + [lock_path(store.folder, run) for run, _ in runs]:
-            path.unlink(missing_ok=True)
-    with plainly(store.path):
-        store.connection.execute("VACUUM")
-    return Cleared(len(waste), size, forgotten)
+    return forgotten
+
+
+_UNKNOWN = (
+    "{count:,} of the rows in {folder} are damaged, so that it is not known which arrays they need. `separatrix store "
+    "verify --store {folder}` lists them, `separatrix store gc --damaged --store {folder}` forgets them."
+)

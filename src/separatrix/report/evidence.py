@@ -9,7 +9,8 @@ from typing import Any
 from separatrix.claims.ledger import Found, Verdict
 from separatrix.claims.verdicts import Judgement, difference
 from separatrix.lab.cell import Cell
-from separatrix.lab.store import Record, Store
+from separatrix.lab.rows import Record
+from separatrix.lab.store import Store
 from separatrix.report.panel import Figures, Panel, panel
 
 

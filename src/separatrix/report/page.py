@@ -6,7 +6,6 @@ for anything, and runs no script that a text could have brought in.
 
 from __future__ import annotations
 
-import os
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,11 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from separatrix.claims import PAPERS, ledger, verdicts
 from separatrix.claims.ledger import Verdict
 from separatrix.claims.verdicts import Judgement, judge
+from separatrix.files import write_whole
 from separatrix.lab.faults import plainly
 from separatrix.lab.provenance import origin
 from separatrix.lab.store import Store
@@ -45,7 +44,9 @@ def write_report(judgements: Sequence[Judgement], store: Store) -> Path:
     given = {one.claim.id: one for one in judgements}
     rest = [judge(claim, store) for claim in ledger.claims() if claim.id not in given]
     path = store.folder / "report.html"
-    _replace(path, page([*judgements, *rest], store, FIGURES, THEME, path, verdicts.expected()))
+    text = page([*judgements, *rest], store, FIGURES, THEME, path, verdicts.expected())
+    with plainly(path):
+        write_whole(path, text.encode())
     return path
 
 
@@ -110,18 +111,3 @@ def _head(scripts: Sequence[str]) -> Html:
         tag("title", _TITLE),
         tag("style", Html((_ASSETS / "page.css").read_text("utf-8"))),
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    """A reader sees the old page or the new one, never a part."""
-    draft = path.with_name(f"{uuid4().hex}.draft")
-    with plainly(path):
-        try:
-            with draft.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise

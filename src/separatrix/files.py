@@ -1,0 +1,169 @@
+"""Files that are whole or absent, private to their user, and on the disk when a call returns; and locks.
+
+A file is written under another name in the same folder, flushed to the disk, and renamed. Its name is the folder's
+content, so the folder is flushed too. Whatever happens on the way, a kill or a power cut, a reader finds the old file
+or the new one and never a part of one. What a killed writer leaves behind ends in ``.draft``.
+
+A lock is a file that a process holds with `flock`: the system lets go of it when the process ends, in whatever way.
+
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder:
+...     write_whole(Path(folder, "new", "note.txt"), b"all of it")
+...     Path(folder, "new", "note.txt").read_bytes(), [file.name for file in Path(folder, "new").iterdir()]
+(b'all of it', ['note.txt'])
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from glob import escape
+from pathlib import Path
+from uuid import uuid4
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = [
+    "Held",
+    "clear_drafts",
+    "draft_of",
+    "flush_folder",
+    "hold",
+    "is_held",
+    "make_folder",
+    "read_at_most",
+    "write_whole",
+]
+
+_PIECE = 1 << 20
+_FOR_THE_USER = 0o600
+_FOLDER_FOR_THE_USER = 0o700
+
+
+class Held(Exception):
+    """A lock that another process holds."""
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, or leave what was there; make its folder if there is none."""
+    make_folder(path.parent)
+    draft = draft_of(path)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FOR_THE_USER), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def draft_of(path: Path) -> Path:
+    """A new name for what is to be renamed to `path`."""
+    return path.with_name(f"{path.name}.{uuid4().hex}.draft")
+
+
+def clear_drafts(path: Path) -> None:
+    """Remove what killed writers of `path` left; the caller knows that nobody is writing it."""
+    for draft in path.parent.glob(f"{escape(path.name)}.{'?' * 32}.draft"):
+        draft.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only this user can look into, with those above it that are missing."""
+    try:
+        folder.mkdir(mode=_FOLDER_FOR_THE_USER)
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        make_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        flush_folder(folder.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """The first bytes of a file, or of a pipe that another program writes, and no more than `most` of them.
+
+    Raises:
+        OSError: also for a named pipe that no program writes, which would be waited for without an end.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which does not wait for a writer
+    with open(handle, "rb", buffering=0) as file:
+        if stat.S_ISFIFO(os.fstat(handle).st_mode):
+            first = file.read(min(most, _PIECE))  # None if there is a writer that has not written yet
+            if first == b"":
+                raise OSError(errno.ENXIO, "it is a pipe that no program writes", str(path))
+        else:
+            first = None
+        os.set_blocking(handle, True)
+        parts = [first or b""]
+        while (left := most - sum(map(len, parts))) and (part := file.read(min(left, _PIECE))):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def hold(path: Path, *, wait: bool = False) -> int:
+    """An open file whose lock this process now holds, until the file is closed.
+
+    Args:
+        path: the file, which is made if there is none.
+        wait: wait for another process that holds it, however long it does.
+
+    Raises:
+        Held: another process holds it, and `wait` is not asked for.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, _FOR_THE_USER)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_named(handle, path):
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise Held(path) from None
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # it was removed before its lock was taken
+
+
+def _is_named(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a file. Where the system has no such locks, a file that is there is held."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        return True
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)

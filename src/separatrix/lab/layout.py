@@ -1,0 +1,158 @@
+"""The file of a store as SQLite sees it: its tables, how it is opened, and what is refused.
+
+A file is a store's if its tables are word for word those below; then all else that is fixed in it must be right too, or
+it is damaged. A file of a newer layout is refused, one of an older layout is for `separatrix.lab.upgrade`, and one that
+another program made is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from separatrix.lab.faults import StoreError, damaged
+
+LAYOUT = 2
+"""The version of the tables below; a change that an older reader would misread adds one."""
+
+WAIT_SECONDS = 60.0
+_APPLICATION = 0x53455058  # "SEPX", SQLite's mark of whose file it is
+_TABLES = {
+    "origins": "CREATE TABLE origins (id TEXT PRIMARY KEY, facts TEXT NOT NULL)",
+    "cells": """CREATE TABLE cells (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    experiment TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    run TEXT,
+    seconds REAL,
+    finished REAL,
+    origin TEXT,
+    result TEXT,
+    traceback TEXT,
+    seal TEXT NOT NULL
+)""",
+    "cells_of_run": "CREATE INDEX cells_of_run ON cells (run) WHERE run IS NOT NULL",
+}
+_MADE = {
+    ("table", "origins", "origins", _TABLES["origins"]),
+    ("index", "sqlite_autoindex_origins_1", "origins", None),
+    ("table", "cells", "cells", _TABLES["cells"]),
+    ("index", "sqlite_autoindex_cells_1", "cells", None),
+    ("index", "cells_of_run", "cells", _TABLES["cells_of_run"]),
+}
+
+
+class OlderLayout(StoreError):
+    """A store of an older layout, which must be brought up to date before it is used."""
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``)."""
+    address = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
+    # Bytes that are no text, in a damaged file, are read all the same: the row's seal tells.
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    return connection
+
+
+def make(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables, unless they are there, and have every commit wait for the disk."""
+    check(connection, path)  # before the log is switched on, which would write into a file that is not ours
+    _switch_log_on(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    begin(connection, path)
+    try:
+        if not _tables(connection):
+            for statement in _TABLES.values():
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def begin(connection: sqlite3.Connection, path: Path) -> None:
+    """Begin a transaction that may write. One byte of a file says that SQLite must not; ours never has it."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY or not (writable(path) and writable(path.parent)):
+            raise
+        raise damaged(path, f"SQLite: {error}") from error
+
+
+def _switch_log_on(connection: sqlite3.Connection) -> None:
+    """Ask again while another process does the same.
+
+    Of two that have read the file and want it alone, SQLite refuses one at once, as neither would ever give way.
+    """
+    until = time.monotonic() + WAIT_SECONDS
+    connection.execute("PRAGMA page_size = 4096")
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has the tables of a store, rather than nothing yet; an error if it has anything else."""
+    try:
+        connection.execute("BEGIN")  # one look: another process may be making the store between two
+        try:
+            layout, application = int(pragma(connection, "user_version")), int(pragma(connection, "application_id"))
+            encoding, tables = pragma(connection, "encoding"), _tables(connection)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise damaged(path, f"SQLite: {error}") from error
+    if tables == _MADE:
+        if (layout, application, encoding) != (LAYOUT, _APPLICATION, "UTF-8"):
+            raise damaged(path, "its first bytes are not those that were written")
+        return True
+    if application == _APPLICATION and layout > LAYOUT:
+        raise StoreError(
+            f"{path} was written by a newer separatrix (layout {layout}; this one knows {LAYOUT}). "
+            "Upgrade separatrix, or choose another folder with --store."
+        )
+    if application == _APPLICATION and layout == LAYOUT - 1:
+        raise OlderLayout(
+            f"{path} was written by an older separatrix, and cannot be brought up to date here, where it cannot be "
+            "written. Copy the folder to where it can, and use the copy."
+        )
+    ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
+    if application == _APPLICATION or ours:
+        raise damaged(path, "its tables are not those that were made")
+    if application or layout or tables:
+        raise StoreError(f"{path} is a database of another program. Choose another folder with --store.")
+    return False
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> str:
+    """The value of one of SQLite's settings."""
+    return str(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _tables(connection: sqlite3.Connection) -> set[tuple[str, str, str, str | None]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+def writable(path: Path) -> bool:
+    """Whether this user may write a file or a folder, where it lies."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)

@@ -1,0 +1,138 @@
+"""A store's file made anew from records: from those that a damaged file still has, or from another store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from separatrix.errors import ArgumentError
+from separatrix.files import draft_of, flush_folder, hold, make_folder
+from separatrix.lab import arrays, pages, rows
+from separatrix.lab.faults import StoreError, plainly
+from separatrix.lab.rows import Record
+from separatrix.lab.store import Store
+
+if sys.platform != "win32":
+    import fcntl
+
+_FIRST_SHARED_BYTE, _SHARED_BYTES = 0x40000002, 510
+"""The bytes of a file that SQLite locks for as long as a connection in write-ahead mode is open."""
+_FIELDS = rows.COLUMNS.count(",") + 3
+_REALS = [rows.COLUMNS.split(", ").index(name) + 1 for name in ("seconds", "finished")]
+
+
+def rescued(path: Path) -> list[Record]:
+    """The sound records of cells that are through, in the pages of a file that SQLite cannot read as a whole."""
+    found = list(pages.table_rows(path))
+    origins = {rows.named(row[1]): row[1] for row in found if len(row) == 2 and isinstance(row[1], str)}
+    records: dict[str, Record] = {}
+    for row in found:
+        if len(row) != _FIELDS:
+            continue
+        for place in _REALS:  # SQLite writes a float that is whole as an integer
+            row[place] = float(row[place]) if isinstance(row[place], int) else row[place]
+        one = rows.read([*row, origins.get(row[10])])
+        record = one if isinstance(one, Record) else one.otherwise
+        # A page that is no longer used may have a cell as it was before: what is done counts more than what failed.
+        if record and record.status != "running" and (record.status == "done" or record.key not in records):
+            records[record.key] = record
+    return list(records.values())
+
+
+def replace(folder: Path, records: Iterable[Record], why: str) -> Path:
+    """Put a new file of these records in the place of a store's; the answer is where the old one is kept.
+
+    No connection to it may be open, in this process or another. A reader finds the old file or the new one. The old
+    write-ahead log goes first: SQLite would take it for the new file's.
+    """
+    path = folder / "store.sqlite"
+    aside = next(one for n in range(1, 10**9) if not (one := folder / f"store.{why}-{n}.sqlite").exists())
+    with plainly(path), _draft(folder / "rebuilt") as draft, _alone_with(path):
+        write(draft, records)
+        os.link(path, aside)
+        for suffix in ("-wal", "-shm"):
+            log = path.with_name(path.name + suffix)
+            if log.exists():
+                log.rename(aside.with_name(aside.name + suffix))
+        os.replace(draft / path.name, path)
+        flush_folder(folder)
+    return aside
+
+
+def copy(store: Store, target: Path) -> tuple[int, int]:
+    """Copy what is done or failed into a new folder, whole or not at all, also while a run writes the store.
+
+    Returns:
+        How many cells were copied, and how many were left out because they are damaged.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ArgumentError("FOLDER", expected="a folder that does not exist, or is empty", got=str(target))
+    copied, left = 0, 0
+
+    def whole() -> Iterator[Record]:
+        nonlocal copied, left
+        for row in store.rows("ORDER BY cells.id"):
+            if not isinstance(row, Record) or any(store.wrong_arrays(row)):
+                left += 1
+            elif row.status != "running":
+                copied += 1
+                for digest in arrays.named_in(row.result or ""):
+                    arrays.put(draft / "arrays", digest, arrays.fetch(store.arrays, digest))
+                yield row
+
+    with plainly(target), _draft(target) as draft:
+        write(draft, whole())
+        os.replace(draft, target)
+        flush_folder(target.absolute().parent)
+    return copied, left
+
+
+def write(folder: Path, records: Iterable[Record]) -> None:
+    """Make a store of these records in a new folder."""
+    with Store.create(folder) as new, new.transaction() as connection:
+        for record in records:
+            connection.execute(rows.PUT, record.values)
+            if record.origin is not None:
+                connection.execute(rows.PUT_ORIGIN, (rows.named(record.origin), record.origin))
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait for whoever else makes the file of this store anew."""
+    lock = folder / "runs" / "rebuild.lock"
+    with plainly(lock):
+        make_folder(lock.parent)
+        handle = hold(lock, wait=True)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    """Refuse a file that another process has open in SQLite, which would go on writing by its name."""
+    if sys.platform == "win32":  # where a file that is open cannot be replaced
+        yield
+        return
+    with path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES, _FIRST_SHARED_BYTE)
+        except BlockingIOError:
+            raise StoreError(f"{path} is open in another program. Close it, and run the same command again.") from None
+        yield
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """A folder that is removed at the end of the block, unless it was renamed."""
+    draft = draft_of(target.absolute())
+    try:
+        make_folder(draft)
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

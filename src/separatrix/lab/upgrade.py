@@ -1,0 +1,36 @@
+"""Bringing a store of the layout before this one up to date.
+
+Layout 1 had a digest of the result alone and told living runs by the time of day. Rows whose digest is right are sealed
+and kept, the others are left out, and so are the cells of runs that did not end. The old file is kept beside the new.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+from separatrix.lab import layout
+from separatrix.lab.cell import Cell
+from separatrix.lab.rebuild import one_at_a_time, replace
+from separatrix.lab.rows import Record
+
+_ROWS = """
+SELECT key, experiment, version, parameters, seed, status, seconds, finished, facts, result, traceback, digest
+FROM cells LEFT JOIN origins ON origins.id = cells.origin WHERE status != 'running' ORDER BY cells.id
+"""
+
+
+def upgrade(folder: Path) -> None:
+    """Replace the file of a store of layout 1 by one of layout 2; no other process may have it open."""
+    with one_at_a_time(folder):
+        records = []
+        with closing(layout.connect(folder / "store.sqlite", "rw")) as old:
+            if layout.pragma(old, "user_version") != "1":
+                return  # another process was first
+            for key, experiment, version, parameters, seed, *rest, digest in old.execute(_ROWS):
+                cell = Cell(experiment, version, parameters, seed)
+                status, seconds, finished, facts, result, traceback = rest
+                if cell.key == key and digest == (None if result is None else sha256(result.encode()).hexdigest()):
+                    records.append(Record(key, cell, status, None, seconds, finished, facts, result, traceback))
+        replace(folder, records, "layout-1")

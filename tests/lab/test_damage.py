@@ -1,0 +1,192 @@
+"""A store whose file is damaged: every flipped bit, cut end or swapped page is harmless, or told and mended.
+
+For each damage the commands are run as a user runs them. `store verify` says either nothing, and then every result is
+the one that was written, or a sentence, and then what it advises works: after `store gc --damaged` the store is sound,
+and the next run brings it back to what it was.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from separatrix.lab import Cell, Store
+from tests.lab.app import app
+from tests.lab.experiments import fails, number, walk
+from tests.lab.helpers import contents, do, fill
+
+PAGE = 4096
+LARGE = number.cell(seed=99, x=0.5)
+CELLS: list[Cell] = [
+    *(walk.cell(seed=seed, steps=3) for seed in range(4)),
+    *(fails.cell(seed=seed, when=1) for seed in range(3)),
+    *(number.cell(seed=seed, x=0.5) for seed in range(40)),
+]
+Contents = dict[str, tuple[str, str | None, tuple[bytes, ...]]]
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Iterator[Path]:
+    """A folder in memory where there is one: thousands of stores are made here, and each waits for its disk."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def sound(shelf: Path) -> tuple[Path, Contents]:
+    """A store of cells that are done, failed, with arrays, and with a result that takes several pages."""
+    folder = shelf / "sound"
+    do(folder, CELLS)
+    fill(folder, [LARGE], f'{{"y":"{"0123456789" * 2000}"}}')
+    return folder, contents(folder)
+
+
+@pytest.fixture(scope="module")
+def unfinished(shelf: Path) -> tuple[Path, Contents]:
+    """The same as a run that was killed leaves it: most of the cells are in SQLite's log."""
+    folder = shelf / "going on"
+    with Store.create(folder) as store:
+        store.connection.execute("PRAGMA wal_autocheckpoint = 0")
+        do(folder, CELLS)
+        killed = shelf / "killed"
+        shutil.copytree(folder, killed, ignore=shutil.ignore_patterns("*-shm"))
+    return killed, contents(folder)
+
+
+def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
+    """Check that a damage is told, or harmless; the answer is which. `whole`: to lose a cell in silence is not."""
+    verified = command("verify", folder)
+    if verified.exit_code == 0:
+        found = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
+        assert found == before if whole else found.items() <= before.items()
+        return "harmless" if found == before else "harmless, and run again"
+    assert verified.exit_code == 1, verified.output
+    assert f"gc --damaged --store {folder}" in verified.output
+    for words in ("ls", "export"):
+        assert command(words, folder).exit_code in (0, 2)
+    mended = command("gc", folder, "--damaged")
+    assert mended.exit_code == 0, mended.output
+    again = command("verify", folder)
+    assert again.exit_code == 0, again.output
+    kept = contents(folder)
+    assert kept.items() <= before.items()
+    do(folder, CELLS)
+    assert before.items() - contents(folder).items() <= {(LARGE.key, before.get(LARGE.key))}
+    return "told, all kept" if kept == before else "told, some run again"
+
+
+def command(name: str, folder: Path, *options: str) -> Result:
+    """Run a command as a user does; it never ends with a traceback."""
+    done = CliRunner().invoke(app, ["store", name, "--store", str(folder), *options])
+    if not isinstance(done.exception, SystemExit | None):
+        raise done.exception
+    return done
+
+
+Damages = Iterator[bytes]
+
+
+def flipped(data: bytes, count: int, seed: int) -> Damages:
+    """The bytes with one bit flipped, anywhere."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        bit = draw.randrange(8 * len(data))
+        other = bytearray(data)
+        other[bit // 8] ^= 1 << bit % 8
+        yield bytes(other)
+
+
+def cut(data: bytes, count: int, seed: int) -> Damages:
+    """The bytes up to anywhere, often to the end of a page."""
+    draw = random.Random(seed)
+    yield b""
+    for _ in range(count - 1):
+        yield data[: draw.choice([draw.randrange(len(data)), PAGE * draw.randrange(len(data) // PAGE)])]
+
+
+def swapped(data: bytes, count: int, seed: int) -> Damages:
+    """The bytes with two pages in each other's place."""
+    draw = random.Random(seed)
+    pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]
+    for _ in range(count):
+        i, j = draw.sample(range(len(pages)), 2)
+        other = pages.copy()
+        other[i], other[j] = pages[j], pages[i]
+        yield b"".join(other)
+
+
+def fates(
+    shelf: Path, store: tuple[Path, Contents], file: str, damages: Damages, *, whole: bool = True
+) -> Counter[str]:
+    """Do each damage to a file of a copy of the store; how many had which end."""
+    counted: Counter[str] = Counter()
+    for data in damages:
+        folder = shelf / "damaged"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(store[0], folder)
+        (folder / file).write_bytes(data)
+        counted[told_or_harmless(folder, store[1], whole=whole)] += 1
+    print(f"{counted.total():,} damages to {file}: {dict(counted)}")
+    return counted
+
+
+KINDS = {"a flipped bit": (flipped, 40), "an end that is cut off": (cut, 6), "swapped pages": (swapped, 6)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) -> None:
+    damage, count = KINDS[kind]
+    data = (sound[0] / "store.sqlite").read_bytes()
+    counted = fates(shelf, sound, "store.sqlite", damage(data, count, seed=1))
+    assert counted["told, some run again"] > count // 4, "the damages hit nothing"
+
+
+def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
+    """Whatever it hits there, no cell is lost: the rows are found without the header."""
+    data = (sound[0] / "store.sqlite").read_bytes()
+    headers = flipped(data[:100], 20, seed=2)
+    counted = fates(shelf, sound, "store.sqlite", (head + data[100:] for head in headers))
+    assert set(counted) == {"harmless", "told, all kept"}
+
+
+def test_a_damaged_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
+    """SQLite drops what comes after the damage, as if the run had been killed earlier."""
+    data = (unfinished[0] / "store.sqlite-wal").read_bytes()
+    assert len(data) > 10 * PAGE
+    damages = chain(flipped(data, 10, seed=3), cut(data, 5, seed=3))
+    counted = fates(shelf, unfinished, "store.sqlite-wal", damages, whole=False)
+    assert counted["harmless, and run again"] > 5
+
+
+def test_a_damaged_file_with_a_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
+    data = (unfinished[0] / "store.sqlite").read_bytes()
+    fates(shelf, unfinished, "store.sqlite", flipped(data[:100], 10, seed=4))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    ("kind", "count"), [("a flipped bit", 10_000), ("an end that is cut off", 500), ("swapped pages", 500)]
+)
+def test_thousands_of_damages(shelf: Path, sound: tuple[Path, Contents], kind: str, count: int) -> None:
+    damage, _ = KINDS[kind]
+    data = (sound[0] / "store.sqlite").read_bytes()
+    counted = fates(shelf, sound, "store.sqlite", damage(data, count, seed=5))
+    assert counted["told, some run again"] > count // 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_a_thousand_damages_with_a_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
+    for file in ("store.sqlite", "store.sqlite-wal"):
+        data = (unfinished[0] / file).read_bytes()
+        fates(shelf, unfinished, file, flipped(data, 500, seed=6), whole=False)

@@ -1,0 +1,145 @@
+"""Files that are whole or absent and private, and locks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from separatrix import files
+from separatrix.files import Held, clear_drafts, draft_of, hold, is_held, make_folder, write_whole
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[None]:
+    """No bit of a mode is taken away by the process's own mask."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+class Order:
+    """Writes down the calls to the disk that a power cut may come between."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        for name in ("fsync", "replace", "mkdir"):
+            monkeypatch.setattr(os, name, self.noting(name, getattr(os, name)))
+
+    def noting(self, name: str, call):
+        def noted(what, *more, **named):
+            path = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else str(more[0] if more else what)
+            self.calls.append((name, Path(path).name if not path.endswith(".draft") else "draft"))
+            return call(what, *more, **named)
+
+        return noted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files from /proc")
+def test_a_file_is_on_the_disk_before_its_name_and_its_name_before_the_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = Order(monkeypatch)
+    write_whole(tmp_path / "a" / "b" / "file", b"data")
+    assert [call for call in order.calls if call[0] != "mkdir"] == [
+        ("fsync", tmp_path.name),
+        ("fsync", "a"),
+        ("fsync", "draft"),
+        ("replace", "file"),
+        ("fsync", "b"),
+    ]
+
+
+def test_what_is_made_is_for_the_user_alone(tmp_path: Path, open_to_all: None) -> None:
+    write_whole(tmp_path / "new" / "file", b"data")
+    os.close(hold(tmp_path / "new" / "lock"))
+    for name, mode in {"new": 0o700, "new/file": 0o600, "new/lock": 0o600}.items():
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode, name
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_fails_leaves_the_old_file_and_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
+) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(type(error)):
+        write_whole(path, b"new")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_drafts_of_a_file_are_cleared_and_no_others(tmp_path: Path) -> None:
+    names = ["run[1].jsonl", "run1.jsonl", "run[1].jsonl.draft", "other"]
+    for name in names:
+        (tmp_path / name).touch()
+    for path in (tmp_path / "run[1].jsonl", tmp_path / "other"):
+        draft_of(path).touch()
+    clear_drafts(tmp_path / "run[1].jsonl")
+    assert sorted(one.name for one in tmp_path.iterdir() if "other." not in one.name) == sorted(names)
+    assert len(list(tmp_path.glob("other.*.draft"))) == 1
+
+
+def test_a_folder_where_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    make_folder(tmp_path)
+    for path in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(OSError, match=r"File exists|Not a directory"):
+            make_folder(path)
+
+
+def test_a_lock_is_held_by_one_and_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_held(path)
+    code = (
+        "import sys; from pathlib import Path; from separatrix.files import hold\n"
+        "hold(Path(sys.argv[1])); print(); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], env=_here(), **pipes) as other:
+        assert other.stdout.readline() == "\n"
+        assert is_held(path)
+        with pytest.raises(Held):
+            hold(path)
+        other.kill()
+    assert not is_held(path)
+    os.close(hold(path))
+
+
+def _here() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
+
+
+def test_a_lock_whose_file_was_removed_before_it_was_taken_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, named = tmp_path / "lock", files._is_named
+    tries = []
+
+    def removed_at_first(handle: int, place: Path) -> bool:
+        tries.append(handle)
+        if len(tries) == 1:
+            place.unlink()
+        return named(handle, place)
+
+    monkeypatch.setattr(files, "_is_named", removed_at_first)
+    handle = hold(path)
+    assert len(tries) == 2
+    assert is_held(path)
+    os.close(handle)
+
+
+def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+    first = hold(tmp_path / "lock")
+    threading.Timer(0.1, os.close, [first]).start()
+    os.close(hold(tmp_path / "lock", wait=True))

@@ -1,6 +1,6 @@
 """Near-linear attention by a plan that no data changes, as PyTorch operators: compilers and transforms keep it whole.
 
-`separatrix::attend_bounded` is given the tolerance and the bound on the scores, from which it finds the plan: the same
+`separatrix::attend_bounded` is given the bound on the scores and the tolerance, from which it finds the plan: the same
 arguments have the same plan, which is kept.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention import causal, polynomial
-from separatrix.attention.bounded import BoundedPlan, expansion, plan_bounded, score_radius, sum_rounding
+from separatrix.attention.bounded import BoundedPlan, expansion, plan_bounded, sum_rounding
 from separatrix.attention.derivatives import differentiable
 from separatrix.attention.frame import Tokens
 from separatrix.attention.polynomial import Sums
@@ -36,16 +36,14 @@ def bounded_attention(
 ) -> Tensor:
     """Output (H, L_q, d_v) of heads whose scores the caller knows to be within the plan's radius."""
     sets = list(keys), list(values), list(masks)
-    results = attend_bounded(query, *sets, plan.tolerance, scale, is_causal, query_offset)
+    results = attend_bounded(query, *sets, plan.radius, plan.tolerance, scale, is_causal, query_offset)
     out: Tensor = results[0]
     return out
 
 
-def _plan(query: Tensor, keys: Sequence[Tensor], tolerance: float, scale: float) -> BoundedPlan:
-    """The plan of a call with these arguments: queries and keys are normalised, and `scale` bounds the scores."""
-    order, d = len(keys) + 1, int(query.shape[2])
-    radius = score_radius(order, d, 1.0, scale, "order", query.dtype)
-    return plan_bounded(order, d, radius, tolerance, query.dtype)
+def _plan(query: Tensor, keys: Sequence[Tensor], radius: float, tolerance: float) -> BoundedPlan:
+    """The plan of a call with these arguments, whose scores are up to `radius`."""
+    return plan_bounded(len(keys) + 1, int(query.shape[2]), radius, tolerance, query.dtype)
 
 
 def _attend_bounded(
@@ -53,6 +51,7 @@ def _attend_bounded(
     keys: list[Tensor],
     values: list[Tensor],
     masks: list[Tensor],
+    radius: float,
     tolerance: float,
     scale: float,
     is_causal: bool,
@@ -60,7 +59,7 @@ def _attend_bounded(
 ) -> list[Tensor]:
     """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set."""
     require_ieee_arithmetic()
-    tokens, plan = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale), _plan(query, keys, tolerance, scale)
+    tokens, plan = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale), _plan(query, keys, radius, tolerance)
     error = plan.total_error(sum_rounding(plan, tokens, is_causal))
     if error > tolerance:
         raise SeparatrixError(
@@ -82,13 +81,14 @@ def _attended(
     keys: list[Tensor],
     values: list[Tensor],
     masks: list[Tensor],
+    radius: float,
     tolerance: float,
     scale: float,
     is_causal: bool,
     offset: int,
 ) -> list[Tensor]:
     heads, length, _ = query.shape
-    d_v, rank = values[0].shape[2], _plan(query, keys, tolerance, scale).rank
+    d_v, rank = values[0].shape[2], _plan(query, keys, radius, tolerance).rank
     out = query.new_empty(heads, length, d_v)
     denominator = query.new_empty(heads, length, dtype=torch.float64)
     sets = [] if is_causal else keys
@@ -103,6 +103,7 @@ def _attend_bounded_backward(
     keys: list[Tensor],
     values: list[Tensor],
     masks: list[Tensor],
+    radius: float,
     tolerance: float,
     scale: float,
     is_causal: bool,
@@ -113,7 +114,7 @@ def _attend_bounded_backward(
     """The gradients of query, keys and values, in this order, in one list."""
     out, denominator, *states = results
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
-    expanded = expansion(_plan(query, keys, tolerance, scale), query.shape[0], scale, query.device)
+    expanded = expansion(_plan(query, keys, radius, tolerance), query.shape[0], scale, query.device)
     nothing = torch.zeros_like(denominator)
     sums = Sums(out, denominator, nothing)
     with no_autocast(query.device.type):

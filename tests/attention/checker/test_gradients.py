@@ -79,14 +79,15 @@ def test_grouped_and_broadcast_heads():
 
 
 def test_what_is_allowed_follows_the_incoming_gradient():
-    """Two heads: of the second nothing comes in, so that nothing is allowed; a quiet query has 2^-32 of the loudest."""
+    """Two heads: nothing comes into the second, so that only the smallest number is allowed; a quiet query has 2^-32."""
     query, keys, values = inputs(2, 2, [3])
     incoming = torch.zeros(2, 2, 2, dtype=torch.float64)
     incoming[0, 0] = torch.tensor([3.0, -1.0])
     exact = exact_gradients(as_problem(query, keys, values, **DEFAULTS), incoming, promise(query, 1, 0.5))
     allowed = [[float(x) for x in one.allowed.ravel()] for one in exact]
-    assert allowed[0] == [2.0, 2.0 * 2.0**-32, 0.0, 0.0]
-    assert allowed[1] == allowed[2] == [2.0 * (1 + 2.0**-32)] * 3 + [0.0] * 3
+    smallest = 2.0**-1074
+    assert allowed[0] == [2.0, 2.0 * 2.0**-32, smallest, smallest]
+    assert allowed[1] == allowed[2] == [2.0 * (1 + 2.0**-32)] * 3 + [smallest] * 3
 
 
 def test_a_gradient_that_is_no_number_is_broken():

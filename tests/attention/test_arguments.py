@@ -64,7 +64,9 @@ BREAKS = {
     ],
     "one length a set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
     "flags": [(lambda: valid(is_causal=1), "is_causal"), (lambda: valid(enable_gqa="yes"), "enable_gqa")],
-    "offset": [(lambda o=o: valid(query_offset=o), "query_offset") for o in (0.5, True, 2**62 + 1, -(2**62) - 1, 2**70)],
+    "offset": [
+        (lambda o=o: valid(query_offset=o), "query_offset") for o in (0.5, True, 2**62 + 1, -(2**62) - 1, 2**70)
+    ],
     "gqa heads": [
         (lambda: with_heads(4, 3, 3), r"keys\[0\]"),
         (lambda: with_heads(4, 2, 1), r"values\[0\]"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import by_reference, exact, reference, tiling
+from separatrix.attention import by_reference, reference, tiling
 from separatrix.attention.overflow import score_bound
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
@@ -274,17 +274,6 @@ def test_compiled(backend):
     assert torch.allclose(plain, compiled, atol=1e-13)
     for x, y in zip(*(torch.autograd.grad(loss, leaves) for loss in (plain, compiled)), strict=True):
         assert torch.allclose(x, y, atol=1e-13)
-
-
-def test_operators_are_well_registered():
-    query, keys, values = inputs(3, 3, [4, 5])
-    masks = [torch.rand(2, 4, generator=torch.Generator().manual_seed(0)) > 0.3, torch.ones(2, 5, dtype=torch.bool)]
-    for options in [([], False, 0, [0, 0], 0.5), (masks, True, 1, [0, 2], 0.5)]:
-        arguments = (query, keys, values, *options)
-        torch.library.opcheck(torch.ops.separatrix.attend.default, arguments)
-        out, lse = exact.attend(*arguments)
-        more = (out, lse, torch.ones_like(out), torch.ones_like(lse))
-        torch.library.opcheck(torch.ops.separatrix.attend_backward.default, (*arguments, *more))
 
 
 def peak_bytes(function) -> int:

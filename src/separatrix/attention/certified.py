@@ -142,8 +142,9 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
     """
     certify: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
-        reason = "attention with a certificate reads the numbers to choose what to run: use no fullgraph=True"
-        certify = torch.compiler.disable(_certify_call, reason=reason)
+        # With fullgraph=True this is the error, and these are its words.
+        torch._dynamo.graph_break("attention with a certificate reads the numbers to choose what to run")
+        certify = torch.compiler.disable(_certify_call)
     with no_autocast(call.query.device.type):
         return certify(call, tolerance, method, with_lse)
 

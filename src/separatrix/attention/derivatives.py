@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
@@ -32,6 +33,19 @@ operator that gives the tangents of the results."""
 def forward_mode() -> bool:
     """Whether a level of forward differentiation is open, of `torch.func.jvp` or of `torch.autograd.forward_ad`."""
     return forward_ad._current_level >= 0
+
+
+def beyond_one_gradient() -> bool:
+    """Whether PyTorch differentiates in forward mode, maps over a batch, or does more than one thing at a time.
+
+    Operators of PyTorch's own that are fused have no rules for this.
+    """
+    if forward_mode():
+        return True
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    levels = None if torch.compiler.is_compiling() else torch._C._functorch.get_interpreter_stack()
+    return levels is None or len(levels) > 1 or levels[0].key() != TransformType.Grad
 
 
 def has_tangent(arguments: Sequence[Any]) -> bool:

@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import blocks, by_reference, tangents
 from separatrix.attention.arguments import DTYPES, Call
-from separatrix.attention.derivatives import differentiable, differentiable_by, forward_mode
+from separatrix.attention.derivatives import beyond_one_gradient, differentiable, differentiable_by
 from separatrix.attention.precision import no_autocast
 from separatrix.attention.registration import operator_of_heads
 from separatrix.attention.schedule import Positions
@@ -53,7 +53,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
         and query.device == key.device == value.device
         and query.numel()
         and key.numel()
-        and not forward_mode()
+        and not beyond_one_gradient()
         and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
         scale = 1 / query.shape[3] if scale is None else scale
@@ -66,7 +66,7 @@ def fused_attention(call: Call) -> Tensor | None:
     """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
     plain = call.order == 2 and call.query_offset == 0 and call.windows == (None,) and call.key_masks == (None,)
     sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
-    if not plain or forward_mode() or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
+    if not plain or beyond_one_gradient() or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
         return None
     (key,), (value,) = call.keys, call.values
     with no_autocast(call.query.device.type):

@@ -1,0 +1,317 @@
+"""What PyTorch's transforms give for each kind of call: a table, of which every cell is a test.
+
+A cell is `works`, or names the error. What works is compared with the definition, in float64. The guide prints the same
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from tests.contracts.call_kinds import KINDS, Subject, draw
+from tests.docs.pages import DOCS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the compiler's own
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # where it leaves a graph
+]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error: the name of its class, and what its message must say."""
+
+    error: str
+    message: str
+
+
+WORKS = "works"
+REFUSALS = {
+    "no graph": Refusal("Unsupported", "reads the numbers to choose what to run"),
+    "no numbers": Refusal("SeparatrixError", "reads the numbers to choose what to run"),
+    "no forward mode": Refusal("SeparatrixError", "near-linear attention has gradients in reverse mode only"),
+    "no second derivatives": Refusal("SeparatrixError", "near-linear attention has no second derivatives"),
+    "dense only": Refusal("ArgumentError", "expected a dense tensor"),
+    "PyTorch's error": Refusal("RuntimeError", "_scaled_dot_product_.*backward is not implemented"),
+}
+NEAR_LINEAR = ("certified", "bounded layer", "bounded, causal")
+
+ALL = dict.fromkeys(KINDS, WORKS)
+IN_ONE_GRAPH = {**ALL, "certified": "no graph"}
+NOT_CERTIFIED = {**ALL, "certified": "no numbers"}
+EXACT = {**ALL, **dict.fromkeys(NEAR_LINEAR, "no forward mode"), "certified": "no numbers"}
+
+TABLE: dict[str, dict[str, str]] = {
+    "`torch.autograd.grad`": ALL,
+    "`torch.compile`": ALL,
+    "`torch.compile(fullgraph=True)`": IN_ONE_GRAPH,
+    "... in `torch.no_grad`": IN_ONE_GRAPH,
+    "... in `torch.inference_mode`": IN_ONE_GRAPH,
+    "... of frozen parameters, `eval()`": IN_ONE_GRAPH,
+    "... with `dynamic=True`": IN_ONE_GRAPH,
+    "`torch.export.export`, for all lengths": NOT_CERTIFIED,
+    "... and trained": NOT_CERTIFIED,
+    "`torch.func.grad`": NOT_CERTIFIED,
+    "`torch.vmap`": NOT_CERTIFIED,
+    "`torch.vmap` of `torch.func.grad`": NOT_CERTIFIED,
+    "`torch.func.jvp`": EXACT,
+    "`torch.func.jacfwd`": EXACT,
+    "`torch.func.hessian`": EXACT,
+    "`torch.autograd.forward_ad`": {**ALL, **dict.fromkeys(NEAR_LINEAR, "no forward mode")},
+    "`create_graph=True`, and another gradient": {
+        **ALL,
+        "order 2": "PyTorch's error",
+        **dict.fromkeys(NEAR_LINEAR, "no second derivatives"),
+    },
+    "`torch.autocast`": ALL,
+    "tensors on the device `meta`": NOT_CERTIFIED,
+    "sparse tensors": dict.fromkeys(KINDS, "dense only"),
+}
+
+Pair = tuple[Sequence[Tensor], Sequence[Tensor]]
+"""What was found, and what is expected."""
+LENGTH, OTHER_LENGTH = 3, 5
+
+
+def subject(kind: str, length: int = LENGTH, requires_grad: bool = True) -> Subject:
+    made = KINDS[kind](length, torch.float64)
+    for leaf in made.leaves:
+        leaf.requires_grad_(requires_grad)
+    return made
+
+
+def loss(out: Tensor) -> Tensor:
+    return out.sin().sum()
+
+
+def trained(out: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """The output and the gradients of its loss."""
+    return [out, *torch.autograd.grad(loss(out), leaves)]
+
+
+def autograd(kind: str) -> Pair:
+    it = subject(kind)
+    return trained(it.module(*it.inputs), it.leaves), trained(it.definition(*it.leaves), it.leaves)
+
+
+def compiled(kind: str, backend: str = "aot_eager", **options: object) -> Pair:
+    torch._dynamo.reset()
+    it = subject(kind)
+    module = torch.compile(it.module, backend=backend, **options)
+    return trained(module(*it.inputs), it.leaves), trained(it.definition(*it.leaves), it.leaves)
+
+
+def in_one_graph(kind: str) -> Pair:
+    return compiled(kind, fullgraph=True)
+
+
+def without_gradients(kind: str, mode: Callable[[], object] | None) -> Pair:
+    torch._dynamo.reset()
+    it = subject(kind, requires_grad=mode is not None)
+    module = torch.compile(it.module.eval(), backend="aot_eager", fullgraph=True)
+    with mode() if mode else torch.enable_grad():
+        found = module(*it.inputs)
+        assert not found.requires_grad
+    return [found], [it.definition(*it.leaves).detach()]
+
+
+def dynamic(kind: str, backend: str = "aot_eager") -> Pair:
+    """Compiled at one length, and called at another without compiling again."""
+    torch._dynamo.reset()
+    it, longer = subject(kind), subject(kind, OTHER_LENGTH)
+    module = torch.compile(it.module, backend=backend, fullgraph=True, dynamic=True)
+    trained(module(*it.inputs), it.leaves)
+    leaves = (*longer.inputs, *it.module.parameters())
+    with torch.compiler.set_stance("fail_on_recompile"):
+        found = trained(module(*longer.inputs), leaves)
+    return found, trained(it.definition(*leaves), leaves)
+
+
+def exported(kind: str, train: bool = False) -> Pair:
+    """Exported at one length, and called at another."""
+    it, longer = subject(kind), subject(kind, OTHER_LENGTH)
+    length = {1: torch.export.Dim("length", min=2)}
+    shapes = (length, (length,) * (len(it.inputs) - 1)) if len(it.inputs) > 1 else (length,)
+    module = torch.export.export(it.module, it.inputs, dynamic_shapes=shapes).module()
+    found, leaves = module(*longer.inputs), (*longer.inputs, *it.module.parameters())
+    expected = it.definition(*leaves)
+    if not train:
+        return [found], [expected]
+    parameters = dict(module.named_parameters())
+    theirs = (*longer.inputs, *(parameters[name] for name in it.names))
+    return trained(found, theirs), trained(expected, leaves)
+
+
+def func_grad(kind: str) -> Pair:
+    it = subject(kind, requires_grad=False)
+    every = tuple(range(len(it.leaves)))
+    found = torch.func.grad(lambda *leaves: loss(it.function(*leaves)), every)(*it.leaves)
+    it = subject(kind)
+    return found, trained(it.definition(*it.leaves), it.leaves)[1:]
+
+
+def vmap(kind: str) -> Pair:
+    """Over the batch of the inputs."""
+    it = subject(kind, requires_grad=False)
+    return [torch.vmap(lambda *inputs: it.module(*inputs))(*it.inputs)], [it.definition(*it.leaves)]
+
+
+def vmap_of_grad(kind: str) -> Pair:
+    """The gradients of each of the batch by itself."""
+    it = subject(kind, requires_grad=False)
+    every, count = tuple(range(len(it.leaves))), len(it.inputs)
+    gradient = torch.func.grad(lambda *leaves: loss(it.function(*leaves)), every)
+    found = torch.vmap(gradient, in_dims=(*[0] * count, *[None] * (len(every) - count)))(*it.leaves)
+    it = subject(kind)
+    one_by_one = []
+    for index in range(len(it.inputs[0])):
+        leaves = [*(x[index] for x in it.inputs), *it.module.parameters()]
+        one_by_one.append(torch.autograd.grad(loss(it.definition(*leaves)), leaves))
+    return found, [torch.stack(grads) for grads in zip(*one_by_one, strict=True)]
+
+
+def tangents(leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(draw(50 + seed, *leaf.shape) for seed, leaf in enumerate(leaves))
+
+
+def jvp(kind: str) -> Pair:
+    it = subject(kind, requires_grad=False)
+    given = tangents(it.leaves)
+    return torch.func.jvp(it.function, it.leaves, given), torch.func.jvp(it.definition, it.leaves, given)
+
+
+def jacfwd(kind: str) -> Pair:
+    it = subject(kind, requires_grad=False)
+    every = tuple(range(len(it.leaves)))
+    return torch.func.jacfwd(it.function, every)(*it.leaves), torch.func.jacrev(it.definition, every)(*it.leaves)
+
+
+def hessian(kind: str) -> Pair:
+    """Of the first two leaves: query and keys, or the input and the query's projection."""
+    it = subject(kind, requires_grad=False)
+    found = torch.func.hessian(lambda *leaves: loss(it.function(*leaves)), (0, 1))(*it.leaves)
+    twice = torch.func.jacrev(torch.func.jacrev(lambda *leaves: loss(it.definition(*leaves)), (0, 1)), (0, 1))
+    return [x for row in found for x in row], [x for row in twice(*it.leaves) for x in row]
+
+
+def dual_numbers(kind: str) -> Pair:
+    it = subject(kind, requires_grad=False)
+    given = tangents(it.leaves)
+
+    def derivative(function: Callable[..., Tensor]) -> Tensor:
+        with forward_ad.dual_level():
+            duals = [forward_ad.make_dual(x, dx) for x, dx in zip(it.leaves, given, strict=True)]
+            return forward_ad.unpack_dual(function(*duals)).tangent
+
+    return [derivative(it.function)], [derivative(it.definition)]
+
+
+def twice(kind: str) -> Pair:
+    it = subject(kind)
+
+    def second(out: Tensor) -> list[Tensor]:
+        first = torch.autograd.grad(loss(out), it.leaves, create_graph=True)
+        return list(torch.autograd.grad(sum(grad.sin().sum() for grad in first), it.leaves))
+
+    return second(it.module(*it.inputs)), second(it.definition(*it.leaves))
+
+
+def autocast(kind: str) -> Pair:
+    """Calls keep the types of their inputs; of a layer the projections, and they alone, are in bfloat16."""
+    it = KINDS[kind](LENGTH, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = it.module(*it.inputs)
+    expected = it.definition(*(leaf.detach().double() for leaf in it.leaves))
+    is_layer = len(it.inputs) == 1
+    assert found.dtype == (torch.bfloat16 if is_layer else torch.float32)
+    difference = (found.double() - expected).abs().max().item()
+    assert difference <= (0.05 if is_layer else it.error)
+    return [], []
+
+
+def on_meta(kind: str) -> Pair:
+    it = subject(kind)
+    found = it.module.to("meta")(*(x.to("meta") for x in it.inputs))
+    expected = subject(kind).definition(*subject(kind).leaves)
+    assert (found.device.type, found.dtype) == ("meta", expected.dtype)
+    return [torch.tensor(found.shape)], [torch.tensor(expected.shape)]
+
+
+def sparse(kind: str) -> Pair:
+    it = subject(kind, requires_grad=False)
+    return [it.module(*(x.to_sparse() for x in it.inputs))], [it.definition(*it.leaves)]
+
+
+TRANSFORMS: dict[str, Callable[[str], Pair]] = dict(
+    zip(
+        TABLE,
+        (
+            autograd,
+            compiled,
+            in_one_graph,
+            lambda kind: without_gradients(kind, torch.no_grad),
+            lambda kind: without_gradients(kind, torch.inference_mode),
+            lambda kind: without_gradients(kind, None),
+            dynamic,
+            exported,
+            lambda kind: exported(kind, train=True),
+            func_grad,
+            vmap,
+            vmap_of_grad,
+            jvp,
+            jacfwd,
+            hessian,
+            dual_numbers,
+            twice,
+            autocast,
+            on_meta,
+            sparse,
+        ),
+        strict=True,
+    )
+)
+
+
+def agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) -> None:
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=error)
+
+
+@pytest.mark.parametrize(("transform", "kind"), [(transform, kind) for transform, row in TABLE.items() for kind in row])
+def test_every_cell(transform: str, kind: str) -> None:
+    cell = TABLE[transform][kind]
+    if cell == WORKS:
+        agree(*TRANSFORMS[transform](kind), subject(kind).error)
+        return
+    with pytest.raises(Exception, match=REFUSALS[cell].message) as caught:
+        TRANSFORMS[transform](kind)
+    assert type(caught.value).__name__ == REFUSALS[cell].error
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [kind for kind, cell in IN_ONE_GRAPH.items() if cell == WORKS])
+def test_the_compiler_of_machine_code(kind: str) -> None:
+    """The same graphs by PyTorch's default backend, which takes many times as long to compile."""
+    agree(*compiled(kind, "inductor", fullgraph=True), subject(kind).error)
+    agree(*dynamic(kind, "inductor"), subject(kind).error)
+
+
+def markdown() -> str:
+    """The table as the guide prints it."""
+    rows = [["", *KINDS], ["---"] * (len(KINDS) + 1)]
+    rows += [[transform, *row.values()] for transform, row in TABLE.items()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def test_the_guide_prints_this_table() -> None:
+    page = (DOCS / "guide" / "compile-and-transforms.md").read_text()
+    assert markdown() in page
+    for name in REFUSALS:
+        assert f"**{name}**" in page, f"the page does not explain {name}"

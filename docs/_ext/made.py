@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 
 from docs._ext.api_pages import api
 from docs._ext.commands_page import commands
+from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.house_docstrings import rst
 from docs._ext.ledger_pages import errata_list, paper_heading, paper_table, verdicts_list
 from docs._ext.notebook_pages import notebook
@@ -24,6 +25,7 @@ _MAKERS: Mapping[str, Callable[..., str]] = {
     "api": api,
     "commands": commands,
     "errata": errata_list,
+    "fuzz": fuzz_counts,
     "notebook": notebook,
     "paper": paper_heading,
     "table": paper_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import import_module
 
@@ -11,6 +12,7 @@ from docs._ext.api_pages import api
 from docs._ext.cited_places import citing_files, places
 from docs._ext.claim_code import PACKAGE, claim_files, library_files
 from docs._ext.commands_page import commands
+from docs._ext.fuzz_counts import COUNTS, fuzz_counts
 from docs._ext.ledger_pages import errata_list, paper_table, plain
 from docs._ext.made import filled
 from docs._ext.public_names import PAGES, links, names
@@ -117,3 +119,16 @@ def test_every_comment_that_looks_like_a_mark_is_one() -> None:
     for page in DOCS.rglob("*.md"):
         left = filled(page.read_text()) if "made:" in page.read_text() else ""
         assert "<!-- made" not in left, page
+
+
+def test_the_table_of_the_fuzz_is_that_of_the_file() -> None:
+    """Every kind has a row, the rows add up, and no case that is recorded is broken."""
+    head, rule, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in fuzz_counts().splitlines()]
+    assert {len(row) for row in (head, rule, *rows)} == {7}
+    recorded = json.loads(COUNTS.read_text())
+    assert [row[0] for row in rows] == [*recorded["kinds"], "all"]
+    for column in range(1, 5):
+        *numbers, total = [int(row[column].replace(",", "")) for row in rows]
+        assert total == sum(numbers)
+    assert rows[-1][head.index("broken")] == "0"
+    assert recorded["broken"] == []

@@ -7,8 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from separatrix import certified_attention
 from separatrix.commands import app
 from tests.docs.pages import DOCS, ELSEWHERE, PAGES, ROOT, Block, blocks, run_in_order
 
@@ -63,6 +65,8 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for block in blocks(page.read_text()):
             if block.language == "toml":
                 (tmp_path / "sweep.toml").write_text(block.code)
+    x = torch.rand(3, 20, 4, generator=torch.Generator().manual_seed(0))
+    certified_attention(*x, tolerance=1e-3).save(tmp_path / "call.safetensors", *x)
     ran = []
     for command in _commands():
         program, *words = shlex.split(command)
@@ -75,5 +79,5 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             done = CliRunner().invoke(app, words)
             assert (done.exit_code, done.exception) == (0, None), f"{command}\n{done.output}"
             ran.append(words[0])
-    assert {"doctor", "plan", "claims", "reproduce", "sweep", "store"} <= set(ran)
+    assert {"doctor", "plan", "claims", "reproduce", "sweep", "store", "verify"} <= set(ran)
     assert (tmp_path / "results" / "report.html").exists()

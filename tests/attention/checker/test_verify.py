@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -116,6 +117,21 @@ def test_subnormal_numbers_are_read_in_a_mode_that_makes_them_zeros():
     assert not zeros.held
 
 
+def test_subnormal_outputs_and_certificates_are_read_in_that_mode_too():
+    x = torch.tensor([[2.0**-130]])
+    bound = torch.tensor([2.0**-1060], dtype=torch.float64)
+    certificate = SimpleNamespace(per_query=bound, total=1.0, lse=1e-6)
+    result = SimpleNamespace(output=x, lse=torch.zeros(1), certificate=certificate)
+    wrong = SimpleNamespace(output=2 * x, lse=torch.zeros(1), certificate=certificate)
+    assert torch.set_flush_denormal(True)
+    try:
+        found = [sx.verify(one, x, x, x) for one in (result, wrong)]
+    finally:
+        torch.set_flush_denormal(False)
+    assert [one.held for one in found] == [True, False]
+    assert found[1].certificate == 2.0**-1060
+
+
 def certified(dtype=torch.float64, method="polynomial", **options):
     query, keys, values = inputs(3, 6, [7, 7])
     query, keys, values = query.to(dtype), [x.to(dtype) for x in keys], [x.to(dtype) for x in values]
@@ -223,16 +239,19 @@ def test_which_queries_are_recomputed():
 
 
 def test_digits_are_added_until_the_ball_is_narrow(monkeypatch):
-    """Scores near 2^100: their 128 bits leave 28 after the point."""
-    query, key, value = (
-        torch.tensor(x, dtype=torch.float64)
-        for x in ([[2.0**50, 1.0]], [[2.0**50, 1.0], [2.0**50, 0.0]], [[1.0], [0.0]])
-    )
-    output = torch.tensor([[1 / (1 + math.exp(-1.0))]], dtype=torch.float64)
-    assert check(output, promised(output, 1e-15), query, key, value, scale=1.0).held
+    """Scores near 2^100 with 159 digits, the scale apart: 128 bits leave 28 after the point."""
+    large, scale = 2.0**50 / 3, 1.1
+    query, key = torch.tensor([[large, 1.0]]).double(), torch.tensor([[large, 1.0], [large, 0.0]]).double()
+    query[0, 0] = key[:, 0] = large
+    value = torch.tensor([[1.0], [0.0]]).double()
+    output = torch.tensor([[1 / (1 + math.exp(-scale))]], dtype=torch.float64)
+    assert check(output, promised(output, 1e-15), query, key, value, scale=scale).held
+    bound = 2.0**-20  # decided at once, but by a ball of some 2^-8 of the bound
+    margin = check(output + bound / 2, promised(output, bound), query, key, value, scale=scale).margin
+    assert abs(margin - 0.5) < 2.0**-18
     monkeypatch.setattr(deciding, "_BITS", (64, 72))
     with pytest.raises(sx.SeparatrixError, match=r"query \(0,\) cannot be decided by 72 bits"):
-        check(output, promised(output, 1e-15), query, key, value, scale=1.0)
+        check(output, promised(output, 1e-15), query, key, value, scale=scale)
 
 
 def many_tuples(monkeypatch, limit=500):
@@ -331,3 +350,21 @@ def test_without_the_extra_a_sentence_says_so(run):
     )
     done = run(code, "saved.safetensors")
     assert done.stdout == "verify needs python-flint, which is not installed: pip install 'separatrix[verify]'\n"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("d", [4, 8])
+def test_a_million_tokens(d):
+    """Order 3: sixteen queries of a trillion pairs each, held; and one that is off by 1.5 certificates, broken."""
+    x = 2 * torch.rand(5, 1_000_000, d, generator=torch.Generator().manual_seed(0)) - 1
+    call = x[0], [x[1], x[2]], [x[3], x[4]]
+    result = sx.certified_attention(*call, tolerance=1e-5)
+    found = sx.verify(result, *call)
+    assert found.held, found
+    assert found.queries == 16
+    output = result.output.clone()
+    output[-1] += 1.5 * result.certificate.per_query[-1]
+    wrong = sx.verify(replace(result, output=output), *call)
+    assert (wrong.held, wrong.worst) == (False, (999_999,))
+    assert 1.4 < wrong.margin < 1.6

@@ -96,12 +96,15 @@ class Tally:
         return total
 
     def save(self, path: Path) -> None:
-        """Write, by way of a file beside it: what is there is always whole."""
+        """Write, with the medians, by way of a file beside it: what is there is always whole."""
         ordered = Tally(dict(sorted(self.kinds.items())), self.broken, sorted(self.parts))
         for count in ordered.kinds.values():
             count.spread = dict(sorted(count.spread.items(), key=lambda item: float(item[0])))
+        said = asdict(ordered)
+        for kind, count in [*ordered.kinds.items(), ("all", ordered.total())]:
+            said.setdefault("looseness", {})[kind] = count.median_looseness()
         beside = path.with_suffix(".part")
-        beside.write_text(json.dumps(asdict(ordered), indent=1) + "\n")
+        beside.write_text(json.dumps(said, indent=1) + "\n")
         os.replace(beside, path)
 
     @staticmethod

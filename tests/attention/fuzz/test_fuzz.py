@@ -16,6 +16,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import state
 from separatrix.attention.certificate import Certificate
+from tests.attention.fuzz import __main__ as fuzz_command
 from tests.attention.fuzz import layers, manners, running, shards
 from tests.attention.fuzz.calls import draw_call
 from tests.attention.fuzz.kinds import KINDS, run_case
@@ -194,3 +195,10 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     assert run(1000, 9, 2, out, lambda tally: None).cases == 1000
     assert ran == [(9, first, first + 200) for first in range(0, 1000, 200)]
     assert seen[-1] == 400
+
+
+def test_one_case_by_the_command(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fuzz", "--seed", "3", "--case", "7"])
+    assert fuzz_command.main() == 0
+    outcome = run_case(3, 7)
+    assert capsys.readouterr().out.startswith(f"{outcome.kind}: {outcome.how}, ratio ")

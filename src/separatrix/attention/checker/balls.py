@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from flint import arb, arb_mat, ctx
 
 from separatrix.attention.checker.problem import Floats
@@ -21,20 +20,6 @@ def bits(count: int) -> Iterator[None]:
     """Compute with midpoints of so many bits until the end of the block."""
     with ctx.workprec(count):
         yield
-
-
-@contextmanager
-def subnormal_numbers() -> Iterator[None]:
-    """Keep subnormal numbers until the end of the block, also where `torch.set_flush_denormal` makes them zeros."""
-    smallest = math.ulp(0.0)
-    flushed = smallest + smallest == 0.0
-    if flushed:
-        torch.set_flush_denormal(False)
-    try:
-        yield
-    finally:
-        if flushed:
-            torch.set_flush_denormal(True)
 
 
 def matrix(x: Floats) -> arb_mat:

@@ -31,8 +31,7 @@ _DEGREES = tuple(range(3, 24, 2))
 
 def decide(problem: Problem, given: Given, queries: int) -> Verification:
     """The verdict on so many queries of a call."""
-    with balls.subnormal_numbers():
-        return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
+    return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
 
 
 @dataclass(frozen=True)

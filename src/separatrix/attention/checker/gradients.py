@@ -28,7 +28,7 @@ from flint import arb
 from torch import Tensor
 
 from separatrix.attention.checker import balls
-from separatrix.attention.checker.problem import Floats, Problem, as_problem, exact_floats
+from separatrix.attention.checker.problem import Floats, Problem, as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import SeparatrixError
 
@@ -79,7 +79,7 @@ def check_gradients(
     """
     problem = as_problem(query, keys, values, **options)
     tensors = [found[0], *found[1], *found[2]]
-    with balls.subnormal_numbers():
+    with subnormal_numbers():
         for bits in _BITS:
             with balls.bits(bits):
                 exact = exact_gradients(problem, incoming, certificate)

@@ -10,7 +10,8 @@ Nothing here is shared with the operators that are checked: what their arguments
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from typing import TypeVar
@@ -113,6 +114,20 @@ class Problem:
     def _mask(self, m: int, batch: tuple[int, ...]) -> Tensor | None:
         mask = self.masks[m]
         return None if mask is None else mask.expand(*self.batch, mask.shape[-1])[batch]
+
+
+@contextmanager
+def subnormal_numbers() -> Iterator[None]:
+    """Keep subnormal numbers until the end of the block, also where `torch.set_flush_denormal` makes them zeros."""
+    smallest = math.ulp(0.0)
+    flushed = smallest + smallest == 0.0
+    if flushed:
+        torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        if flushed:
+            torch.set_flush_denormal(True)
 
 
 def exact_floats(x: Tensor) -> Floats:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from separatrix.attention.checker.problem import as_problem
+from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.results import Given
 from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -83,7 +85,6 @@ def verify(
         SeparatrixError: python-flint is not installed, or a query cannot be decided within the limits.
 
     Example:
-        >>> import torch
         >>> from separatrix import certified_attention
         >>> q, k1, k2, v1, v2 = torch.randn(5, 40, 4, generator=torch.Generator().manual_seed(0))
         >>> result = certified_attention(q, [k1, k2], [v1, v2], tolerance=1e-3)
@@ -95,9 +96,11 @@ def verify(
         (False, True)
     """
     certificate = result.certificate
+    with subnormal_numbers():
+        bounds = torch.from_numpy(np.minimum(exact_floats(certificate.per_query), certificate.total))
     return check(
         result.output,
-        certificate.per_query.clamp(max=certificate.total),
+        bounds,
         query,
         keys,
         values,
@@ -155,4 +158,5 @@ def check(
         scale=scale,
         enable_gqa=enable_gqa,
     )
-    return decide(problem, Given.of(problem, output, bounds, lse, lse_bound), queries)
+    with subnormal_numbers():
+        return decide(problem, Given.of(problem, output, bounds, lse, lse_bound), queries)

@@ -7,6 +7,7 @@ if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
     from separatrix.attention.certificate import Certificate
     from separatrix.attention.cost import max_order
+    from separatrix.attention.exact_bound import exact_error_bound
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
     from separatrix.attention.plan import Plan, plan_shapes
@@ -25,6 +26,7 @@ __all__ = [
     "attention",
     "certified_attention",
     "errors",
+    "exact_error_bound",
     "hardness",
     "linear_attention",
     "max_order",
@@ -43,6 +45,7 @@ _HOMES = {
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.state",
     "certified_attention": "attention.operator",
+    "exact_error_bound": "attention.exact_bound",
     "linear_attention": "attention.linear",
     "max_order": "attention.cost",
     "plan_attention": "attention.operator",

@@ -93,8 +93,10 @@ def tiling_of(problem: Problem) -> Tiling:
 def roundings(problem: Problem) -> int:
     """How many roundings, at the most, a weight goes through on its way into the sums of its query.
 
-    One for each term of its chunk, and three for each chunk after it: the sum, and twice the change of the maximum.
+    One for each term of its chunk, and six for each chunk after it: the change of the maximum is an exponential, which
+    counts for four, and a product, and then there is the sum.
     """
     tiling = tiling_of(problem)
     most = sum(1 for box in tiling.found for _ in chunks(box, tiling.chunk_size(box)))
-    return tiling.capacity + 3 * most + 8
+    longest = max((min(tiling.chunk_size(box), box.tuples) for box in tiling.found), default=0)
+    return longest + 6 * most + 8

@@ -38,6 +38,7 @@ def test_public_names() -> None:
         "attention",
         "certified_attention",
         "errors",
+        "exact_error_bound",
         "hardness",
         "linear_attention",
         "max_order",

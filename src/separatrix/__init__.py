@@ -8,6 +8,7 @@ if _TYPE_CHECKING:
     from separatrix.attention.certificate import Certificate
     from separatrix.attention.checker import Verification, verify
     from separatrix.attention.cost import max_order
+    from separatrix.attention.exact_bound import exact_error_bound
     from separatrix.attention.gradient_certificate import GradientCertificate
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
@@ -29,6 +30,7 @@ __all__ = [
     "attention",
     "certified_attention",
     "errors",
+    "exact_error_bound",
     "hardness",
     "linear_attention",
     "max_order",
@@ -50,6 +52,7 @@ _HOMES = {
     "TensorAttentionState": "attention.state",
     "Verification": "attention.checker",
     "certified_attention": "attention.operator",
+    "exact_error_bound": "attention.exact_bound",
     "linear_attention": "attention.linear",
     "max_order": "attention.cost",
     "plan_attention": "attention.operator",

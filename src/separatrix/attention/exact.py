@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from separatrix.attention import blocks, by_reference, tangents
+from separatrix.attention import by_reference, guarded, tangents
 from separatrix.attention.arguments import DTYPES, Call
 from separatrix.attention.derivatives import beyond_one_gradient, differentiable, differentiable_by
+from separatrix.attention.fused import attend_pairs
 from separatrix.attention.precision import no_autocast
 from separatrix.attention.registration import operator_of_heads
 from separatrix.attention.schedule import Positions
@@ -35,7 +35,7 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
-    """Ordinary attention by PyTorch's fused kernel where nothing is left to check; None where something may be.
+    """Ordinary attention by PyTorch's fused kernel where nothing else is left to check; None where something may be.
 
     The checks of a call take longer than attention of a few short heads.
     """
@@ -58,24 +58,29 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
     ):
         scale = 1 / query.shape[3] if scale is None else scale
         with no_autocast(query.device.type):
-            return scaled_dot_product_attention(query, key, value, scale=scale)
+            return attend_pairs(query, key, value, False, scale)
     return None
+
+
+def is_fused(call: Call) -> bool:
+    """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
+    plain = call.order == 2 and call.query_offset == 0 and call.windows == (None,) and call.key_masks == (None,)
+    sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
+    return plain and 0 not in sizes and call.query.shape[-1] == call.values[0].shape[-1]
 
 
 def fused_attention(call: Call) -> Tensor | None:
     """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
-    plain = call.order == 2 and call.query_offset == 0 and call.windows == (None,) and call.key_masks == (None,)
-    sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
-    if not plain or beyond_one_gradient() or 0 in sizes or call.query.shape[-1] != call.values[0].shape[-1]:
+    if beyond_one_gradient() or not is_fused(call):
         return None
     (key,), (value,) = call.keys, call.values
     with no_autocast(call.query.device.type):
         if call.query.dim() == 4 and call.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
-            return scaled_dot_product_attention(call.query, key, value, is_causal=call.is_causal, scale=call.scale)
+            return attend_pairs(call.query, key, value, call.is_causal, call.scale)
         batch, query, keys, values, _ = flatten_heads(call)
         q, k, v = (x.unsqueeze(0) for x in (query, keys[0], values[0]))  # in any other shape PyTorch does not fuse
-        out = scaled_dot_product_attention(q, k, v, is_causal=call.is_causal, scale=call.scale)
-    return out.reshape(*batch, *out.shape[-2:])
+        out = attend_pairs(q, k, v, call.is_causal, call.scale)
+    return None if out is None else out.reshape(*batch, *out.shape[-2:])
 
 
 Flat = tuple[tuple[int, ...], Tensor, list[Tensor], list[Tensor], list[Tensor]]
@@ -148,8 +153,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
     with no_autocast(query.device.type):
-        out, lse = blocks.forward(_problem(query, keys, values, masks, is_causal, offset, windows, scale))
-    return out.to(query.dtype), lse
+        return guarded.forward(_problem(query, keys, values, masks, is_causal, offset, windows, scale), query.dtype)
 
 
 def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -179,7 +183,7 @@ def _attend_backward(
     problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
     dtype = problem.query.dtype
     with no_autocast(query.device.type):
-        dq, dks, dvs = blocks.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
+        dq, dks, dvs = guarded.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
     for m, mask in enumerate(masks):
         dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
     return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]

@@ -94,7 +94,7 @@ def tiling_of(problem: Problem) -> Tiling:
 def summation(problem: Problem) -> Summation:
     """How a weight gets into the sums of its query."""
     tiling = tiling_of(problem)
-    return block_sum(len(problem.keys) + 1, tiling.capacity, _count_chunks(tiling))
+    return block_sum(len(problem.keys) + 1, _longest_chunk(tiling), _count_chunks(tiling))
 
 
 def gradient_summation(problem: Problem) -> Summation:
@@ -102,8 +102,16 @@ def gradient_summation(problem: Problem) -> Summation:
     tiling = tiling_of(problem)
     row_blocks = max((len(tiling.row_blocks(box)) for box in tiling.found), default=0)
     return block_gradient_sum(
-        len(problem.keys) + 1, tiling.capacity, _count_chunks(tiling), tiling.rows, row_blocks * len(tiling.found)
+        len(problem.keys) + 1,
+        _longest_chunk(tiling),
+        _count_chunks(tiling),
+        tiling.rows,
+        row_blocks * len(tiling.found),
     )
+
+
+def _longest_chunk(tiling: Tiling) -> int:
+    return max((min(tiling.chunk_size(box), box.tuples) for box in tiling.found), default=0)
 
 
 def _count_chunks(tiling: Tiling) -> int:

@@ -1,0 +1,116 @@
+"""NaN and infinity in exact attention: they reach the queries that can see them, and no others; nor do gradients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import separatrix as sx
+from separatrix.attention import reference
+from tests.contracts.attention_contract import draw
+
+LENGTH = 7
+POSITIONS = {
+    "causal": {"is_causal": True},
+    "causal with an offset": {"is_causal": True, "query_offset": -2},
+    "windows": {"windows": 3},
+    "causal windows, later queries": {"is_causal": True, "windows": 2, "query_offset": 3},
+    "causal, masked": {"is_causal": True, "masked": True},
+    "nothing hidden": {},
+}
+
+
+def call(order, options):
+    """Tensors of one head, and the options with one entry for each set."""
+    query, *sets = draw(3, 2 * order - 1, 1, LENGTH, 2)
+    options = dict(options)
+    if "windows" in options:
+        options["windows"] = [options["windows"], *[None] * (order - 2)]
+    if options.pop("masked", False):
+        options["key_masks"] = [torch.arange(LENGTH) != 1, *[None] * (order - 2)]
+    return query, sets[: order - 1], sets[order - 1 :], options
+
+
+def sees(order, options, m, token):
+    """Which queries may attend a tuple with this token of set m: (L,)."""
+    positions = {key: value for key, value in options.items() if key != "key_masks"}
+    allowed = reference.allowed_tuples(LENGTH, [LENGTH] * (order - 1), **positions)
+    for n, mask in enumerate(options.get("key_masks") or ()):
+        if mask is not None:
+            allowed = allowed & mask.reshape(-1, *[1] * (order - 2 - n))
+    return allowed.select(m + 1, token).reshape(LENGTH, -1).any(1)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("kind", "m", "token"), [("key", 0, 4), ("value", -1, 4), ("value", 0, 1), ("key", -1, 0)])
+def test_what_is_hidden_does_not_reach(order, positions, bad, kind, m, token):
+    query, keys, values, options = call(order, POSITIONS[positions])
+    expected = reference.tensor_attention(query, keys, values, **options)
+    (keys if kind == "key" else values)[m][0, token, 1] = bad
+    touched = sees(order, options, m % (order - 1), token)
+    for return_lse in (False, True):
+        found = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
+        out = found[0] if return_lse else found
+        assert torch.allclose(out[0, ~touched], expected[0][0, ~touched], atol=1e-12)
+        if return_lse:
+            assert torch.allclose(found[1][0, ~touched], expected[1][0, ~touched], atol=1e-12)
+        if kind == "value" or math.isnan(bad):  # an infinite key may have weight 0
+            column = out[0, touched][:, 1] if kind == "value" else out[0, touched]
+            assert not torch.isfinite(column).any()
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [3, 16, 20])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_causal):
+    """PyTorch's fused kernel turns some of these into zeros."""
+    query, *sets = (x.to(dtype) for x in draw(0, 2 * order - 1, 1, 2, length, 4))
+    keys, values = sets[: order - 1], sets[order - 1 :]
+    expected = sx.tensor_attention(query, keys, values, is_causal=is_causal)
+    query[0, 1, 2, 3] = math.nan
+    found = sx.tensor_attention(query, keys, values, is_causal=is_causal)
+    assert torch.isnan(found[0, 1, 2]).all()
+    found[0, 1, 2] = expected[0, 1, 2]
+    assert torch.allclose(found, expected, atol=4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("positions", [x for x in POSITIONS if x != "nothing hidden"])
+@pytest.mark.parametrize("kind", ["key", "value"])
+def test_gradients_of_queries_that_do_not_see_it(order, positions, kind):
+    query, keys, values, options = call(order, POSITIONS[positions])
+    touched = sees(order, options, 0, 4)
+    weights = draw(9, 1, LENGTH, 2)
+
+    def gradients(attend, rows):
+        tensors = [x.detach().clone().requires_grad_() for x in (query, *keys, *values)]
+        out, lse = attend(tensors[0], tensors[1:order], tensors[order:], **options)
+        lse = lse.masked_fill(lse == -math.inf, 0.0)
+        return torch.autograd.grad((out * weights)[:, rows].sum() + lse[:, rows].sum(), tensors)
+
+    def ours(*tensors, **options):
+        return sx.tensor_attention(*tensors, return_lse=True, **options)
+
+    expected = gradients(reference.tensor_attention, ~touched)
+    (keys if kind == "key" else values)[0][0, 4, 0] = math.nan
+    for mine, theirs in zip(gradients(ours, ~touched), expected, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-12)
+    of_query = gradients(ours, torch.ones_like(touched))[0]
+    assert torch.allclose(of_query[0, ~touched], expected[0][0, ~touched], atol=1e-12)
+    assert torch.isnan(of_query[0, touched]).all()
+
+
+def test_factors_are_balanced_where_nothing_bad_is_seen():
+    """A NaN in the last token of one head keeps neither other heads nor earlier queries from being right."""
+    query, key, value = draw(0, 3, 2, 4, 1).float()
+    expected = sx.tensor_attention(query, key, value, is_causal=True, scale=0.5)
+    value[0, 3] = math.nan
+    found = sx.tensor_attention(query * 2.0**100, key * 2.0**100, value, is_causal=True, scale=0.5 * 2.0**-200)
+    assert torch.isnan(found[0, 3]).all()
+    assert torch.allclose(found[0, :3], expected[0, :3], atol=1e-6)
+    assert torch.allclose(found[1], expected[1], atol=1e-6)

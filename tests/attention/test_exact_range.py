@@ -227,7 +227,6 @@ def test_zeros_among_the_outputs_of_pairs_are_no_alarm(dtype):
 
 GRAPHS = {
     "compiled": lambda f: torch.compile(f, backend="aot_eager", fullgraph=True),
-    "vmap": torch.func.vmap,
     "grad": lambda f: lambda *x: torch.func.grad(lambda *x: f(*x).sum())(*x),
 }
 
@@ -253,6 +252,16 @@ def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
     assert transform == "grad" or torch.isnan(call(query, key, value)).any()
     with pytest.raises(sx.SeparatrixError, match=r"^keys or values: NaN or infinity, .* hidden from by is_causal"):
         causal(query, key, value)
+
+
+def test_pairs_that_are_mapped_over_are_attended_by_blocks():
+    """The fused kernel has no rule for `vmap`, and the blocks need no refusal where the answer is in range."""
+    mapped = torch.func.vmap(lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
+    query, key, value = draw(0, 3, 2, 2, 6, 4).float()
+    huge = torch.full_like(value, 3e38)
+    assert torch.allclose(mapped(query, key, huge), huge)
+    with pytest.raises(sx.SeparatrixError, match=r"^query \(up to 2\^\d+\), keys\[0\]"):
+        mapped(1e30 * query, 1e30 * key, value)
 
 
 def test_the_operator_of_graphs_is_well_registered():

@@ -89,6 +89,7 @@ class Run:
 
 
 def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
+    check_readable(call)
     require_ieee_arithmetic()
     batch, query, keys, values, masks = flatten_heads(call)
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)

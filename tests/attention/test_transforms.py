@@ -284,7 +284,21 @@ def agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) -> 
         torch.testing.assert_close(ours, theirs, rtol=0, atol=error)
 
 
-@pytest.mark.parametrize(("transform", "kind"), [(transform, kind) for transform, row in TABLE.items() for kind in row])
+def slow(transform: str, kind: str) -> bool:
+    """What the row below or the column to the left tests as well, but for a few lines."""
+    return (transform == "`torch.compile`" and kind != "certified") or (
+        transform == "... with `dynamic=True`" and kind == "bounded, causal"
+    )
+
+
+@pytest.mark.parametrize(
+    ("transform", "kind"),
+    [
+        pytest.param(transform, kind, marks=pytest.mark.soak if slow(transform, kind) else ())
+        for transform, row in TABLE.items()
+        for kind in row
+    ],
+)
 def test_every_cell(transform: str, kind: str) -> None:
     cell = TABLE[transform][kind]
     if cell == WORKS:

@@ -33,11 +33,10 @@ def step(run, layer, x):
 
 @kinds
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the same, where it leaves a graph
 def test_compiled(kind):
-    """In one graph, but for near-linear attention, which a graph is left for."""
+    """In one graph."""
     layer, x = model(kind)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=kind != "near-linear")
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(step(compiled, layer, x), step(layer, layer, x), rtol=1e-10, atol=1e-10)
     if kind == "exact":  # another length, in the graph for all lengths
         longer = torch.cat([x, x.flip(1)], 1)
@@ -73,6 +72,29 @@ def test_saved_and_loaded_by_safetensors(kind, tmp_path):
     assert not torch.equal(other(x), layer(x))
     load_model(other, tmp_path / "layer.safetensors")
     assert torch.equal(other(x), layer(x))
+
+
+LOADING = """
+import sys, torch
+import separatrix.nn
+from safetensors.torch import load_file, save_file
+inputs, program, found = sys.argv[1:]
+out = torch.export.load(program).module()(load_file(inputs)["x"])
+save_file({"out": out.detach()}, found)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the exporter's own
+def test_an_exported_layer_is_loaded_by_another_process(run, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    layer, x = model("near-linear")
+    inputs, program, found = (str(tmp_path / name) for name in ("inputs", "layer.pt2", "found"))
+    save_file({"x": x}, inputs)
+    torch.export.save(torch.export.export(layer, (x,)), program)
+    done = run(LOADING, inputs, program, found)
+    assert (done.returncode, done.stderr) == (0, "")
+    torch.testing.assert_close(load_file(found)["out"], layer(x), rtol=0, atol=1e-14)
 
 
 TRAINING = """

@@ -69,7 +69,10 @@ class Call(nn.Module):
 
     def forward(self, query: Tensor, *sets: Tensor) -> Tensor:
         keys, values = sets[: len(sets) // 2], sets[len(sets) // 2 :]
-        found = sx.tensor_attention(query, keys, values, key_masks=self.masks(keys), **self.options)
+        masks = self.masks(keys)
+        if len(keys) == 1:
+            keys, values = keys[0], values[0]
+        found = sx.tensor_attention(query, keys, values, key_masks=masks, **self.options)
         return both(*found) if self.options.get("return_lse") else found
 
     def definition(self, query: Tensor, *sets: Tensor) -> Tensor:
@@ -118,7 +121,8 @@ class Layer(nn.Module):
 
 def _call(order: int, length: int, dtype: torch.dtype, error: float | None = None, **options: object) -> Subject:
     module = Call(**options)
-    inputs = tuple(draw(seed, BATCH, length, D, dtype=dtype) for seed in range(2 * order - 1))
+    batch = (BATCH, HEADS) if order == 2 else (BATCH,)  # ordinary attention in four dimensions takes a way of its own
+    inputs = tuple(draw(seed, *batch, length, D, dtype=dtype) for seed in range(2 * order - 1))
     return Subject(module, inputs, module.definition, error or (1e-10 if dtype == torch.float64 else 1e-5))
 
 

@@ -82,25 +82,27 @@ def _by_tuples(head: Head, query: Asked, given: Given, flat: int) -> _Found:
         if found.held is False or (found.held and found.fine):
             break
     if found.held is None:
-        raise _undecided(given, flat, f"{bits} bits")
+        raise SeparatrixError(
+            f"verify: query {given.index(flat)} cannot be decided with {bits} bits: its error is too close to its "
+            "certificate, or its scores are too large."
+        )
     return _Found(flat, found, bits)
 
 
 def _by_expansion(head: Head, queries: dict[int, Asked], given: Given, flops: float) -> Iterator[_Found]:
     within = [degree for degree in _DEGREES if expansion_flops(head, degree) <= flops]
-    degree = 0
+    if not within:
+        raise _out_of_reach(given, next(iter(queries)), "an expansion would take too long")
     for degree in within[_first(head, queries, given, within) :]:
         with balls.bits(128):
             answers = attend_expansion(head, list(queries.values()), degree)
             found = [_judge(a, given, flat, fineness=6) for a, flat in zip(answers, queries, strict=True)]
         if all(one.held is False or (one.held and one.fine) for one in found):
             break
-    for flat, one in zip(queries, found if degree else (), strict=bool(degree)):
+    for flat, one in zip(queries, found, strict=True):
         if one.held is None:
-            raise _undecided(given, flat, f"an expansion of degree {degree}")
+            raise _out_of_reach(given, flat, f"an expansion of degree {degree} does not decide it")
         yield _Found(flat, one, 128)
-    if not degree:
-        raise _undecided(given, next(iter(queries)), "any expansion within reach")
 
 
 def _first(head: Head, queries: dict[int, Asked], given: Given, degrees: Sequence[int]) -> int:
@@ -113,11 +115,10 @@ def _first(head: Head, queries: dict[int, Asked], given: Given, degrees: Sequenc
     return enough.index(True) if any(enough) else len(degrees) - 1
 
 
-def _undecided(given: Given, flat: int, tried: str) -> SeparatrixError:
+def _out_of_reach(given: Given, flat: int, why: str) -> SeparatrixError:
     return SeparatrixError(
-        f"verify: query {given.index(flat)} cannot be decided by {tried}: it attends more than {TUPLES:,} tuples, and "
-        "its scores or its dimension are too large for an expansion, or its certificate is finer than the balls. Check "
-        "the call on fewer tokens."
+        f"verify: query {given.index(flat)} attends more than {TUPLES:,} tuples, and {why}. Scores that are smaller, "
+        "fewer dimensions or a coarser certificate would make it possible; so would a call with fewer tokens."
     )
 
 

@@ -162,14 +162,15 @@ def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
 
 
 def _largest_score(head: Head, query: Asked, sets: Sequence[_Set], rho: Sequence[arb]) -> arb:
-    """R, by Hoelder's inequality. Sums in float64 err by less than 2^-40 of themselves, and 2^-1000 for underflow."""
+    """R, by Hoelder's inequality. Sums in float64 err by 2^-40 of themselves and 2^-1000 of the factors, at most."""
     total = arb(1)
     power = len(sets)
     factors = np.array([balls.float_above(abs(r)) for r in rho])
+    underflow = (1 + arb(float(factors.sum()))) * balls.power_of_two(-1000)
     for m, (one, (start, stop)) in enumerate(zip(sets, query.spans, strict=True)):
         x = np.ldexp(np.abs(head.keys[m][start:stop]), -one.exponents)
         largest = float((x**power @ factors).max())
-        total *= (arb(largest) * (1 + balls.power_of_two(-40)) + balls.power_of_two(-1000)) ** (arb(1) / power)
+        total *= (arb(largest) * (1 + balls.power_of_two(-40)) + underflow) ** (arb(1) / power)
     return total
 
 

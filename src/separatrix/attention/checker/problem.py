@@ -196,6 +196,13 @@ def as_problem(
         enable_gqa,
         _batch([x.shape[:-least] for _, x in named], query.shape[-3:-2] if enable_gqa else ()),
     )
+    for m, mask in enumerate(masks):
+        lead = () if mask is None else tuple(mask.shape[:-1])
+        if len(lead) > len(problem.batch) or any(
+            size not in (1, room) for size, room in zip(reversed(lead), reversed(problem.batch), strict=False)
+        ):
+            expected = f"leading dimensions that broadcast to {problem.batch}"
+            raise ArgumentError(f"key_masks[{m}]", expected=expected, got=str(lead))
     for name, x in named[1:] if enable_gqa else ():
         if x.shape[-3] != key_sets[0].shape[-3] or x.shape[-3] == 0 or query.shape[-3] % x.shape[-3]:
             raise ArgumentError(name, expected="heads in dimension -3 that divide query's", got=f"{tuple(x.shape)}")

@@ -1,12 +1,15 @@
-"""The door of the command `separatrix`: it opens without the extra `lab`, to say that it is missing."""
+"""Where the command `separatrix` begins: also without the extra `lab`, to say that it is missing."""
 
 from __future__ import annotations
 
 import sys
 
+from separatrix.lab import interrupts
+
 
 def main() -> None:
-    """Run the command line, or exit saying which extra it lacks."""
+    """Run the command line, or exit saying which extra it lacks; Ctrl-C ends it with a sentence at any moment."""
+    interrupts.of_command()
     try:
         from separatrix.commands import app
     except ModuleNotFoundError as missing:

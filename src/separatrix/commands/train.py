@@ -15,6 +15,7 @@ import typer
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.files import clear_drafts, make_folder
 from separatrix.lab.console import in_a_sentence
+from separatrix.lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from separatrix.commands.train_display import Display
@@ -139,7 +140,7 @@ def selection(
             f"same command again: {shlex.join(['separatrix', *sys.argv[1:]])}",
             err=True,
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     for settings, end in zip(runs, ends, strict=True):
         typer.echo(f"seed {settings.seed}: {end}")
     typer.echo(f"Records: {folder}/seed-*.jsonl. Weights: {folder}/seed-*.safetensors.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 import typer
 
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.lab.interrupts import INTERRUPTED, body, interrupted
 
 if TYPE_CHECKING:
     from separatrix.lab.executors import Crew
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 RESULTS = Path("results")
 StoreOption = Annotated[Path, typer.Option("--store", help="The folder of results.", metavar="FOLDER")]
 WorkersOption = Annotated[
@@ -39,13 +39,19 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def wrapped(*values: P.args, **named: P.kwargs) -> R:
         try:
-            return command(*values, **named)
-        except SeparatrixError as error:
-            typer.echo(f"separatrix: {error}", err=True)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as pressed:
-            typer.echo(f"Stopped. What is done is kept. To go on, {_again()}", err=True)
-            raise typer.Exit(INTERRUPTED) from pressed
+            with body():
+                return command(*values, **named)
+        except typer.Exit:
+            raise
+        except BaseException as error:
+            # Whatever came out of a library that was interrupted, it was Ctrl-C.
+            if isinstance(error, KeyboardInterrupt) or interrupted():
+                typer.echo(f"Stopped. What is done is kept. To go on, {_again()}", err=True)
+                raise typer.Exit(INTERRUPTED) from error
+            if isinstance(error, SeparatrixError):
+                typer.echo(f"separatrix: {error}", err=True)
+                raise typer.Exit(2) from error
+            raise
 
     return wrapped
 

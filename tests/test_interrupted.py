@@ -1,0 +1,128 @@
+"""Ctrl-C while a command imports, before it has begun, and when it is over: one sentence, status 130, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from separatrix.lab import Store
+
+PRESS = """
+import atexit, signal, sys
+from separatrix.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell had it ignored
+at = int(sys.argv.pop(1))
+
+class Press:
+    '''Presses Ctrl-C in the middle of an import.'''
+    seen = 0
+
+    def find_spec(self, name, path=None, target=None):
+        Press.seen += 1
+        if Press.seen == at:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+if not at:
+    atexit.register(lambda: print(Press.seen, file=sys.stderr))
+main()
+"""
+HEAD = """
+import signal, sys
+from separatrix.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+STOPPED = (130, "", "Stopped. What is done is kept.\n")
+
+
+def pressed(run, at: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return run(PRESS, str(at), *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "moments"), [(("store", "ls"), 6), (("plan", "--n", "9", "--d", "2", "--bound", "1"), 4)]
+)
+def test_during_any_import(run, tmp_path: Path, words: tuple[str, ...], moments: int) -> None:
+    Store.create(tmp_path / "results").close()
+    whole = pressed(run, 0, *words)
+    assert whole.returncode == 0, whole.stderr
+    imports = int(whole.stderr.split()[-1])
+    assert imports > 50
+    for k in range(moments):
+        done = pressed(run, 1 + k * (imports - 1) // (moments - 1), *words)
+        assert (done.returncode, done.stdout, done.stderr) == STOPPED
+
+
+AT_A_LINE = f"""{HEAD}
+name = sys.argv.pop(1)
+
+def trace(frame, event, argument):
+    if frame.f_code.co_name == name:
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGINT)
+
+sys.settrace(trace)
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["parse_args", "invoke", "_print_version"])
+def test_where_no_command_has_begun(run, name: str) -> None:
+    """In the library that reads the command line, which says nothing and has a status of its own."""
+    done = run(AT_A_LINE, name, "--version" if name == "_print_version" else "claims")
+    assert (done.returncode, done.stdout, done.stderr) == STOPPED
+
+
+def test_in_a_command(run, tmp_path: Path) -> None:
+    Store.create(tmp_path / "results").close()
+    done = run(AT_A_LINE, "counts", "store", "ls")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Stopped. What is done is kept. To go on, run the same command again: separatrix store ls\n"
+
+
+def test_when_it_is_over(run) -> None:
+    """What Python clears up at its end is nothing that could be stopped."""
+    code = HEAD + (
+        "class Late:\n"
+        "    def __del__(self, press=signal.raise_signal, number=signal.SIGINT): press(number)\n"
+        "sys.late = Late()\nmain()"
+    )
+    done = run(code, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("separatrix ")
+
+
+def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
+    """In a finaliser, for one, where Python prints an exception and goes on."""
+    code = HEAD + (
+        "from separatrix.commands import app\nfrom separatrix.lab.console import in_a_sentence\n"
+        "class Dropped:\n"
+        "    def __del__(self):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "@app.command()\n@in_a_sentence\n"
+        "def drop() -> None:\n"
+        "    Dropped()\n"
+        "    print('went on')\n"
+        "main()"
+    )
+    done = run(code, "drop")
+    assert (done.returncode, done.stdout, done.stderr) == STOPPED
+
+
+def test_a_ctrl_c_that_a_library_makes_into_another_error(run) -> None:
+    code = HEAD + (
+        "from separatrix.commands import app\nfrom separatrix.lab.console import in_a_sentence\n"
+        "@app.command()\n@in_a_sentence\n"
+        "def convert() -> None:\n"
+        "    try: signal.raise_signal(signal.SIGINT)\n"
+        "    except BaseException: raise SystemError('error return without exception set') from None\n"
+        "main()"
+    )
+    done = run(code, "convert")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("Stopped. What is done is kept. To go on")
+    assert done.stderr.count("\n") == 1

@@ -33,6 +33,7 @@ EXTRAS = {
     "waitress": "explore",
     "dask": "dask",
     "distributed": "dask",
+    "cryptography": "dask",
     "transformers": "hf",
     "tensorboardX": "tensorboard",
 }

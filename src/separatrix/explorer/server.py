@@ -21,11 +21,13 @@ from werkzeug.exceptions import HTTPException
 
 import separatrix.report
 from separatrix.errors import ArgumentError
+from separatrix.explorer.callbacks import checked
 from separatrix.explorer.context import REQUEST_BYTES
 
 log = logging.getLogger("separatrix.explorer")
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_CALLBACK = "/_dash-update-component"
 _ROUTES = frozenset(
     {
         "/",
@@ -33,7 +35,7 @@ _ROUTES = frozenset(
         "/assets/<path:filename>",
         "/_dash-layout",
         "/_dash-dependencies",
-        "/_dash-update-component",
+        _CALLBACK,
         "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>",
     }
 )
@@ -103,6 +105,8 @@ def harden(app: Dash) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and origin not in (f"http://{request.host}", f"https://{request.host}"):
             abort(403, "Another site's page may not ask this server for anything.")
+        if request.path == _CALLBACK and request.method == "POST":
+            checked(request, app.callback_map)
 
     @server.after_request
     def policy(response: Response) -> Response:

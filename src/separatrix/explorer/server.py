@@ -174,7 +174,7 @@ def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
 
     waitress: a plain server of a few threads that bounds what it reads, and that needs nothing but Python.
     """
-    from waitress import create_server  # type: ignore[import-untyped]
+    from separatrix.explorer.connections import serving
 
     guard(app, door)
     # A browser asks for all of a page at once: that requests wait in the queue is no news.
@@ -185,15 +185,13 @@ def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
     except OSError as error:
         wanted = "a host and a port of this machine that are free"
         raise ArgumentError("--host, --port", expected=wanted, got=f"{door.host}:{door.port} ({error})") from error
-    server = create_server(
+    server = serving(
         app.server,
-        sockets=[listening],
+        listening,
         threads=threads,
         ident=None,
         max_request_body_size=REQUEST_BYTES,
         max_request_header_size=2**16,
-        channel_timeout=60,
-        connection_limit=200,
     )
     host, port = listening.getsockname()[:2]
     shown = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host

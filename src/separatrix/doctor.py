@@ -34,6 +34,7 @@ EXTRAS = {
     "waitress": "explore",
     "dask": "dask",
     "distributed": "dask",
+    "cryptography": "dask",
     "transformers": "hf",
     "python-flint": "verify",
     "tensorboardX": "tensorboard",

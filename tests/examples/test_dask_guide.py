@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -18,9 +19,20 @@ import pytest
 from separatrix.lab import Store
 from separatrix.lab.faults import StoreError
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 
 PATIENCE = 300  # schedulers and workers take their time to start on a busy machine
+
+
+STARTS = (
+    "python examples/dask_credentials.py",
+    "export DASK_CONFIG",
+    "dask scheduler",
+    "dask worker",
+    "separatrix sweep",
+    "separatrix store verify",
+    "separatrix store export",
+)
 
 
 def commands(root: Path) -> dict[str, list[str]]:
@@ -30,10 +42,9 @@ def commands(root: Path) -> dict[str, list[str]]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     lines = re.findall(r"^```bash\n(.*?)\n```$", text, re.MULTILINE)
-    assert len(lines) == 5
-    starts = ("dask scheduler", "dask worker", "separatrix sweep", "separatrix store verify", "separatrix store export")
+    assert len(lines) == len(STARTS)
     return {
-        start: shlex.split(line.replace("8786", port)) for start in starts for line in lines if line.startswith(start)
+        start: shlex.split(line.replace("8786", port)) for start in STARTS for line in lines if line.startswith(start)
     }
 
 
@@ -98,8 +109,19 @@ def listens(address: str) -> bool:
 def test_the_page_on_dask(root: Path, terminals: Terminals) -> None:
     page = commands(root)
     worker, sweep, store = page["dask worker"], page["separatrix sweep"], terminals.folder / "results"
+    assert terminals.start(page["python examples/dask_credentials.py"]).wait(PATIENCE) == 0, terminals.said()
+    credentials = terminals.folder / "credentials"
+    assert stat.S_IMODE(credentials.stat().st_mode) == 0o700
+    assert [one.name for one in credentials.iterdir()] == ["dask.yaml"]
+    again = terminals.start(page["python examples/dask_credentials.py"])
+    assert again.wait(PATIENCE) == 1
+    assert "is there already: remove it" in terminals.said()
+    name, _, value = page["export DASK_CONFIG"][1].partition("=")
+    terminals.environment[name] = value.replace("$PWD", str(terminals.folder))
     scheduler = terminals.start(page["dask scheduler"])
     terminals.wait(lambda: listens(worker[2]))
+    with pytest.raises(OSError, match=r"reset|closed|refus|Timed out"):  # without the credentials
+        distributed.Client(worker[2].replace("tls:", "tcp:"), timeout=20, set_as_default=False)
     first, second = terminals.start(worker), terminals.start(worker)
     running = terminals.start(sweep)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import pickle
 import struct
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -215,3 +217,43 @@ def test_a_fault_of_the_planner_is_no_sentence_of_the_readers(monkeypatch: pytes
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: broken)
     with pytest.raises(RuntimeError, match="it broke"):
         upload.planned_file(GOOD, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("q", "k1", "entries"),
+    [((1, 3 * 2**20, 1), (64, 2, 1), 64 * (3 * 2**20 + 2)), ((512, 1, 1), (1, 2**20, 1), 512 * (2**20 + 1))],
+)
+def test_what_would_be_large_once_broadcast_is_refused_before_it_is_made(q: Any, k1: Any, entries: int) -> None:
+    """12 MB of a file became 4 GB in the process that planned it."""
+    data = file(q=torch.zeros(q, dtype=torch.float16), k1=torch.zeros(k1, dtype=torch.float16))
+    with pytest.raises(SeparatrixError, match=f"once their heads are broadcast against each other, got {entries:,}"):
+        upload.header(data)
+    largest = torch.zeros(2**20 - 8, 4, dtype=torch.float16)
+    assert upload.header(file(q=largest, k1=largest.clone())).order == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system keeps to the limit")
+def test_the_process_that_plans_has_limited_memory() -> None:
+    """It asks for twice as much as it may have, by Python and by torch, and says so in a sentence."""
+    script = (
+        "import torch; from separatrix.explorer import plan_child\n"
+        "asks = {'python': lambda *_: bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\n"
+        "for name, ask in asks.items():\n"
+        "    plan_child.answer = ask\n"
+        "    print(plan_child.main(1.0) == {'refused': plan_child.TOO_MUCH})\n"
+        "torch.zeros(2**28, dtype=torch.uint8)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr
+
+
+def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(plan_child, "answer", fails)
+    monkeypatch.setattr(plan_child, "limit_memory", lambda: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        plan_child.main(1e-3)

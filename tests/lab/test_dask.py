@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from separatrix.lab import Crew, CrewError, Store, dask_workers, executors, run
 from tests.lab.experiments import counts_runs, kills_worker, leaves_traces, matmul, walk
 from tests.lab.helpers import contents, do, environment
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 # Closing a cluster leaves sockets to the collector, which pytest would report as errors of ours.
@@ -177,6 +182,78 @@ def test_dask_local_and_a_cell_that_kills_its_workers(tmp_path: Path) -> None:
     assert "KilledWorker" in record.traceback
 
 
+@pytest.fixture
+def local() -> Iterator[executors._OnDask]:
+    """A cluster of one worker here, as `--dask local` starts it."""
+    made = executors._OnDask("local", 1)
+    try:
+        yield made
+    finally:
+        made.shutdown(cancel_futures=True)
+
+
+def where() -> tuple[list[str], str]:
+    """What a worker imports from first, and where it keeps what does not fit in memory."""
+    return sys.path, distributed.get_worker().local_directory
+
+
+def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executors._OnDask) -> None:
+    """Neither to its scheduler nor to its worker nor to the worker's nanny: each would run any code it is sent."""
+    assert local.submit(sum, [1, 2]).result(60) == 3
+    [(place, worker)] = local._client.scheduler_info()["workers"].items()
+    for address in (local._cluster.scheduler_address, place, worker["nanny"]):
+        assert address.startswith("tls://127.0.0.1:")
+        for stranger, security in (
+            (address.replace("tls:", "tcp:"), None),
+            (address, distributed.Security.temporary()),
+        ):
+            with pytest.raises(distributed.comm.CommClosedError):
+                asyncio.run(greet(stranger, security))
+        asyncio.run(greet(address, local._cluster.security))
+
+
+async def greet(address: str, security: object) -> None:
+    """Ask a process of Dask's who it is, as anybody may who is let in."""
+    options = security.get_connection_args("client") if security else {}
+    async with distributed.core.rpc(address, connection_args=options, timeout=5) as remote:
+        await remote.identity()
+
+
+def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDask) -> None:
+    """Dask puts its scratch folder first in the path of modules, in this process as in the workers'."""
+    paths, kept = local.submit(where).result(60)
+    folder = Path(kept).parents[1]
+    assert folder.parent == Path(tempfile.gettempdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.stat().st_uid == os.getuid()
+    strange = [one for one in (*paths, *sys.path) if "dask-scratch-space" in one and not one.startswith(f"{folder}/")]
+    assert strange == []
+    still = local.submit(time.sleep, 0.5)
+    local.shutdown()  # which waits for what runs
+    assert still.result(0) is None
+    assert not folder.exists()
+
+
+def test_a_local_cluster_shows_nothing_over_http(local: executors._OnDask) -> None:
+    info = local._client.scheduler_info()
+    [worker] = info["workers"].values()
+    for port in (info["services"]["dashboard"], worker["services"]["dashboard"]):
+        for path in ("/", "/health", "/info/main/workers.html", "/json/counts.json", "/metrics", "/status"):
+            caller = HTTPConnection("127.0.0.1", port, timeout=60)
+            caller.request("GET", path)
+            assert caller.getresponse().status == 404, path
+            caller.close()
+
+
+def test_a_scheduler_with_credentials_and_none_of_ours(local: executors._OnDask) -> None:
+    address = local._cluster.scheduler_address
+    with pytest.raises(CrewError, match=r"No Dask scheduler answers at tls://.* name the credentials"):
+        dask_workers(address)
+    needed = {"distributed.comm.require-encryption": True}
+    with dask.config.set(needed), pytest.raises(CrewError, match="encryption required by Dask configuration"):
+        dask_workers(address.replace("tls:", "tcp:"))
+
+
 def test_a_scheduler_that_blames_bystanders(tmp_path: Path) -> None:
     """Dask counts the death of a worker against all cells that it had; only the one to blame is marked failed."""
     from distributed.scheduler import KilledWorker
@@ -216,7 +293,8 @@ def test_the_number_of_workers_of_a_scheduler_is_its_own() -> None:
         dask_workers("tcp://127.0.0.1:9", 3)
 
 
-def test_dask_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(CrewError, match=r"pip install 'separatrix\[dask\]'"):
+@pytest.mark.parametrize("name", ["distributed", "cryptography"])
+def test_dask_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(CrewError, match=rf"--dask needs {name}, .*: pip install 'separatrix\[dask\]'"):
         dask_workers("local")

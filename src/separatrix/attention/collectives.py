@@ -1,28 +1,22 @@
-"""What the ranks of a process group say to each other: every message counted, and none sent before all agree to go on.
+"""What the ranks of a process group send each other: every message counted, and none waited for without end.
 
-A collective that one rank never reaches leaves the others waiting. So each call begins with a report from every rank,
-of a size that does not depend on the data: its arguments are in order, or which one is not. Where one is not, every
-rank raises the same error and nobody waits.
+Each exchange writes into a tensor that the caller made before, so that nothing can fail here but the transport. Where
+that fails, or takes longer than the time-out, `Standing` finds out which ranks are absent, and the group is given up.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from separatrix.errors import ArgumentError, SeparatrixError
-
-Made = TypeVar("Made")
-
-_REPORT = 1024
-"""Reports are padded to a multiple of so many bytes: the digits of a length do not change what is sent."""
+from separatrix.attention.standing import Standing, standing_in
+from separatrix.errors import ArgumentError
 
 
 @dataclass
@@ -75,59 +69,78 @@ class Ranks:
     group: dist.ProcessGroup
     rank: int
     count: int
+    standing: Standing
+    timeout: timedelta
 
-    def sum(self, x: Tensor) -> Tensor:
-        """The sum of x over all ranks, on every rank."""
-        total = x.clone(memory_format=torch.contiguous_format)
-        if total.numel():
-            _count("all_reduce", total)
-            dist.all_reduce(total, group=self.group)
-        return total
+    def check(self, name: str, x: Tensor) -> None:
+        """Refuse a tensor that cannot be sent, which the backend itself would leave out without a word or hang on."""
+        if x.layout != torch.strided:
+            raise ArgumentError(name, expected="a dense tensor, which can be sent to other ranks", got=str(x.layout))
+        devices = self.standing.devices
+        if x.device.type not in devices:
+            wanted = f"a tensor on {' or '.join(devices)}, from where the group's backend can send it"
+            raise ArgumentError(name, expected=wanted, got=f"one on {x.device}")
 
-    def gather(self, x: Tensor, kind: str = "all_gather") -> Tensor:
-        """x of every rank, (ranks, *x.shape), on every rank; all of one shape."""
-        gathered = x.new_empty(self.count, *x.shape)
+    def sum(self, x: Tensor) -> None:
+        """Replace x by its sum over all ranks, on every rank; x is contiguous."""
+        if x.numel():
+            _count("all_reduce", x)
+            self._wait(lambda: [dist.all_reduce(x, group=self.group, async_op=True)])
+
+    def gather(self, x: Tensor, into: Tensor, kind: str = "all_gather") -> None:
+        """Write x of every rank, all of one shape, into the rows of `into`, (ranks, *x.shape), on every rank."""
         if x.numel():
             _count(kind, x)
-            dist.all_gather(list(gathered), x.contiguous(), group=self.group)
-        return gathered
+            self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)])
 
-    def scatter_sum(self, x: Tensor) -> Tensor:
-        """Row `rank` of the sum of x (ranks, ...) over all ranks."""
-        mine = torch.empty_like(x[0])
+    def scatter_sum(self, x: Tensor, into: Tensor) -> None:
+        """Write row `rank` of the sum of x, (ranks, ...), over all ranks into `into`."""
         if x.numel():
             _count("reduce_scatter", x)
-            dist.reduce_scatter(mine, list(x.contiguous()), group=self.group)
-        return mine
+            self._wait(lambda: [dist.reduce_scatter(into, list(x), group=self.group, async_op=True)])
 
-    def pass_on(self, x: Tensor, arriving: Sequence[int], tag: int = 0) -> Callable[[], Tensor]:
-        """Send x to the next rank, in a ring, and receive a tensor of shape `arriving` from the one before.
+    def pass_on(self, x: Tensor, into: Tensor, tag: int = 0) -> Callable[[], None]:
+        """Send x to the next rank, in a ring, and receive `into` from the one before.
 
-        What is returned waits for both and gives the tensor. `tag` tells apart what is under way at once. Empty
-        tensors are not sent.
+        What is returned waits for both. `tag` tells apart what is under way at once. Empty tensors are not sent.
         """
         if self.count == 1:
-            return lambda: x
-        x, came = x.contiguous(), x.new_empty(tuple(arriving))
+            into.copy_(x)
+            return lambda: None
         to, of = (self.rank + 1) % self.count, (self.rank - 1) % self.count
         messages = []
         if x.numel():
             _count("send", x)
             messages.append(dist.P2POp(dist.isend, x, group=self.group, tag=tag, group_peer=to))
-        if came.numel():
-            messages.append(dist.P2POp(dist.irecv, came, group=self.group, tag=tag, group_peer=of))
-        under_way = dist.batch_isend_irecv(messages) if messages else []
+        if into.numel():
+            messages.append(dist.P2POp(dist.irecv, into, group=self.group, tag=tag, group_peer=of))
+        if not messages:
+            return lambda: None
+        try:
+            under_way = dist.batch_isend_irecv(messages)
+        except Exception as error:
+            raise self.standing.lost(error, self.timeout, met=True) from error
+        return lambda: self._wait(lambda: under_way)
 
-        def wait() -> Tensor:
-            for request in under_way:
-                request.wait()
-            return came
+    def _wait(self, launch: Callable[[], Sequence[dist.Work | None]], *, met: bool = True) -> None:
+        try:
+            for work in launch():
+                assert work is not None
+                work.wait(self.timeout)
+        except Exception as error:
+            raise self.standing.lost(error, self.timeout, met=met) from error
 
-        return wait
+    def meet(self, x: Tensor, into: Tensor) -> None:
+        """`gather`, as the first exchange at a new place: a rank that has not come there is the one that is absent."""
+        _count("agreement", x)
+        self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)], met=False)
 
 
-def ranks_of(group: dist.ProcessGroup | None) -> Ranks:
-    """The ranks of a group, None for the default one; an error where there is none or this process is not in it."""
+def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
+    """The ranks of a group, None for the default one; an error where there is none or this process is not in it.
+
+    A time-out that is no number of seconds counts as None here: `check_timeout` refuses it on all ranks together.
+    """
     if not dist.is_available() or not dist.is_initialized():
         raise ArgumentError(
             "group",
@@ -139,61 +152,18 @@ def ranks_of(group: dist.ProcessGroup | None) -> Ranks:
         raise ArgumentError("group", expected="a group that this process is a rank of", got="one that it is not in")
     whole = dist.group.WORLD if group is None else group
     assert whole is not None
-    return Ranks(whole, rank, dist.get_world_size(group))
+    standing = standing_in(whole)
+    patience: timedelta = standing.store.timeout  # type: ignore[attr-defined]  # torch's stubs leave it out
+    if timeout is not None and _is_timeout(timeout):
+        patience = timedelta(seconds=timeout)
+    return Ranks(whole, rank, standing.count, standing, patience)
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a rank tells the others of its call.
-
-    configuration: what has to be the same on all of them. lengths: of its query and its key sets.
-    wants_gradient: whether any of its tensors does; if one rank's do, all take part in the backward pass.
-    """
-
-    configuration: dict[str, object]
-    lengths: tuple[int, ...]
-    wants_gradient: bool
+def _is_timeout(timeout: object) -> bool:
+    return isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout <= 1e6
 
 
-def agree(ranks: Ranks, prepare: Callable[[], tuple[Made, Report]]) -> tuple[Made, list[Report]]:
-    """What `prepare` makes, and the reports of all ranks; the same error on every rank if it fails on any."""
-    refusal: SeparatrixError | None = None
-    made: tuple[Made, Report] | None = None
-    try:
-        made = prepare()
-        said = json.dumps({"report": [made[1].configuration, made[1].lengths, made[1].wants_gradient]})
-    except ArgumentError as error:
-        refusal = error
-        said = json.dumps({"argument": [error.argument, error.expected, error.got, error.hypothesis]})
-    except SeparatrixError as error:
-        refusal = error
-        said = json.dumps({"sentence": str(error)})
-    heard = [json.loads(text) for text in _exchange(ranks, said)]
-    for rank, each in enumerate(heard):
-        if "argument" in each:
-            argument, expected, got, hypothesis = each["argument"]
-            raise ArgumentError(
-                f"{argument} on rank {rank}", expected=expected, got=got, hypothesis=hypothesis
-            ) from refusal
-        if "sentence" in each:
-            raise SeparatrixError(f"On rank {rank}: {each['sentence']}") from refusal
-    reports = [Report(each["report"][0], tuple(each["report"][1]), each["report"][2]) for each in heard]
-    for rank, report in enumerate(reports):
-        for name, value in reports[0].configuration.items():
-            theirs = report.configuration.get(name)
-            if theirs != value:
-                expected = f"the same on every rank, {value} as on rank 0"
-                raise ArgumentError(name, expected=expected, got=f"{theirs} on rank {rank}")
-    assert made is not None
-    return made[0], reports
-
-
-def _exchange(ranks: Ranks, said: str) -> list[str]:
-    """A text of every rank, on every rank: its size first, then its bytes."""
-    nccl = dist.get_backend(ranks.group) == "nccl"
-    device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
-    text = said.encode()
-    sizes = ranks.gather(torch.tensor([len(text)], device=device), "agreement").flatten().tolist()
-    room = -(-max(sizes) // _REPORT) * _REPORT
-    padded = torch.tensor(list(text.ljust(room)), dtype=torch.uint8, device=device)
-    return [bytes(row.tolist()).decode() for row in ranks.gather(padded, "agreement")]
+def check_timeout(timeout: object) -> None:
+    """Refuse a time-out that is no number of seconds."""
+    if timeout is not None and not _is_timeout(timeout):
+        raise ArgumentError("timeout", expected="seconds in (0, 1e6], or None", got=timeout)

@@ -8,11 +8,16 @@ queries; their Hadamard product is taken after the sum. With L the sum of the ra
 
 so the backward pass is one all-reduce too. Causal attention needs the states of the shards before one's own, an
 exclusive scan, and its gradient is the scan from the other end.
+
+What a rank computes alone, before and after the exchange of either pass, ends in a meeting of all (see `agreement`). So
+the graph of a call is in two parts that are kept aside, from the tokens to a rank's own states and from the states of
+all to the output, and a backward pass of its own goes through them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,18 +25,20 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from separatrix.attention import causal
+from separatrix.attention.agreement import Pass, Report
 from separatrix.attention.arguments import check_call
 from separatrix.attention.bounded import expansion
-from separatrix.attention.collectives import Ranks, Report, agree, counted_communication, ranks_of
+from separatrix.attention.collectives import Ranks, check_timeout, counted_communication, ranks_of
 from separatrix.attention.exact import Flat, flatten_heads
 from separatrix.attention.frame import Tokens
-from separatrix.attention.parallel_exact import sharded_exact_attention
+from separatrix.attention.parallel_exact import check_shard, sharded_exact_attention
 from separatrix.attention.polynomial import Expansion, Sums, contraction
 from separatrix.attention.products import against_monomials
 from separatrix.attention.second_derivatives import only_first_derivatives
+from separatrix.attention.standing import AbsentRankError
 from separatrix.attention.state import TensorAttentionState
 
-__all__ = ["counted_communication", "sharded_attention", "sharded_exact_attention"]
+__all__ = ["AbsentRankError", "counted_communication", "sharded_attention", "sharded_exact_attention"]
 
 
 def sharded_attention(
@@ -45,6 +52,7 @@ def sharded_attention(
     scale: float | None = None,
     is_causal: bool = False,
     group: ProcessGroup | None = None,
+    timeout: float | None = None,
 ) -> Tensor:
     """The rows of order-k attention over all ranks' tokens that belong to this rank's queries.
 
@@ -56,6 +64,12 @@ def sharded_attention(
         lengths of a shard must then be equal.
     group: the process group, None for the default one. Every rank of it must call, and where any rank's tensors want
         gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+    timeout: seconds that a rank waits for the others, in every exchange of both passes, until it raises an
+        `AbsentRankError` that names who is absent; None for that of the group's store, which
+        ``init_process_group(timeout=...)`` sets.
+
+    Whatever fails on one rank, in either pass, is raised on every rank, in a `SeparatrixError` that names the rank; so
+    is a call, or a backward pass, that only some of the ranks make. All ranks can go on with their next call.
 
     Forward and backward exchange the k - 1 states of each head once, in float64, rank (d_v + 1) numbers each: by an
     all-reduce, or when causal by an all-gather, for which a rank holds the states of all ranks for a moment. See
@@ -73,10 +87,13 @@ def sharded_attention(
     True
     >>> dist.destroy_process_group()
     """
-    ranks = ranks_of(group)
+    ranks = ranks_of(group, timeout)
+    number = ranks.standing.begin()
+    forward = Pass(ranks, number, backward=False)
 
-    def prepare() -> tuple[tuple[Flat, TensorAttentionState], Report]:
-        call = check_call(query, keys, values, is_causal=is_causal, scale=scale)
+    def prepare() -> tuple[tuple[Flat, _Shard], Report]:
+        check_timeout(timeout)
+        call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
         flat = flatten_heads(call)
         batch, q, ks, vs, _ = flat
         local = TensorAttentionState(
@@ -91,8 +108,11 @@ def sharded_attention(
             dtype=q.dtype,
             device=q.device,
         )
+        leaves = [x.detach().requires_grad_(x.requires_grad) for x in (q, *ks, *vs)]
         local.refuse_beyond_bound("query", q)
-        local.append(ks, vs)
+        local.append(leaves[1 : call.order], leaves[call.order :])
+        expanded = expansion(local.plan, q.shape[0], local.scale, q.device, local.bound)
+        shard = _Shard(ranks, number, expanded, local.scale, is_causal, leaves, torch.stack(local.states))
         configuration = {
             "function": "sharded_attention",
             "order": call.order,
@@ -100,6 +120,7 @@ def sharded_attention(
             "value_dim": local.value_dim,
             "batch_shape": batch,
             "dtype": str(local.dtype),
+            "device": q.device.type,
             "bound": local.bound,
             "tolerance": local.tolerance,
             "norm": norm,
@@ -108,20 +129,104 @@ def sharded_attention(
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        return (flat, local), Report(configuration, (q.shape[1], *(key.shape[1] for key in ks)), wants)
+        return (flat, shard), Report(configuration, (q.shape[1], *(key.shape[1] for key in ks)), wants)
 
-    ((batch, q, ks, vs, _), local), reports = agree(ranks, prepare)
+    ((batch, q, ks, vs, _), shard), reports = forward.agree(prepare)
     if q.shape[0] == 0:
-        return query.new_zeros(*batch, q.shape[1], local.value_dim)
-    stacked = torch.stack(local.states)
-    if any(report.wants_gradient for report in reports) and not stacked.requires_grad:
-        stacked.requires_grad_()  # the backward pass of the other ranks waits for this one
-    expanded = expansion(local.plan, q.shape[0], local.scale, q.device, local.bound)
-    if is_causal:
-        out = _attend_after(expanded, local.scale, len(ks), q, *ks, *vs, *_before(stacked, ranks))
+        return query.new_zeros(*batch, q.shape[1], vs[0].shape[2])
+    if not any(report.wants_gradient for report in reports):
+        out = shard.attend(forward)
     else:
-        out = _attend(q, list(_sum(stacked, ranks)), expanded)
+        if not any(x.requires_grad for x in (q, *ks, *vs)):
+            q = q.detach().requires_grad_()  # the backward pass of the other ranks waits for this one
+        out = _sharded(shard, forward, q, *ks, *vs)
     return out.reshape(*batch, *out.shape[1:])
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """What is kept of call `number`: this rank's tokens, query first, as leaves of a graph, and its stacked states."""
+
+    ranks: Ranks
+    number: int
+    expanded: Expansion
+    scale: float
+    is_causal: bool
+    leaves: list[Tensor]
+    stacked: Tensor
+
+    def met(self, passing: Pass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
+        """The sum over all ranks of what `make` gives; when causal over the `ranks` only."""
+
+        def begin() -> tuple[Tensor, Tensor]:
+            mine = make().detach().clone(memory_format=torch.contiguous_format)
+            return mine, mine.new_empty(self.ranks.count, *mine.shape) if self.is_causal else mine
+
+        mine, all_of_them = passing.together(begin)
+        if not self.is_causal:
+            self.ranks.sum(mine)
+            return mine
+        self.ranks.gather(mine, all_of_them)
+        return passing.together(lambda: all_of_them[ranks].sum(0))
+
+    def attend(self, forward: Pass, kept: list[Tensor] | None = None) -> Tensor:
+        """This rank's rows; `kept` is given the states of the ranks to attend and the output, with their graph."""
+        states = self.met(forward, lambda: self.stacked, slice(self.ranks.rank))
+
+        def work() -> Tensor:
+            query, *rest = self.leaves
+            with torch.set_grad_enabled(kept is not None):
+                Z = list(states.requires_grad_(kept is not None))
+                if self.is_causal:
+                    out = _attend_after(self.expanded, self.scale, len(rest) // 2, query, *rest, *Z)
+                else:
+                    out = _attend(query, Z, self.expanded)
+            if kept is not None:
+                kept[:] = states, out
+            return out.detach()
+
+        return forward.together(work)
+
+
+class _Sharded(torch.autograd.Function):
+    """The tensors are those of the shard's leaves: autograd is to know of them."""
+
+    @staticmethod
+    def forward(ctx: Any, shard: _Shard, forward: Pass, *tensors: Tensor) -> Tensor:
+        ctx.shard, ctx.kept = shard, []
+        return shard.attend(forward, ctx.kept)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        shard: _Shard = ctx.shard
+        states, out = ctx.kept
+        backward = Pass(shard.ranks, shard.number, backward=True)
+        wanted = [x for x in shard.leaves if x.requires_grad]
+        direct: list[Tensor] = []
+
+        def begin() -> Tensor:
+            *found, of_states = _gradients(out, [*wanted, states], grad)
+            direct[:] = found
+            return of_states
+
+        # What a rank adds to the states, all ranks see; when causal, the later ones.
+        slope = shard.met(backward, begin, slice(shard.ranks.rank + 1, None))
+
+        def end() -> list[Tensor]:
+            if not shard.stacked.requires_grad:
+                return direct
+            through = _gradients(shard.stacked, wanted, slope)
+            return [one + other for one, other in zip(direct, through, strict=True)]
+
+        found = iter(backward.together(end))
+        return None, None, *(next(found) if x.requires_grad else None for x in shard.leaves)
+
+
+def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
+    """The gradients of what is wanted, 0 where `out` does not depend on it; the graph stays for another time."""
+    found = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(x) if one is None else one for x, one in zip(wanted, found, strict=True)]
 
 
 def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
@@ -134,32 +239,6 @@ def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
     sums = against_monomials(x, met, expanded.index_set, expanded.even_chunk(heads, length))
     D = sums[:, -1:]
     return (sums[:, :-1] / D.masked_fill(D == 0, torch.inf)).mT.to(query.dtype)
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, stacked: Tensor, ranks: Ranks) -> Tensor:
-        ctx.ranks = ranks
-        return ranks.sum(stacked)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return ctx.ranks.sum(grad), None
-
-
-class _Before(torch.autograd.Function):
-    """The sum over earlier ranks; what a rank adds, later ranks see, so its gradient is the sum over theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, stacked: Tensor, ranks: Ranks) -> Tensor:
-        ctx.ranks = ranks
-        return ranks.gather(stacked)[: ranks.rank].sum(0)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return ctx.ranks.gather(grad)[ctx.ranks.rank + 1 :].sum(0), None
 
 
 class _AttendAfter(torch.autograd.Function):
@@ -186,6 +265,5 @@ class _AttendAfter(torch.autograd.Function):
         return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
 
 
-_sum: Callable[[Tensor, Ranks], Tensor] = _Sum.apply
-_before: Callable[[Tensor, Ranks], Tensor] = _Before.apply
+_sharded: Callable[..., Tensor] = _Sharded.apply
 _attend_after: Callable[..., Tensor] = _AttendAfter.apply

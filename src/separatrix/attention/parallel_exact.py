@@ -8,23 +8,25 @@ steps as there are ranks. What a step finds, (o_b, lse_b), is merged by
 
 The backward pass goes around once more with P = exp(S - lse): the gradient of a block travels with it and comes home
 in one step more, those of the gathered sets are summed and scattered.
+
+What a rank computes alone between two exchanges ends in a meeting of all (see `agreement`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.nn.functional import pad
 
+from separatrix.attention.agreement import Pass, Report
 from separatrix.attention.arguments import Call, check_call
-from separatrix.attention.collectives import Ranks, Report, agree, ranks_of
-from separatrix.attention.exact import attend, attend_backward, flatten_heads
+from separatrix.attention.collectives import Ranks, check_timeout, ranks_of
+from separatrix.attention.exact import Flat, attend, attend_backward, flatten_heads
+from separatrix.attention.shards import Ring, Shards
 from separatrix.errors import ArgumentError
 
 
@@ -36,6 +38,7 @@ def sharded_exact_attention(
     scale: float | None = None,
     is_causal: bool = False,
     group: ProcessGroup | None = None,
+    timeout: float | None = None,
 ) -> Tensor:
     """The rows of exact order-k attention over all ranks' tokens that belong to this rank's queries.
 
@@ -46,6 +49,12 @@ def sharded_exact_attention(
         on all ranks.
     group: the process group, None for the default one. Every rank of it must call, and where any rank's tensors want
         gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+    timeout: seconds that a rank waits for the others, in every exchange of both passes, until it raises an
+        `AbsentRankError` that names who is absent; None for that of the group's store, which
+        ``init_process_group(timeout=...)`` sets.
+
+    Whatever fails on one rank, in either pass, is raised on every rank, in a `SeparatrixError` that names the rank; so
+    is a call, or a backward pass, that only some of the ranks make. All ranks can go on with their next call.
 
     A rank holds k - 2 key and value sets of the whole sequence and two blocks of the last. When causal, rank r works
     on r + 1 blocks, so the last rank works longest; and from order 3 on its own block is laid behind r blocks of hidden
@@ -61,145 +70,46 @@ def sharded_exact_attention(
     True
     >>> dist.destroy_process_group()
     """
-    ranks = ranks_of(group)
+    ranks = ranks_of(group, timeout)
+    number = ranks.standing.begin()
+    forward = Pass(ranks, number, backward=False)
 
-    def prepare() -> tuple[Call, Report]:
-        call = check_call(query, keys, values, is_causal=is_causal, scale=scale)
+    def prepare() -> tuple[tuple[Call, Flat], Report]:
+        check_timeout(timeout)
+        call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
+        flat = flatten_heads(call)
         configuration = {
             "function": "sharded_exact_attention",
             "order": call.order,
             "head_dim": call.query.shape[-1],
             "value_dim": call.values[0].shape[-1],
-            "batch_shape": torch.broadcast_shapes(*(x.shape[:-2] for x in call.tensors)),
+            "batch_shape": flat[0],
             "dtype": str(call.query.dtype),
+            "device": call.query.device.type,
             "scale": call.scale,
             "is_causal": is_causal,
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        return call, Report(configuration, (call.query.shape[-2], *(key.shape[-2] for key in call.keys)), wants)
+        lengths = (call.query.shape[-2], *(key.shape[-2] for key in call.keys))
+        return (call, flat), Report(configuration, lengths, wants)
 
-    call, reports = agree(ranks, prepare)
+    (call, (batch, q, ks, vs, _)), reports = forward.agree(prepare)
     if is_causal and any(report.lengths != reports[0].lengths for report in reports):
         lengths = [report.lengths[0] for report in reports]
         raise ArgumentError("query", expected="the same length on every rank (is_causal)", got=f"lengths {lengths}")
-    batch, q, ks, vs, _ = flatten_heads(call)
     if any(report.wants_gradient for report in reports) and not any(x.requires_grad for x in (q, *ks, *vs)):
         q = q.detach().requires_grad_()  # the backward pass of the other ranks waits for this one
-    shards = _Shards(ranks, tuple(report.lengths[1:] for report in reports), call.scale, is_causal)
-    out = _sharded_attend(shards, q, *ks, *vs)
+    shards = Shards(ranks, number, tuple(report.lengths[1:] for report in reports), call.scale, is_causal)
+    out = _sharded_attend(shards, forward, q, *ks, *vs)
     return out.reshape(*batch, *out.shape[1:])
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The operator's arguments between the queries and the scale, for one block of the ring.
-
-    `hidden` keys were laid before the block.
-    """
-
-    keys: list[Tensor]
-    values: list[Tensor]
-    masks: list[Tensor]
-    is_causal: bool
-    offset: int
-    windows: list[int]
-    hidden: int
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        return self.keys, self.values, self.masks, self.is_causal, self.offset, self.windows
-
-
-@dataclass(frozen=True)
-class _Shards:
-    """How the sequence lies: `lengths[r][m]` tokens of key set m on rank r."""
-
-    ranks: Ranks
-    lengths: tuple[tuple[int, ...], ...]
-    scale: float
-    is_causal: bool
-
-    def _sizes(self, rank: int, keys: Sequence[Tensor], values: Sequence[Tensor]) -> list[tuple[int, ...]]:
-        """The shapes of a rank's gathered sets: its keys, then its values."""
-        gathered, lengths = (*keys[:-1], *values[:-1]), self.lengths[rank][:-1] * 2
-        return [(x.shape[0], length, x.shape[2]) for x, length in zip(gathered, lengths, strict=True)]
-
-    def _room(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> int:
-        ranks = range(self.ranks.count)
-        return max(sum(math.prod(size) for size in self._sizes(rank, keys, values)) for rank in ranks)
-
-    def gathered(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """All key and value sets but the last, of the whole sequence."""
-        sets = len(keys) - 1
-        if sets == 0:
-            return [], []
-        flat = torch.cat([x.flatten() for x in (*keys[:-1], *values[:-1])])
-        rows = self.ranks.gather(pad(flat, (0, self._room(keys, values) - len(flat))))
-        parts = [_unpack(row, self._sizes(rank, keys, values)) for rank, row in enumerate(rows)]
-        whole = [torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)]
-        return whole[:sets], whole[sets:]
-
-    def scattered(self, whole: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
-        """This rank's part of the sums over ranks of `whole`, tensors shaped as the gathered keys and values are."""
-        if not whole:
-            return []
-        sets = len(keys) - 1
-        pieces = [x.split([lengths[m % sets] for lengths in self.lengths], 1) for m, x in enumerate(whole)]
-        room = self._room(keys, values)
-        rows = [torch.cat([piece.flatten() for piece in mine]) for mine in zip(*pieces, strict=True)]
-        total = self.ranks.scatter_sum(torch.stack([pad(row, (0, room - len(row))) for row in rows]))
-        return _unpack(total, self._sizes(self.ranks.rank, keys, values))
-
-    def ring(self, key: Tensor, value: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Each rank's block [K, V] of the last set with the rank it belongs to, one's own first.
-
-        The next one is under way while one is used.
-        """
-        block, owner = torch.cat([key, value], -1), self.ranks.rank
-        for _ in range(self.ranks.count - 1):
-            following = (owner - 1) % self.ranks.count
-            arriving = self.ranks.pass_on(block, self._block(following, block))
-            yield owner, block
-            block, owner = arriving(), following
-        yield owner, block
-
-    def send_on(self, owner: int, grad: Tensor) -> Tensor:
-        """The gradient of a block, handed on; what comes is that of the block before it."""
-        return self.ranks.pass_on(grad, self._block((owner - 1) % self.ranks.count, grad), tag=1)()
-
-    def _block(self, owner: int, like: Tensor) -> tuple[int, ...]:
-        return like.shape[0], self.lengths[owner][-1], like.shape[2]
-
-    def step(self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], d: int) -> _Step | None:
-        """What this rank's queries meet of a block, beside the gathered sets; None for nothing."""
-        key, value = block[..., :d], block[..., d:]
-        none = [0] * (len(keys) + 1)
-        if not self.is_causal:
-            return _Step([*keys, key], [*values, value], [], False, 0, none, 0)
-        if owner > self.ranks.rank:
-            return None
-        length = key.shape[1]
-        before = self.ranks.rank * length
-        keys, values = ([x[:, : before + length] for x in sets] for sets in (keys, values))
-        if owner < self.ranks.rank:  # at positions 0, 1, ...: further back than they are, and seen all the same
-            return _Step([*keys, key], [*values, value], [], True, before, none, 0)
-        if not keys or before == 0:
-            return _Step([*keys, key], [*values, value], [], True, 0, none, 0)
-        key, value = (pad(x, (0, 0, before, 0)) for x in (key, value))
-        seen = torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
-        own = seen.clone()
-        own[:, :before] = False
-        # A window as long as the block takes nothing from it, and spares most of the work on the hidden keys.
-        return _Step(
-            [*keys, key], [*values, value], [*[seen] * len(keys), own], True, before, [*none[1:], length], before
-        )
-
-
-def _unpack(row: Tensor, sizes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    counts = [math.prod(size) for size in sizes]
-    parts = row[: sum(counts)].split(counts)
-    return [part.reshape(size) for part, size in zip(parts, sizes, strict=True)]
+def check_shard(ranks: Ranks, call: Call) -> Call:
+    """The call, if its tensors can be sent to other ranks."""
+    for index, x in enumerate(call.tensors):
+        ranks.check(call.name(index), x)
+    return call
 
 
 def merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,50 +127,72 @@ def merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Ten
 
 class _ShardedAttend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shards: _Shards, query: Tensor, *rest: Tensor) -> Tensor:
+    def forward(ctx: Any, shards: Shards, forward: Pass, query: Tensor, *rest: Tensor) -> Tensor:
         sets = len(rest) // 2
         keys, values = rest[:sets], rest[sets:]
         dtype = query.dtype if query.dtype == torch.float64 else torch.float32
-        wide = query.to(dtype).contiguous()
-        out = wide.new_zeros(*wide.shape[:2], values[0].shape[2])
-        lse = wide.new_full(wide.shape[:2], -math.inf)
-        whole_keys, whole_values = shards.gathered(keys, values)
-        for owner, block in shards.ring(keys[-1], values[-1]):
+        whole = shards.gathered(forward, keys, values)
+
+        def begin() -> tuple[Tensor, list[Tensor], tuple[list[Tensor], list[Tensor]], Ring]:
+            wide = query.to(dtype).contiguous()
+            out = wide.new_zeros(*wide.shape[:2], values[0].shape[2])
+            lse = wide.new_full(wide.shape[:2], -math.inf)
+            return wide, [out, lse], whole(), shards.ring(keys[-1], values[-1])
+
+        wide, found, (whole_keys, whole_values), ring = forward.together(begin)
+
+        def visit(owner: int, block: Tensor, _: Tensor | None) -> None:
             step = shards.step(owner, block, whole_keys, whole_values, wide.shape[2])
             if step is not None:
-                out, lse = merge(out, lse, *attend(wide, *step.arguments, shards.scale))
+                found[:] = merge(*found, *attend(wide, *step.arguments, shards.scale))
+
+        shards.around(forward, ring, visit)
+        out, lse = found
         ctx.shards = shards
         ctx.save_for_backward(query, *rest, out, lse)
-        return out.to(query.dtype)
+        return forward.together(lambda: out.to(query.dtype))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        shards: _Shards = ctx.shards
+        shards: Shards = ctx.shards
         query, *rest, out, lse = ctx.saved_tensors
         sets = len(rest) // 2
         keys, values = rest[:sets], rest[sets:]
-        wide, d = query.to(out.dtype).contiguous(), query.shape[2]
-        grad_query = torch.zeros_like(wide)
-        whole_keys, whole_values = shards.gathered(keys, values)
-        grad_whole = [torch.zeros_like(x, dtype=out.dtype) for x in (*whole_keys, *whole_values)]
-        grad_block = torch.cat([torch.zeros_like(x[-1], dtype=out.dtype) for x in (keys, values)], -1)
-        for owner, block in shards.ring(keys[-1], values[-1]):
+        d = query.shape[2]
+        backward = Pass(shards.ranks, shards.number, backward=True)
+        whole = shards.gathered(backward, keys, values)
+
+        def begin() -> tuple[Tensor, Tensor, list[Tensor], list[Tensor], list[Tensor], Ring]:
+            wide = query.to(out.dtype).contiguous()
+            whole_keys, whole_values = whole()
+            grad_whole = [torch.zeros_like(x, dtype=out.dtype) for x in (*whole_keys, *whole_values)]
+            ring = shards.ring(keys[-1], values[-1], grads=out.dtype)
+            return wide, torch.zeros_like(wide), whole_keys, whole_values, grad_whole, ring
+
+        wide, grad_query, whole_keys, whole_values, grad_whole, ring = backward.together(begin)
+
+        def visit(owner: int, block: Tensor, grad_block: Tensor | None) -> None:
             step = shards.step(owner, block, whole_keys, whole_values, d)
-            if step is not None:
-                found = attend_backward(
-                    wide, *step.arguments, shards.scale, out, lse, grad.to(out.dtype), torch.zeros_like(lse)
-                )
-                grad_query += found[0]
-                grad_keys, grad_values = found[1 : 1 + sets], found[1 + sets :]
-                grad_block += torch.cat([grad_keys[-1], grad_values[-1]], -1)[:, step.hidden :]
-                for into, part in zip(grad_whole, (*grad_keys[:-1], *grad_values[:-1]), strict=True):
-                    into[:, : part.shape[1]] += part
-            grad_block = shards.send_on(owner, grad_block)
-        grads = shards.scattered(grad_whole, keys, values)
+            if step is None:
+                return
+            found = attend_backward(
+                wide, *step.arguments, shards.scale, out, lse, grad.to(out.dtype), torch.zeros_like(lse)
+            )
+            grad_query.add_(found[0])
+            grad_keys, grad_values = found[1 : 1 + sets], found[1 + sets :]
+            assert grad_block is not None
+            grad_block += torch.cat([grad_keys[-1], grad_values[-1]], -1)[:, step.hidden :]
+            for into, part in zip(grad_whole, (*grad_keys[:-1], *grad_values[:-1]), strict=True):
+                into[:, : part.shape[1]] += part
+
+        grad_block = shards.around(backward, ring, visit)
+        assert grad_block is not None
+        grads = shards.scattered(backward, grad_whole, keys, values)
         key_grads = [*grads[: sets - 1], grad_block[..., :d]]
         value_grads = [*grads[sets - 1 :], grad_block[..., d:]]
-        return None, *(x.to(query.dtype) for x in (grad_query, *key_grads, *value_grads))
+        narrow = backward.together(lambda: [x.to(query.dtype) for x in (grad_query, *key_grads, *value_grads)])
+        return None, None, *narrow
 
 
 _sharded_attend: Callable[..., Tensor] = _ShardedAttend.apply

@@ -1,12 +1,13 @@
 """``python -m separatrix.explorer.plan_child TOLERANCE``: plans the safetensors file on its standard input, as JSON.
 
-A process of its own, so that whoever gave the file can be told after some seconds that it takes too long.
+A process of its own, so that whoever gave the file can be told that it takes too long, or too much memory.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,12 @@ from torch import Tensor
 
 from separatrix.attention.operator import plan_attention
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.upload import DTYPES, Header, header
+from separatrix.explorer.upload import DTYPES, MEMORY, Header, header
+
+TOO_MUCH = (
+    f"file: planning takes more than {MEMORY / 2**30:g} GiB of memory. Give fewer tokens or heads, or call "
+    "sx.plan_attention yourself, which has no limit."
+)
 
 
 def stand_in(key: Tensor) -> Tensor:
@@ -73,10 +79,33 @@ def answer(data: bytes, tolerance: float) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
+def limit_memory() -> None:
+    """Let this process have `MEMORY` more than it has now; what it asks for beyond that, it does not get.
+
+    Only Linux tells how much that is, and keeps to the limit.
+    """
+    if sys.platform == "linux":
+        import resource
+
+        now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+
+
+def main(tolerance: float) -> dict[str, Any]:
+    """The answer to the file on the standard input, in limited memory and on one core; what is refused is told."""
     torch.set_num_threads(1)
+    limit_memory()
     try:
-        found = answer(sys.stdin.buffer.read(), float(sys.argv[1]))
+        return answer(sys.stdin.buffer.read(), tolerance)
     except SeparatrixError as error:
-        found = {"refused": str(error)}
-    print(json.dumps(found))
+        return {"refused": str(error)}
+    except MemoryError:
+        return {"refused": TOO_MUCH}
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # torch's words
+            raise
+        return {"refused": TOO_MUCH}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(float(sys.argv[1]))))

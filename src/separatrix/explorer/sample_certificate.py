@@ -19,9 +19,9 @@ from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute_view import Sizes, big, planned
 from separatrix.explorer.machine_speed import one_core
 
-SCORES = 3e6
-"""Of exact attention on the sample, with which the certificate is compared."""
-ENTRIES = 4e6
+SCORES, PRODUCTS = 3e6, 1e8
+"""Of exact attention on the sample, with which the certificate is compared: tuples, and tuples times d."""
+ENTRIES = 1e6
 """Of the table of multi-indices, rank times d."""
 NANOSECONDS = 3e8
 """That the polynomial method may take by the cost model."""
@@ -52,7 +52,7 @@ def tokens(sizes: Sizes) -> int:
     >>> tokens(Sizes(10**6, 8, 0.9, 3, 1e-3)), tokens(Sizes(10, 8, 0.9, 3, 1e-3)), tokens(Sizes(10**6, 8, 1.0, 6, 1.0))
     (144, 10, 12)
     """
-    return min(sizes.n, LONGEST, int(SCORES ** (1 / sizes.order)))
+    return min(sizes.n, LONGEST, int(min(SCORES, PRODUCTS / sizes.d) ** (1 / sizes.order)))
 
 
 @lru_cache(maxsize=256)

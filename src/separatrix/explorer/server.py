@@ -21,11 +21,13 @@ from werkzeug.exceptions import HTTPException
 
 import separatrix.report
 from separatrix.errors import ArgumentError
+from separatrix.explorer.callbacks import checked
 from separatrix.explorer.context import REQUEST_BYTES
 
 log = logging.getLogger("separatrix.explorer")
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_CALLBACK = "/_dash-update-component"
 _ROUTES = frozenset(
     {
         "/",
@@ -33,7 +35,7 @@ _ROUTES = frozenset(
         "/assets/<path:filename>",
         "/_dash-layout",
         "/_dash-dependencies",
-        "/_dash-update-component",
+        _CALLBACK,
         "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>",
     }
 )
@@ -103,6 +105,8 @@ def harden(app: Dash) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and origin not in (f"http://{request.host}", f"https://{request.host}"):
             abort(403, "Another site's page may not ask this server for anything.")
+        if request.path == _CALLBACK and request.method == "POST":
+            checked(request, app.callback_map)
 
     @server.after_request
     def policy(response: Response) -> Response:
@@ -170,7 +174,7 @@ def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
 
     waitress: a plain server of a few threads that bounds what it reads, and that needs nothing but Python.
     """
-    from waitress import create_server  # type: ignore[import-untyped]
+    from separatrix.explorer.connections import serving
 
     guard(app, door)
     # A browser asks for all of a page at once: that requests wait in the queue is no news.
@@ -181,15 +185,13 @@ def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
     except OSError as error:
         wanted = "a host and a port of this machine that are free"
         raise ArgumentError("--host, --port", expected=wanted, got=f"{door.host}:{door.port} ({error})") from error
-    server = create_server(
+    server = serving(
         app.server,
-        sockets=[listening],
+        listening,
         threads=threads,
         ident=None,
         max_request_body_size=REQUEST_BYTES,
         max_request_header_size=2**16,
-        channel_timeout=60,
-        connection_limit=200,
     )
     host, port = listening.getsockname()[:2]
     shown = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host

@@ -1,7 +1,8 @@
 """A file of tensors that a reader gives: checked before anything is made of it, and never unpickled.
 
 It is a safetensors file with ``q``, ``k1``, ``k2``, ... and, if there are values, ``v1``, ``v2``, ... Its size and its
-header are looked at here; its numbers are read by a process of its own (`plan_child`), which has a limited time.
+header are looked at here; its numbers are read by a process of its own (`plan_child`), which has a limited time and
+limited memory.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ HEADER_BYTES = 64 * 1024
 LARGEST_ORDER = 6
 COORDINATES = 512
 """The most that heads times the largest last dimension may be: planning keeps a sample of scores for each."""
-SECONDS = 20.0
-"""That planning may take."""
+ENTRIES = UPLOAD_BYTES // 2
+"""The most that all tensors may have once their heads are broadcast: a file of half precision can hold no more."""
+SECONDS, MEMORY = 20.0, 2**30
+"""That planning may take; the memory comes on top of what the libraries need."""
 
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _SIZES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
@@ -127,6 +130,10 @@ def _checked(named: Mapping[str, Any], left: int) -> Header:
     if heads * widest > COORDINATES:
         wanted = f"heads times d up to {COORDINATES}, for keys and values, so that planning is cheap"
         raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
+    entries = heads * sum(shape[-2] * shape[-1] for _, shape in tensors.values())
+    if entries > ENTRIES:
+        wanted = f"at most {ENTRIES:,} entries in all tensors once their heads are broadcast against each other"
+        raise ArgumentError("file", expected=wanted, got=f"{entries:,}")
     return Header(order, tensors)
 
 

@@ -28,7 +28,7 @@ WorkersOption = Annotated[
 ]
 InProcessOption = Annotated[bool, typer.Option("--in-process", help="Run the cells here, one after the other.")]
 DaskOption = Annotated[
-    str | None, typer.Option("--dask", help="A Dask scheduler, tcp://host:port; or `local`.", metavar="ADDRESS")
+    str | None, typer.Option("--dask", help="A Dask scheduler, tls://host:port; or `local`.", metavar="ADDRESS")
 ]
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run the cells that failed before again.")]
 

@@ -10,10 +10,14 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import wait as waited
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any, Literal
 
@@ -55,29 +59,42 @@ def processes(workers: int | None = None) -> Crew:
 
 
 def dask_workers(address: str, workers: int | None = None) -> Crew:
-    """The workers of a Dask scheduler (``tcp://host:port``), or, for ``local``, of one started here for the run."""
-    try:
-        distributed: Any = import_module("distributed")
-    except ModuleNotFoundError:
-        raise CrewError("--dask needs Dask, which is not installed: pip install 'separatrix[dask]'") from None
+    """The workers of a Dask scheduler (``tls://host:port``), or, for ``local``, of one started here for the run.
+
+    Whoever can talk to a scheduler or a worker can run code on it. One that is started here talks only to those who
+    have the credentials that were made for the run and never leave its processes. For another scheduler, Dask's own
+    configuration names the credentials (``distributed.comm.tls``); without them, at ``tcp://``, there are none.
+    """
+    # The credentials of a local cluster are made by `cryptography`.
+    for name, needed in (("distributed", True), ("cryptography", address == "local")):
+        if needed and find_spec(name) is None:
+            raise CrewError(f"--dask needs {name}, which is not installed: pip install 'separatrix[dask]'")
     if address == "local":
         count = _cores() if workers is None else workers
         return Crew(f"on a Dask cluster of {count} here", lambda: _OnDask(address, count), depth=4 * count)
     if workers is not None:
         raise ArgumentError("--workers", expected="to be left out, as the Dask scheduler has its own", got=workers)
-    try:
-        with distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
-            threads = sum(client.nthreads().values())
-    except (OSError, ValueError) as error:
-        raise CrewError(_UNREACHABLE.format(address=address, error=error)) from error
+    with _answering(address), _client(address) as client:
+        threads = sum(client.nthreads().values())
     # More than there are threads: workers that join later find cells waiting at the scheduler.
     return Crew(f"on Dask at {address}", lambda: _OnDask(address, 0), depth=max(16, 4 * threads))
 
 
-_UNREACHABLE = (
-    "No Dask scheduler answers at {address} ({error}). Start one with `dask scheduler` and give the address that it "
-    "prints (tcp://host:port), or use --dask local."
-)
+def _client(place: Any) -> Any:
+    """A Dask client of a cluster, or of the scheduler at an address."""
+    return import_module("distributed").Client(place, timeout=CONNECT_SECONDS, set_as_default=False)
+
+
+@contextmanager
+def _answering(address: str) -> Iterator[None]:
+    """Turn what Dask raises when a scheduler does not answer, or not to us, into a sentence."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: encryption without credentials
+        raise CrewError(
+            f"No Dask scheduler answers at {address} ({error}). Start one with `dask scheduler`, give the address that "
+            "it prints, and for one at tls:// name the credentials in Dask's configuration; or use --dask local."
+        ) from error
 
 
 def _cores() -> int:
@@ -142,29 +159,20 @@ class _OnDask(Executor):
     """
 
     def __init__(self, address: str, workers: int) -> None:
-        distributed: Any = import_module("distributed")
         self._cluster: Any = None
-        self._running: set[Any] = set()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._running: dict[Any, Future[Any]] = {}
         if address == "local":
-            with kept_from_children():
-                self._cluster = distributed.LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,  # what goes wrong is told by the run
-                    scheduler_kwargs={"allowed_failures": 0},  # the run counts them
-                )
-        try:
-            place = self._cluster or address
-            self._client: Any = distributed.Client(place, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise CrewError(_UNREACHABLE.format(address=address, error=error)) from error
+            self._folder = tempfile.TemporaryDirectory(prefix="separatrix-dask-")
+            self._cluster = _local_cluster(workers, self._folder.name)
+        with _answering(address):
+            self._client: Any = _client(self._cluster or address)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         # Not pure: each try is a task of its own, and is not answered by the memory of an earlier one.
         task = self._client.submit(fn, *args, **kwargs, pure=False)
         future: Future[Any] = Future()
-        self._running.add(task)
+        self._running[task] = future
 
         async def pass_on() -> None:
             try:
@@ -175,7 +183,7 @@ class _OnDask(Executor):
                 future.set_exception(error)
             else:
                 future.set_result(answer)
-            self._running.discard(task)
+            del self._running[task]
 
         self._client.loop.add_callback(pass_on)
         return future
@@ -187,11 +195,33 @@ class _OnDask(Executor):
         if cancel_futures:
             self._client.cancel(list(self._running))
         elif wait:
-            import_module("distributed").wait(list(self._running))
+            waited(list(self._running.values()))
         try:
             self._client.close()
         except TimeoutError:
             pass  # a scheduler that does not answer keeps nobody from leaving
         finally:
-            if self._cluster is not None:
+            if self._cluster is not None and self._folder is not None:
                 self._cluster.close()
+                self._folder.cleanup()
+
+
+def _local_cluster(workers: int, folder: str) -> Any:
+    """A scheduler and workers on loopback that other users of this machine can neither ask nor feed.
+
+    Their connections are encrypted, with credentials that exist in these processes alone. Dask puts its scratch folder
+    in front of ``sys.path``, so it is one that nobody else can write. Its HTTP servers, which would show anyone what
+    runs, serve nothing.
+    """
+    distributed: Any = import_module("distributed")
+    private: dict[str, object] = {"temporary-directory": folder}
+    private |= {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
+    with kept_from_children(), import_module("dask").config.set(private):
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            security=distributed.Security.temporary(),
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,  # what goes wrong is told by the run
+            scheduler_kwargs={"allowed_failures": 0, "dashboard": False},  # the run counts the failures
+        )

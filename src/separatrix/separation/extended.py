@@ -12,7 +12,7 @@ from typing import Any
 
 from mpmath import MPContext, libmp  # type: ignore[import-untyped]
 
-__all__ = ["EXTENDED", "binomial_point", "fixed_power", "floor_log", "log10", "real"]
+__all__ = ["EXTENDED", "binomial_point", "fixed_power", "floor_log", "log10", "real", "rough_power"]
 
 EXTENDED: Any = MPContext()
 EXTENDED.prec = 256
@@ -62,6 +62,27 @@ def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
     if logs:
         value = libmp.mpf_div(value, libmp.mpf_sqrt(log_n, precision), precision)
     return int(libmp.to_fixed(value, bits))
+
+
+def rough_power(n: int, e: Fraction, bits: int) -> tuple[int, int]:
+    """n^e in units of 2^-bits, and a bound on the error in the same units.
+
+    A very large power has 256 bits that are right, and not thousands.
+
+    >>> rough_power(2, Fraction(1, 2), 10) == (fixed_power(2, Fraction(1, 2), 0, 10), 2)
+    True
+    >>> value, error = rough_power(10**100, Fraction(99, 2), 64)
+    >>> abs(value - (10**4950 << 64)) <= error < 10**4950 >> 150
+    True
+    """
+    if e * n.bit_length() + bits <= 1024:
+        return fixed_power(n, e, 0, bits), 2
+    # The relative error of exp is the absolute one of its argument, which has far fewer than 2^100 units before the
+    # point.
+    precision = 384
+    exponent = libmp.mpf_mul(libmp.from_rational(e.numerator, e.denominator, precision), _log(n, precision), precision)
+    value = int(libmp.to_fixed(libmp.mpf_exp(exponent, precision), bits))
+    return value, (value >> 256) + 2
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,8 @@ The last term is there for a query of another class; as w_query >= w_rest, the l
 a class with sign +1 if there is one of that size, and else at one with sign -1. All weights and b are nonnegative, so
 turning a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly from some P_1 on.
 That threshold is the least over the kinds of rows, each found by one division in fixed point; where the error bound
-leaves a doubt, `radicals` decides exactly.
+leaves a doubt, `radicals` decides exactly. Where n is very large, one weight mostly decides for all P_1 and P_2 at
+once, and 256 bits of it are enough.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from separatrix.separation.extended import rough_power
 from separatrix.separation.radicals import Term, power, sign
 from separatrix.separation.rows import Network, Row
 
@@ -68,7 +70,7 @@ def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: 
     ((0,), (9,))
     """
     N = (classes.number[0] - (own == 0), classes.number[1] - (own == 1))
-    powers = [power(network.n, e, 0, _BITS) if e else 1 << _BITS for e in network.exponents]
+    powers = [rough_power(network.n, e, _BITS) if e else (1 << _BITS, 0) for e in network.exponents]
     lines = [line for row in network.rows for line in _lines(network, powers, row, classes, own, N)]
     never = N[0] + 1
     table = {}
@@ -76,17 +78,13 @@ def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: 
         able = [line for line in lines if line.largest + last * line.last > -line.error]
         for first in (1, -1):
             for own_sign in (1, -1):
-                table[first, own_sign, last] = tuple(
-                    [
-                        min([line.threshold(first, own_sign, last, P2) for line in able], default=never)
-                        for P2 in range(N[1] + 1)
-                    ]
-                )
+                each = [[never] * (N[1] + 1), *(line.thresholds(first, own_sign, last) for line in able)]
+                table[first, own_sign, last] = tuple(map(min, zip(*each, strict=True)))
     return table
 
 
 def _lines(
-    network: Network, powers: list[int], row: Row, classes: Classes, own: int, N: tuple[int, int]
+    network: Network, powers: list[tuple[int, int]], row: Row, classes: Classes, own: int, N: tuple[int, int]
 ) -> Iterator[_Line]:
     """The cases of a kind of row: one, or one for each size and sign of the query's class; none if no query is such."""
     if row.queries == "other class":
@@ -102,14 +100,14 @@ class _Line:
     """<c_{j0}, y> - tau for one case of one kind of row, times Z: linear in P_1 and P_2, in fixed point."""
 
     __slots__ = (
-        "N", "Z", "centre", "error", "first", "fixed", "largest", "last", "network", "own", "query", "query_sign",
-        "range", "slopes",
+        "N", "Z", "centre", "error", "errors", "first", "fixed", "largest", "last", "network", "own", "query",
+        "query_sign", "range", "slopes",
     )  # fmt: skip
 
     def __init__(
         self,
         network: Network,
-        powers: list[int],
+        powers: list[tuple[int, int]],
         row: Row,
         classes: Classes,
         own: int,
@@ -131,38 +129,64 @@ class _Line:
         self.centre = of_size[0] * N[0] + of_size[1] * N[1] + query_sign * b * row.rest * at_query
         self.slopes = (2 * of_size[0], 2 * of_size[1])
 
-        special, query_keys = q_special * powers[i_special], q_query * powers[i_query]
-        with_own = special + q_own * powers[i_own]
+        special, query_keys = q_special * powers[i_special][0], q_query * powers[i_query][0]
+        with_own = special + q_own * powers[i_own][0]
         total = with_own + query_keys + (q_rest << _BITS)
         self.first, self.own, self.last = a * special, b * with_own, c * total
         self.fixed = query_sign * b * query_keys - (self.centre << _BITS)
+        # The errors of the three weights, and of what tau multiplies where that is not the same.
+        self.errors = (q_special * powers[i_special][1], q_own * powers[i_own][1], q_query * powers[i_query][1], 0)
         if network.logs:
             self.fixed -= tau * sum(q * power(network.n, network.exponents[i], 1, _BITS) for q, i in self.Z)
-            inexact = q_special + q_own + q_query + q_rest
+            self.errors = (*self.errors[:3], 2 * (q_special + q_own + q_query + q_rest))
         else:
             self.fixed -= tau * total
-            inexact = (q_special if i_special else 0) + (q_own if i_own else 0) + (q_query if i_query else 0)
-        self.error = 2 * inexact * (a + 2 * b + c + abs(tau))
+        self.error = sum(self.errors) * (a + 2 * b + c + abs(tau))
         most = self.slopes[0] * self.range[1] + self.slopes[1] * N[1] * (query != 1 or query_sign > 0)
         self.largest = self.first + self.own + self.fixed + (most << _BITS)
 
-    def threshold(self, first: int, own: int, last: int, P2: int) -> int:
-        """The least P_1 at which it is positive, for these signs; N_1 + 1 if there is none."""
-        if self.query == 1 and (P2 > 0) != (self.query_sign > 0):
-            return self.N[0] + 1
-        base = first * self.first + own * self.own + last * self.last + self.fixed
-        if P2:
-            base += (self.slopes[1] * P2) << _BITS
+    def thresholds(self, first: int, own: int, last: int) -> list[int]:
+        """For each P_2, the least P_1 at which it is positive, for these signs; N_1 + 1 if there is none."""
         low, high = self.range
-        slope, error = self.slopes[0] << _BITS, self.error
+        never, count = self.N[0] + 1, self.N[1]
+        base = first * self.first + own * self.own + last * self.last + self.fixed
+        error = self._error(first, own, last)
+        slope, step = self.slopes[0] << _BITS, self.slopes[1] << _BITS
+        # Of P_2 the query asks that there is a class of its size with its sign.
+        allowed = [self.query != 1 or (P2 > 0) == (self.query_sign > 0) for P2 in range(count + 1)]
+        if low > high or base + slope * high + step * count <= -error:
+            return [never] * (count + 1)
+        if base + slope * low > error:
+            return [low if one else never for one in allowed]
+        signs = first, own, last
+        return [
+            self._threshold(signs, base + step * P2, error, P2) if allowed[P2] else never for P2 in range(count + 1)
+        ]
+
+    def _error(self, first: int, own: int, last: int) -> int:
+        """A bound on the error for these signs: of each weight times all that multiplies it, which may be nothing."""
+        a, b, c, tau = self.network.a, self.network.b, self.network.c, self.network.tau
+        special, own_keys, query_keys, logs = self.errors
+        common = last * c - (0 if self.network.logs else tau)
+        return (
+            abs(first * a + own * b + common) * special
+            + abs(own * b + common) * own_keys
+            + abs(self.query_sign * b + common) * query_keys
+            + abs(tau) * logs
+        )
+
+    def _threshold(self, signs: Signs, base: int, error: int, P2: int) -> int:
+        """The least P_1 at which it is positive, where `base` is what does not depend on P_1."""
+        low, high = self.range
+        slope = self.slopes[0] << _BITS
         if slope:
             least = (error - base) // slope + 1
             if error and (maybe := (-error - base) // slope + 1) < least:
                 doubtful = range(max(maybe, low), min(least, high + 1))
-                least = next((P1 for P1 in doubtful if self._sign((first, own, last), P1, P2) > 0), least)
+                least = next((P1 for P1 in doubtful if self._sign(signs, P1, P2) > 0), least)
             least = max(least, low)
         else:
-            least = low if base > error or self._sign((first, own, last), low, P2) > 0 else high + 1
+            least = low if base > error or self._sign(signs, low, P2) > 0 else high + 1
         return least if least <= high else self.N[0] + 1
 
     def _sign(self, signs: Signs, P1: int, P2: int) -> int:

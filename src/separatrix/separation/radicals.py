@@ -63,13 +63,26 @@ def _integer_root(n: int, q: int) -> int:
         x = y
 
 
+@lru_cache(maxsize=1024)
+def _split(n: int, e: Fraction) -> tuple[int, tuple[int, int]]:
+    """The whole and the fractional part of q e, where n = r^q; the latter as numerator and denominator."""
+    whole, fraction = divmod(primitive_root(n)[1] * e, 1)
+    return int(whole), (fraction.numerator, fraction.denominator)
+
+
 def _is_zero(n: int, terms: Iterable[Term]) -> bool:
-    r, q = primitive_root(n)
-    parts: dict[tuple[int, Fraction], Fraction] = defaultdict(Fraction)
+    parts: dict[tuple[int, tuple[int, int]], list[tuple[int, int]]] = defaultdict(list)
     for coefficient, e, logs in terms:
-        whole, fraction = divmod(q * e, 1)
-        parts[logs, fraction] += coefficient * Fraction(r) ** int(whole)
-    return not any(parts.values())
+        whole, fraction = _split(n, e)
+        parts[logs, fraction].append((coefficient, whole))
+    # Whole numbers, once divided by the least power: fractions with numerators of 10^4 digits would be a hundred times
+    # as slow.
+    r, _ = primitive_root(n)
+    for part in parts.values():
+        least = min(whole for _, whole in part)
+        if sum(coefficient * r ** (whole - least) for coefficient, whole in part):
+            return False
+    return True
 
 
 def sign(n: int, terms: Iterable[Term]) -> int:

@@ -1,0 +1,40 @@
+"""Credentials for a Dask cluster: ``python examples/dask_credentials.py FOLDER`` writes them as Dask's configuration.
+
+Every process of the cluster whose variable DASK_CONFIG names the folder encrypts what it sends, and talks only to
+processes that have the same credentials. Whoever has them can run code on the cluster, so only you can read the folder.
+They are good for a year. Dask keeps its scratch files, from which it also imports, in the same folder, and the HTTP
+servers that it starts beside each process, which ask nobody for credentials, serve nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+from distributed import Security
+
+
+def configuration(folder: Path) -> dict[str, object]:
+    """New credentials in the form of Dask's configuration: one key and one certificate for every process."""
+    made = Security.temporary()
+    pair = {"cert": made.tls_client_cert, "key": made.tls_client_key}
+    comm = {
+        "require-encryption": True,
+        "tls": {"ca-file": made.tls_ca_file, "scheduler": pair, "worker": pair, "client": pair},
+    }
+    silent = {"http": {"routes": []}}
+    distributed = {"comm": comm, "scheduler": silent, "worker": silent}
+    return {"temporary-directory": str(folder), "distributed": distributed}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = Path(sys.argv[1]).absolute()
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        sys.exit(f"{folder} is there already: remove it, or give another name.")
+    (folder / "dask.yaml").write_text(yaml.dump(configuration(folder)), encoding="ascii")
+    print(f"The credentials are in {folder}. In every terminal: export DASK_CONFIG={folder}")

@@ -72,7 +72,7 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
 
     def ask(method: str, path: str, sent: dict[str, Any] | None = None) -> Any:
         body = None if sent is None else json.dumps(sent)
-        connection.request(method, path, body, {"Content-Type": "application/json"})
+        connection.request(method, path, body, {"Content-Type": "application/json", "Cookie": cookie})
         answer = connection.getresponse()
         text = answer.read().decode()
         assert answer.status in (200, 204), f"{answer.status}: {text[:300]}"
@@ -80,6 +80,10 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
         done["requests"] += 1
         return json.loads(text) if answer.status == 200 else {}
 
+    connection.request("GET", f"{host.path}?{host.query}")  # the link that carries the token
+    shown = connection.getresponse()
+    shown.read()
+    cookie = shown.headers["Set-Cookie"].partition(";")[0]
     dependencies, frame = ask("GET", "/_dash-dependencies"), ask("GET", "/_dash-layout")
     view = Reader(dependencies, frame, lambda sent: ask("POST", "/_dash-update-component", sent))
     pages = tabs()

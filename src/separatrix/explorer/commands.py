@@ -20,38 +20,53 @@ class ExtraMissing(SeparatrixError):
 
 @in_a_sentence
 def explore(
-    host: Annotated[
-        str, typer.Option(help="Where to serve; other than this machine alone, a token is asked for.")
-    ] = HOST,
+    host: Annotated[str, typer.Option(help="Where to serve; this machine alone if left out.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = PORT,
     store: StoreOption = RESULTS,
     token: Annotated[
-        str | None, typer.Option(help="What a visitor must show; made up if --host asks for one and none is given.")
+        str | None,
+        typer.Option(
+            help="What a visitor must show; made anew for each start if none is given. Other users of this machine can "
+            "read it among the arguments of the process.",
+        ),
     ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Let in every user and program of this machine; not with another --host."),
+    ] = False,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Serve the live page: what happens at your own numbers. Ctrl-C ends it."""
     import logging
     import secrets
     import webbrowser
+    from contextlib import ExitStack
 
     _require_extra()
     from separatrix.explorer.app import make_app
+    from separatrix.explorer.private_link import private_link
     from separatrix.explorer.server import Door, bound, is_loopback
 
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ArgumentError("--token", expected=f"at least {SHORTEST_TOKEN} characters", got=f"{len(token)} of them")
-    if token is None and not is_loopback(host):
-        token = secrets.token_urlsafe(24)
+    if no_token and token is not None:
+        raise ArgumentError("--no-token", expected="no --token beside it", got="both")
+    if no_token and not is_loopback(host):
+        wanted = "a --host that is this machine alone, since whoever is let in can start and stop runs"
+        raise ArgumentError("--no-token", expected=wanted, got=host)
+    if not no_token:
+        token = token or secrets.token_urlsafe(24)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     server, address = bound(make_app(store), Door(host, port, token))
-    typer.echo(f"The explorer: {address}\nCtrl-C ends it.")
-    if show and not webbrowser.open(address):
-        typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)
-    try:
+    typer.echo(f"The explorer: {address}")
+    if token:
+        typer.echo("Only those who have the token in it are let in: open the whole address.")
+    typer.echo("Ctrl-C ends it.")
+    with ExitStack() as ending:
+        ending.callback(server.close)
+        if show and not webbrowser.open(ending.enter_context(private_link(address))):
+            typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)
         server.run()
-    finally:
-        server.close()
     typer.echo("The explorer has ended.")
 
 

@@ -42,6 +42,25 @@ _ROUTES = frozenset(
 """The only rules of Flask's that are served; Dash has more, and one that answers to any path."""
 
 
+_STRANGER = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>Separatrix: the explorer</title>
+</head>
+<body style="font: 1.1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
+<h1>Separatrix</h1>
+<p>This page asks for a token: open the whole address that <code>separatrix explore</code> printed in its terminal,
+with <code>?token=</code> in it. Each start of the explorer has a token of its own.</p>
+</body>
+</html>
+"""
+"""What anyone sees who has not shown the token."""
+
+
 @dataclass(frozen=True)
 class Door:
     """Where the server is bound, and the token that a visitor must know; None lets everyone in who reaches it."""
@@ -158,7 +177,7 @@ def guard(app: Dash, door: Door) -> None:
             return None
         shown = request.args.get("token", "")
         if request.path != "/" or not hmac.compare_digest(shown.encode(), door.token.encode()):
-            abort(403, "This server asks for a token: open the whole address that it printed, with ?token= in it.")
+            return Response(_STRANGER, 403, mimetype="text/html")
         rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
         answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
         # A link from elsewhere may lead here; `Origin` guards the rest.

@@ -1,7 +1,8 @@
 """The docstrings of the library as reStructuredText.
 
-They are written to be read in the source: arguments are lines of ``name: what it is``, formulas are indented, code is
-between single backticks, and a star or a bar is a star or a bar. Here each becomes what Sphinx has for it.
+They are written to be read in the source: arguments are lines of ``name: what it is``, alone or under ``Args:``,
+formulas are indented, code is between single backticks, and a star or a bar is a star or a bar. Here each becomes what
+Sphinx has for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 _INLINE = re.compile(r"``(?P<double>[^`]+)``|`(?P<single>[^`]+)`|\*\*(?P<bold>\S(?:[^*]|\*(?!\*))*?)\*\*", re.DOTALL)
 _EMPHASIS = re.compile(r"(?<![\w*(])\*(?=\w)([^*\n]*?\w[.,]?)\*(?![\w*])")
 _ARGUMENT = re.compile(r"(?P<names>\*{0,2}[A-Za-z_][\w.]*(?:, \*{0,2}[A-Za-z_][\w.]*)*): (?P<text>\S.*)")
+_SECTIONS = {"Args:": "Arguments", "Returns:": "Returns", "Raises:": "Raises", "Example:": "Example"}
 _SPECIAL = re.compile(r"([\\*|_`<>]|:(?=:))")
 
 
@@ -51,6 +53,10 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 def _block(block: Sequence[str], links: Mapping[str, str], known: Collection[str]) -> list[str]:
     if block[0].startswith(">>>"):
         return list(block)
+    if block[0] in _SECTIONS and len(block) > 1 and all(line.startswith("    ") for line in block[1:]):
+        body = [line.removeprefix("    ") for line in block[1:]]
+        heads = {line.split(":")[0] for line in body} if block[0] in ("Args:", "Raises:") else set()
+        return [f"**{_SECTIONS[block[0]]}**", "", *_block(body, links, heads)]
     if all(line.startswith("    ") for line in block):
         return [".. code-block:: text", "", *block]
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:

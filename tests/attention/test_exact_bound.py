@@ -19,10 +19,9 @@ EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch
 """Sizes are drawn between two to the power of minus this and of this."""
 
 
-def wild(chance: random.Random, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+def wild(chance: random.Random, dtype: torch.dtype, most: float, *shape: int) -> torch.Tensor:
     """Numbers of one size, of a size for each column, or of all sizes; or the same number throughout, also 0."""
     generator = torch.Generator().manual_seed(chance.randrange(2**31))
-    most = EXPONENTS[dtype]
     x = torch.randn(shape, dtype=torch.float64, generator=generator)
     kind = chance.choice(["ordinary", "one size", "one size", "columns", "entries", "constant"])
     sizes = {"one size": (1, 1), "columns": (1, shape[-1]), "entries": shape, "constant": (1, 1)}.get(kind)
@@ -35,7 +34,7 @@ def wild(chance: random.Random, dtype: torch.dtype, *shape: int) -> torch.Tensor
 
 
 def draw_call(seed: int):
-    """A call of one head, mostly with a scale that makes the scores moderate."""
+    """A call of one head or of two that share their keys, mostly with a scale that makes the scores moderate."""
     chance = random.Random(seed)
     dtype, order, d = chance.choice([*EXPONENTS]), chance.choice([2, 2, 3, 4, 5]), chance.randint(1, 3)
     d_v = chance.choice([d, chance.randint(1, 2)])
@@ -44,9 +43,10 @@ def draw_call(seed: int):
     lengths = [chance.randint(1, longest) for _ in range(order - 1)]
     if is_causal and offset == 0:
         lengths = [query_length] * (order - 1)
-    query = wild(chance, dtype, query_length, d)
-    keys = [wild(chance, dtype, length, d) for length in lengths]
-    values = [wild(chance, dtype, length, d_v) for length in lengths]
+    most = EXPONENTS[dtype] / chance.choice([1, order])
+    query = torch.stack([wild(chance, dtype, most, query_length, d) for _ in range(chance.choice([1, 1, 2]))])
+    keys = [wild(chance, dtype, most, length, d).unsqueeze(0) for length in lengths]
+    values = [wild(chance, dtype, most, length, d_v).unsqueeze(0) for length in lengths]
     masks = [torch.tensor([chance.random() < 0.7 for _ in range(length)]) for length in lengths]
     windows = [chance.choice([None, 1, 2]) for _ in lengths]
     sizes = [float(x.double().abs().max()) for x in (query, *keys)]
@@ -54,7 +54,7 @@ def draw_call(seed: int):
     scale = chance.choice([-1.0, 1.0]) * 2.0 ** (
         exponent if abs(exponent) < 1000 and chance.random() < 0.8 else chance.uniform(-200, 200)
     )
-    options = {"is_causal": is_causal, "query_offset": offset, "scale": scale}
+    options = {"is_causal": is_causal, "query_offset": offset, "scale": scale, "enable_gqa": True}
     if chance.random() < 0.2:
         options["key_masks"] = masks
     if chance.random() < 0.2:
@@ -71,16 +71,19 @@ def check(seed: int) -> str:
     except sx.SeparatrixError as error:
         return "refused" if str(error).startswith(("query (", "keys[", "values", "scale (")) else f"{seed}: {error}"
     bound = sx.exact_error_bound(query, keys, values, return_lse=return_lse, **options)
-    expected, expected_lse = rational.attention(query, keys, values, **options)
-    out, out_bound = (found[0], bound[0]) if return_lse else (found, bound)
-    with mpmath.workdps(50):
-        for i, row in enumerate(expected):
-            error = max(abs(mpmath.mpf(x) - y) for x, y in zip(out[i].tolist(), row, strict=True))
-            assert error <= out_bound[i].item(), seed
-            if return_lse and expected_lse[i] == mpmath.mpf("-inf"):
-                assert found[1][i].item() == -math.inf, seed
-            elif return_lse:
-                assert abs(mpmath.mpf(found[1][i].item()) - expected_lse[i]) <= bound[1][i].item(), seed
+    (out, lse), (out_bound, lse_bound) = (found, bound) if return_lse else ((found, None), (bound, None))
+    del options["enable_gqa"]
+    for head in range(len(query)):
+        sets = ([x[0] for x in keys], [x[0] for x in values])
+        expected, expected_lse = rational.attention(query[head], *sets, **options)
+        with mpmath.workdps(50):
+            for i, row in enumerate(expected):
+                error = max(abs(mpmath.mpf(x) - y) for x, y in zip(out[head, i].tolist(), row, strict=True))
+                assert error <= out_bound[head, i].item(), seed
+                if lse is not None and expected_lse[i] == mpmath.mpf("-inf"):
+                    assert lse[head, i].item() == -math.inf, seed
+                elif lse is not None:
+                    assert abs(mpmath.mpf(lse[head, i].item()) - expected_lse[i]) <= lse_bound[head, i].item(), seed
     return "answered"
 
 

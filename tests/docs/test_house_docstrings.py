@@ -79,6 +79,48 @@ def test_blocks() -> None:
     ]
 
 
+def test_sections() -> None:
+    docstring = [
+        "Args:",
+        "    n: Tokens,",
+        "        of which there are many.",
+        "    d: Width.",
+        "",
+        "Returns:",
+        "    The `plan`: one.",
+        "",
+        "Raises:",
+        "    ValueError: If there is none.",
+        "",
+        "Example:",
+        "    >>> 1 + 1",
+        "    2",
+    ]
+    assert rst(docstring, LINKS) == [
+        "**Arguments**",
+        "",
+        "``n``",
+        "    Tokens, of which there are many.",
+        "``d``",
+        "    Width.",
+        "",
+        "**Returns**",
+        "",
+        "The :py:obj:`plan <separatrix.plan>`: one.",
+        "",
+        "**Raises**",
+        "",
+        "``ValueError``",
+        "    If there is none.",
+        "",
+        "**Example**",
+        "",
+        ">>> 1 + 1",
+        "2",
+        "",
+    ]
+
+
 def test_the_colons_before_a_formula_are_one() -> None:
     assert rst(["It reads::", "", "    x = 1"], {}) == ["It reads:", "", ".. code-block:: text", "", "    x = 1", ""]
 

@@ -151,8 +151,8 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
         nothing = query.new_zeros(*batch, query.shape[1], dtype=torch.float64)
         return nothing, nothing
     tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-    radii, ends = score_radii(tokens), _value_ends(tokens)
-    out, lse = _blocks_bounds(tokens, call, radii, ends, dtype)
+    radii, ends = score_radii(tokens), value_ends(tokens)
+    out, lse = blocks_bounds(tokens, call, radii, ends, dtype)
     if fused:
         out = torch.maximum(out, _fused_bound(tokens, radii, ends, dtype))
     return out.reshape(*batch, -1), lse.reshape(*batch, -1)
@@ -183,14 +183,14 @@ def _log_norms(x: Tensor, k: int) -> Tensor:
     return torch.log2((x**k).sum(-1)) / k + largest.squeeze(-1).log2()
 
 
-class _Ends(NamedTuple):
+class Ends(NamedTuple):
     """Of the products of values over all tuples: max v - min v and the largest |v|, (H, 1), the largest of a column."""
 
     width: Tensor
     largest: Tensor
 
 
-def _value_ends(tokens: Tokens) -> _Ends:
+def value_ends(tokens: Tokens) -> Ends:
     """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
     masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
     low = high = torch.ones_like(tokens.values[0][:, 0], dtype=torch.float64)
@@ -202,10 +202,10 @@ def _value_ends(tokens: Tokens) -> _Ends:
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
     width, largest = (times_power(x, exponents) for x in (high - low, torch.maximum(low.abs(), high.abs())))
-    return _Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
+    return Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
 
 
-def _blocks_bounds(tokens: Tokens, call: Call, radii: Tensor, ends: _Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def blocks_bounds(tokens: Tokens, call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by blocks, computed in `dtype`."""
     u = torch.finfo(dtype).eps / 2
     delta = 1.01 * (tokens.query.shape[2] + tokens.order + 8) * u * radii + 8 * u
@@ -216,7 +216,7 @@ def _blocks_bounds(tokens: Tokens, call: Call, radii: Tensor, ends: _Ends, dtype
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
 
 
-def _fused_bound(tokens: Tokens, radii: Tensor, ends: _Ends, dtype: torch.dtype) -> Tensor:
+def _fused_bound(tokens: Tokens, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
     """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`."""
     out, u = torch.finfo(tokens.query.dtype), torch.finfo(dtype).eps / 2
     length, d = tokens.keys[0].shape[1], tokens.query.shape[2]
@@ -235,7 +235,7 @@ def _relative(count: int, u: float) -> float:
     return gamma / (1 - gamma) if gamma < math.inf else math.inf
 
 
-def _of_average(delta: Tensor, relative: float, ends: _Ends, dtype: torch.dtype) -> Tensor:
+def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
     """The error of an average in `dtype`, of scores off by delta and sums by `relative`; infinite if beyond float64."""
     error = torch.tanh(delta / 2) * ends.width + (relative * ends.largest).masked_fill(ends.largest == 0, 0.0)
     out = torch.finfo(dtype)

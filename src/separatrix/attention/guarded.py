@@ -75,6 +75,8 @@ def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
 
 def _forward_not_finite(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     touched, clean = _cleaned(problem)
+    if not bool(touched.any()):
+        return forward(clean, dtype)
     out, lse = blocks.forward(problem)
     out = out.to(dtype)
     if not bool(touched.all()):

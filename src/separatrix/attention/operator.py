@@ -93,6 +93,20 @@ def tensor_attention(
     A query with nothing to attend gives zeros, -inf and zero gradients. Inside `torch.autocast` the inputs keep their
     types.
 
+    **Exact attention is right, or says so.** Without a tolerance, and for finite input, no entry of the output is
+    further from the exact one than `exact_error_bound` of the same arguments says. Where that cannot be kept, because
+    scores or outputs leave the range of the type, a `SeparatrixError` names the factors to rescale. Numbers as large as
+    10^30 in float32 are no such case while the scores themselves are moderate. A NaN or an infinity in a key or a value
+    reaches the queries that may attend it, and no others: neither through causality, windows or masks, nor in the
+    gradient.
+
+    Raises:
+        SeparatrixError: If the scores or the outputs are beyond the range of their type; it names the factors with
+            their sizes. Inside `torch.compile` and `torch.func`, order 2 also refuses factors that need balancing, and
+            with ``is_causal`` keys and values that are not finite, because there it can only be computed by PyTorch's
+            fused attention.
+        ArgumentError: If an argument is not what is said above.
+
     >>> import torch
     >>> q, k1, k2, v1, v2 = torch.randn(5, 2, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> tensor_attention(q, [k1, k2], [v1, v2]).shape

@@ -22,6 +22,11 @@ def fuzz_counts() -> str:
     for kind, count in [*kinds.items(), ("all", totals)]:
         numbers = [f"{count[name]:,}" for name in names]
         answered = count["held"] + count["broken"]
-        ratios = [f"{count['largest']:.4f}", f"{said['looseness'][kind]:,.3g}"] if answered else ["-", "-"]
+        ratios = [_ratio(count["largest"]), f"{said['looseness'][kind]:,.3g}"] if answered else ["-", "-"]
         rows.append("| " + " | ".join([kind, *numbers, *ratios]) + " |")
     return "\n".join(rows)
+
+
+def _ratio(x: float) -> str:
+    """Four digits, unless they would make 1 of less than 1."""
+    return f"1 - {1 - x:.1e}" if 0.9999 < x < 1 else f"{x:.4f}"

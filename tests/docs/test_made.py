@@ -132,3 +132,4 @@ def test_the_table_of_the_fuzz_is_that_of_the_file() -> None:
         assert total == sum(numbers)
     assert rows[-1][head.index("broken")] == "0"
     assert recorded["broken"] == []
+    assert "1.0000" not in fuzz_counts()  # what is next to 1 is not rounded to it

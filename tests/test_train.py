@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from separatrix.commands import train as train_command
 from separatrix.commands.train_display import Bars, Lines, spoken
 from separatrix.commands.train_log import json_lines, line
 from separatrix.errors import ArgumentError
+from separatrix.files import draft_of
 from separatrix.selection.settings import TrainingSettings, paper_settings
 from separatrix.selection.training import Record, train
 
@@ -280,3 +282,52 @@ def test_a_pipe_gets_lines_now_and_then() -> None:
         "seed-0: step 30 of 75",
         "seed-0: step 75 of 75",
     ]
+
+
+@pytest.mark.parametrize("every", [1, 7, 10, 15, 20, 75])
+def test_the_record_that_a_checkpoint_needs_is_on_the_disk_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    kept: dict[int, bool] = {}
+    keep = train_log.JsonLines.keep
+
+    def noting(log: train_log.JsonLines, record: Record, *, lasting: bool) -> None:
+        kept[record.step] = lasting
+        keep(log, record, lasting=lasting)
+
+    monkeypatch.setattr(train_log.JsonLines, "keep", noting)
+    assert ran(tmp_path, checkpoint_every=str(every)).exit_code == 0
+    for checkpoint in [*range(every, 75, every), 75]:
+        assert kept[max(step for step in kept if step <= checkpoint)], checkpoint
+
+
+def test_what_a_killed_run_left_half_written_is_cleared(tmp_path: Path) -> None:
+    drafts = [draft_of(tmp_path / name) for name in ("seed-0.safetensors", "seed-0.jsonl")]
+    for draft in drafts:
+        draft.write_bytes(b"half")
+    assert ran(tmp_path).exit_code == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["seed-0.jsonl", "seed-0.lock", "seed-0.safetensors"]
+
+
+def test_records_that_are_no_text_after_the_checkpoint_are_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may leave anything where nothing had been flushed."""
+    with monkeypatch.context() as patch:
+        patch.setattr("separatrix.selection.training.train", _Interrupted(4))
+        assert ran(tmp_path).exit_code == 130
+    with (tmp_path / "seed-0.jsonl").open("ab") as file:
+        file.write(b"\xff\x00\n\x00\x00\n[]\n")
+    assert ran(tmp_path).exit_code == 0
+    assert (tmp_path / "seed-0.jsonl").read_text().splitlines()[1:] == expected_lines()
+
+
+def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert ran(tmp_path / "new" / "runs").exit_code == 0
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]}
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    assert len(modes) == 5

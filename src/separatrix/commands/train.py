@@ -189,7 +189,8 @@ def _train(settings: TrainingSettings, folder: Path, every: int, tensorboard: Pa
         stack.callback(records.close)
         for record in records:
             followed = record.step + settings.validate_every
-            lasting = record.step // every != followed // every or followed > settings.steps
+            # Whether a checkpoint comes before the next record: also right after this one, at the same step.
+            lasting = (record.step - 1) // every != (followed - 1) // every or followed > settings.steps
             for log in logs:
                 log.keep(record, lasting=lasting)
             shown.show(record)

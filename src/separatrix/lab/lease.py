@@ -60,8 +60,12 @@ class Lease:
             self._let_go()
 
     def _let_go(self) -> None:
-        lock_path(self.store.folder, self.id).unlink(missing_ok=True)
-        os.close(self._lock)
+        path = lock_path(self.store.folder, self.id)
+        with plainly(path):
+            try:
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(self._lock)
 
     def _beat(self) -> None:
         try:

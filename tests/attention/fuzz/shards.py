@@ -43,7 +43,7 @@ def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
     failed: dict[int, BaseException] = {}
 
     def run(rank: int) -> None:
-        dist.init_process_group("threaded", rank=rank, world_size=count, store=store)
+        dist.init_process_group("gloo", rank=rank, world_size=count, store=store)
         try:
             found[rank] = work(rank)
         except BaseException as error:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import struct
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +334,26 @@ def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]}
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
     assert len(modes) == 5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_a_run_that_is_killed_fifty_times_ends_as_one_that_is_not(tmp_path: Path) -> None:
+    """At random moments, of the start too; each time after at least one more record, so that it gets to its end."""
+    moments, options = random.Random(0), {**SMALL, "--d-e": "64", "--steps": "8000", "--lr": "0.1"}
+    words = [word for option in options.items() for word in option]
+    command = [sys.executable, "-m", "separatrix", "train", "selection", *words, "--folder"]
+    killed, records = tmp_path / "killed", tmp_path / "killed" / "seed-0.jsonl"
+    for _ in range(50):
+        before = records.read_bytes().count(b"\n") if records.exists() else 0
+        run = subprocess.Popen([*command, str(killed)], stderr=subprocess.DEVNULL)
+        while not records.exists() or records.read_bytes().count(b"\n") <= before:
+            assert run.poll() is None, "the run ended before it was killed"
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.05))
+        run.kill()
+        run.wait()
+    for folder in (killed, tmp_path / "unbroken"):
+        subprocess.run([*command, str(folder)], check=True, capture_output=True)
+    for name in ("seed-0.jsonl", "seed-0.safetensors"):
+        assert (killed / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes(), name

@@ -134,8 +134,7 @@ def spoilt_call(name: str, exact: bool, rank: int) -> None:
 
 
 SPOILT = {
-    "sparse": "ArgumentError: keys[0] on rank 1: expected a dense tensor, which can be sent to other ranks, got "
-    "torch.sparse_coo.",
+    "sparse": "ArgumentError: keys[0] on rank 1: expected a dense tensor, got layout torch.sparse_coo.",
     "meta": "ArgumentError: query on rank 2: expected a tensor on cpu or cuda, from where the group's backend can send "
     "it, got one on meta.",
     "timeout": "ArgumentError: timeout on rank 0: expected seconds in (0, 1e6], or None, got -1.0.",

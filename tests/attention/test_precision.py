@@ -155,7 +155,12 @@ def digits():
 
 @contextmanager
 def precision_of(place, value):
-    """A setting of PyTorch, set for a while; `monkeypatch` cannot put such attributes back."""
+    """A setting of PyTorch, set for a while; `monkeypatch` cannot put such attributes back.
+
+    What was once set for one kind of product no longer follows the setting above it, so that all are left to it first.
+    """
+    for one in (torch.backends.mkldnn.matmul, torch.backends.mkldnn, torch.backends.cuda.matmul):
+        one.fp32_precision = "none"
     before, place.fp32_precision = place.fp32_precision, value
     try:
         yield

@@ -54,7 +54,7 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
         return
     found = planned(sizes)
     assert found.plan == sx.plan_shapes(n, d, bound, order, tolerance)
-    if found.plan.method == "exact":
+    if found.plan.method in ("exact", "none"):
         assert found.modelled == exact_cost(sizes.shape, False).time
     else:
         expanded = expanded_total_degree(d, found.plan.degree)
@@ -130,7 +130,7 @@ def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: Sizes) -> No
 
 def test_a_dear_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_certificate, "certified_attention", lambda *_, **__: pytest.fail("it was run"))
-    with pytest.raises(SeparatrixError, match="No sample was run: a rank of"):
+    with pytest.raises(SeparatrixError, match="No sample was run: neither method is in reach"):
         sample_certificate.sampled(Sizes(10**12, 64, 1.2, 3, 1e-8))
     with pytest.raises(SeparatrixError, match="No sample was run: below a tolerance of 1e-08"):
         sample_certificate.sampled(Sizes(10**6, 1, 1.2, 3, 1e-9))

@@ -99,7 +99,7 @@ def reaches(frame: Frame) -> list[Tensor]:
             if other != m:
                 others = others * largest
         if frame.basis is not None:
-            others = (frame.basis.matrix(m).abs().mT @ others.unsqueeze(-1)).squeeze(-1)
+            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
         by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
         found.append(_largest(by_entry) * _SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
     return found

@@ -236,18 +236,23 @@ def _in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[floa
     """
     n = max(shape.query_length, *shape.key_lengths)
 
-    def rank_at(bound: float, looser: float = 1.0) -> float:
-        """The rank of the worst case for entries up to `bound`; infinite where its scores are no float."""
+    highest = _highest_degree(shape.d)
+
+    def radius_at(bound: float) -> float:
+        """The largest score for entries up to `bound`; infinite where that is no float."""
         log = shape.order * math.log(bound) if bound else -math.inf
-        radius = scale * shape.d * math.exp(log) if log < 700 else math.inf
-        return worst_case_rank(shape.d, radius, looser * tolerance_at(bound))
+        return scale * shape.d * math.exp(log) if log < 700 else math.inf
+
+    def is_in_reach(bound: float, looser: float = 1.0) -> bool:
+        """Whether the highest degree that is tried keeps the tolerance in the worst case: a lower one errs by more."""
+        return _keeps(highest, radius_at(bound), looser * tolerance_at(bound))
 
     low, high = 0.0, B
     for _ in range(14):
         middle = (low + high) / 2
-        low, high = (middle, high) if rank_at(middle) <= LARGEST_RANK else (low, middle)
+        low, high = (middle, high) if is_in_reach(middle) else (low, middle)
     looser = 1.0
-    while looser * tolerance_at(B) < 1 and rank_at(B, looser) > LARGEST_RANK:
+    while looser * tolerance_at(B) < 1 and not is_in_reach(B, looser):
         looser *= 10
     tolerance = looser * tolerance_at(B)
     other = "no tolerance below 1 at this bound"
@@ -257,8 +262,9 @@ def _in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[floa
     exactly = ", or exact attention, which is in reach"
     if exact > AFFORDABLE:
         exactly = f", or exact attention at n <= {int(n * (AFFORDABLE / exact) ** (1 / shape.order))}"
+    rank = worst_case_rank(shape.d, radius_at(B), tolerance_at(B))
     return (
-        f"the near-linear algorithm would take rank {rank_at(B):.3g} (at most {LARGEST_RANK} is tried), and exact "
+        f"the near-linear algorithm would take rank {rank:.3g} (at most {LARGEST_RANK} is tried), and exact "
         f"attention {exact:.3g} flops (up to {AFFORDABLE:.0e} are started without being asked for by name). Theorems "
         f"1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = {threshold(n, shape.order):.3g}. What "
         f"would work at d = {shape.d}, whatever the entries: B <= {low:.3g} at this tolerance, or {other}{exactly}."
@@ -269,15 +275,24 @@ def worst_case_degree(radius: float, tolerance: float) -> int | None:
     """The degree that keeps the tolerance, relative to the values' magnitude, for any scores up to `radius`."""
     if radius > _LARGEST_RADIUS:
         return None
+    return next((degree for degree in range(LARGEST_DEGREE + 1) if _keeps(degree, radius, tolerance)), None)
+
+
+def _keeps(degree: int, radius: float, tolerance: float) -> bool:
+    """Whether a polynomial of this degree keeps the tolerance in the worst case."""
+    if radius > _LARGEST_RADIUS:
+        return False
     at = torch.tensor([radius], dtype=torch.float64)
-    for degree in range(LARGEST_DEGREE + 1):
-        error = taylor(degree).factors(at).item() * radius ** (degree - degree % 2)
-        if radius >= 0.25:
-            error = min(error, chebyshev(degree, 0, radius).factor or math.inf)
-        smallest = math.exp(-radius) - error
-        if smallest > 0 and 2 * error / smallest <= tolerance:
-            return degree
-    return None
+    error = taylor(degree).factors(at).item() * radius ** (degree - degree % 2)
+    if radius >= 0.25:
+        error = min(error, chebyshev(degree, 0, radius).factor or math.inf)
+    smallest = math.exp(-radius) - error
+    return smallest > 0 and 2 * error / smallest <= tolerance
+
+
+def _highest_degree(d: int) -> int:
+    """The highest degree that is tried in d dimensions."""
+    return max(g for g in range(LARGEST_DEGREE + 1) if math.comb(d + g, g) <= LARGEST_RANK)
 
 
 def worst_case_rank(d: int, radius: float, tolerance: float) -> float:

@@ -88,7 +88,10 @@ def limit_memory() -> None:
         import resource
 
         now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+        most, (_, before) = now + MEMORY, resource.getrlimit(resource.RLIMIT_AS)
+        if before != resource.RLIM_INFINITY:  # a limit can be lowered, and not raised again
+            most = min(most, before)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def main(tolerance: float) -> dict[str, Any]:

@@ -57,8 +57,10 @@ def tokens(sizes: Sizes) -> int:
 
 @lru_cache(maxsize=256)
 def sampled(sizes: Sizes) -> Sample:
-    """Run the planned method on the sample, exact attention where none is in reach, or refuse with the reason."""
+    """Run the planned method on the sample, or refuse with the reason."""
     n, plan = tokens(sizes), planned(sizes).plan
+    if plan.method == "none":
+        raise SeparatrixError(f"No sample was run: {plan.why}")
     if plan.rank is not None and plan.degree is not None:
         finest = max(FINEST[0], FINEST[1] * math.exp(sizes.radius))
         if sizes.tolerance < finest:
@@ -78,9 +80,8 @@ def sampled(sizes: Sizes) -> Sample:
     drawn = torch.rand(2 * sets + 1, n, sizes.d, generator=generator, dtype=torch.float64)
     query, *rest = sizes.bound * (2 * drawn - 1)
     keys, values = rest[:sets], rest[sets:]
-    method = "exact" if plan.method == "none" else plan.method
     with one_core():
-        result = certified_attention(query, keys, values, tolerance=sizes.tolerance, method=method)
+        result = certified_attention(query, keys, values, tolerance=sizes.tolerance, method=plan.method)
         exact = tensor_attention(query, keys, values)
     error = float((result.output - exact).abs().max())
     certificate = result.certificate

@@ -79,7 +79,7 @@ def _is_sound(out: Tensor, scale: float) -> bool:
     """Whether the output alone shows that nothing went wrong."""
     if not _USUAL[0] <= abs(scale) <= _USUAL[1]:
         return False
-    out = out.detach()
+    out = out.detach() if out.requires_grad else out
     total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
     return math.isfinite(total.item()) and bool(out.select(-1, 0).all())
 

@@ -16,7 +16,7 @@ another, the largest magnitudes a, b and c of query, key and value decide. All i
 
 - max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the type: then no product on the way to a score
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
-- L_k c is finite, and c a little below the largest number of the output's type.
+- L_k c is finite, and c well below the largest number of the output's type.
 
 Otherwise `exact` attends by blocks instead. A compiled graph and the transforms of `torch.func` cannot choose by
 numbers: there an operator looks at them and raises an error.
@@ -79,7 +79,7 @@ def _is_sound(out: Tensor, scale: float) -> bool:
     """Whether the output alone shows that nothing went wrong."""
     if not _USUAL[0] <= abs(scale) <= _USUAL[1]:
         return False
-    out = out.detach()
+    out = out.detach() if out.requires_grad else out
     total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
     return math.isfinite(total.item()) and bool(out.select(-1, 0).all())
 
@@ -94,7 +94,7 @@ def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> b
         a < math.inf
         and b < math.inf
         and product <= 2.0 ** room(dtype)
-        and 1.01 * c <= torch.finfo(query.dtype).max
+        and 1.5 * c <= torch.finfo(query.dtype).max
         and 2 * key.shape[-2] * c <= torch.finfo(dtype).max
     )
 

@@ -65,7 +65,7 @@ def _is_empty(problem: Problem) -> bool:
 def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
     """The output, unless its type cannot hold it; there is nothing to look at where no average can get that far."""
     most, reach = torch.finfo(out.dtype).max, magnitudes.log_output()
-    if reach > math.log2(most) - 0.02 and not bool(torch.isfinite(out).all()):
+    if reach > math.log2(most) - 0.5 and not bool(torch.isfinite(out).all()):
         raise SeparatrixError(
             f"values: their products reach 2^{reach:.1f}, and an output is beyond {most:.3g}, where {out.dtype} ends. "
             "Divide a value set by a power of two, or pass a wider type."

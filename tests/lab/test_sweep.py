@@ -235,6 +235,8 @@ HOSTILE = {
     "a long integer in hex": HEAD + "[baseline]\nx = 0x" + "f" * 5_000,
     "a long integer in a list": HEAD + "[axes]\nn = [0x" + "f" * 5_000 + "]",
     "a long integer in a range": RANGE.format(0, "0x" + "f" * 5_000, "step", 1),
+    "long integers and a step that is none": RANGE.format(0, "1" + "0" * 350, "step", "1" + "0" * 200 + ".0"),
+    "a long integer and a factor that is none": RANGE.format("1" + "0" * 350, "5" + "0" * 349, "factor", 0.5),
     "a long trial count": 'experiment = "tests.plane"\ntrials = 0x' + "f" * 5_000 + "\n[axes]\nx = [1]",
     "a long seed": 'experiment = "tests.plane"\nseeds = [0x' + "f" * 5_000 + "]\n[axes]\nx = [1]",
     "a long integer for a name": "experiment = 0x" + "f" * 5_000,

@@ -104,9 +104,13 @@ class Store:
         if not log.exists():  # nobody writes here, so SQLite may be told that the file does not change
             return cls(folder, layout.connect(path, "ro&immutable=1"))
         copy = TemporaryDirectory(prefix="separatrix-")
-        for file in (path, log):
-            shutil.copyfile(file, Path(copy.name, file.name))
-        return cls(folder, layout.connect(Path(copy.name, path.name), "rw"), copy)
+        try:
+            for file in (path, log):
+                shutil.copyfile(file, Path(copy.name, file.name))
+            return cls(folder, layout.connect(Path(copy.name, path.name), "rw"), copy)
+        except BaseException:
+            copy.cleanup()
+            raise
 
     def close(self) -> None:
         self.connection.close()

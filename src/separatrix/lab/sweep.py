@@ -24,8 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -34,13 +32,10 @@ from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
 from separatrix.lab.cell import Cell
 from separatrix.lab.plain import canonical, shown
+from separatrix.lab.ranges import MOST_VALUES, as_float, checked, decimal, spread
 from separatrix.lab.registry import LARGEST_SEED, Experiment, named
 
 COMBINATIONS = ("product", "one-at-a-time")
-MOST_VALUES = 100_000
-"""Values of an axis, at most; and seeds that are listed."""
-MOST_DIGITS = 400
-"""Digits of a number, at most."""
 _MOST_CELLS = 2**63 - 1
 
 
@@ -84,7 +79,7 @@ class Sweep:
 def load(path: Path) -> Sweep:
     """The sweep of a file; an error names the file and the line, or the field, what was expected, and what came."""
     try:
-        return _sweep(tomlfile.load(path, _decimal))
+        return _sweep(tomlfile.load(path, decimal))
     except ArgumentError as error:
         raise ArgumentError(f"{path}: {error.argument}", expected=error.expected, got=error.got) from error
 
@@ -104,7 +99,7 @@ def parse(text: str) -> Sweep:
         ...
     separatrix.errors.ArgumentError: axes.x.stride: expected from, to, and one of step and factor, got stride.
     """
-    return _sweep(tomlfile.parse(text, _decimal))
+    return _sweep(tomlfile.parse(text, decimal))
 
 
 def _sweep(table: dict[str, Any]) -> Sweep:
@@ -134,7 +129,7 @@ def _sweep(table: dict[str, Any]) -> Sweep:
 def _typed(table: dict[str, Any], field: str, kind: type, words: str, default: Any = None) -> Any:
     value = table.get(field, default)
     if type(value) is not kind:
-        raise ArgumentError(field, expected=words, got="nothing" if value is None else shown(_float(value)))
+        raise ArgumentError(field, expected=words, got="nothing" if value is None else shown(as_float(value)))
     return value
 
 
@@ -146,43 +141,7 @@ def _check_name(recipe: Experiment, field: str, name: str) -> None:
 
 def _fitted(recipe: Experiment, field: str, name: str, value: Any) -> Any:
     _check_name(recipe, field, name)
-    return recipe.fitted(name, _float(_checked(value, field)), field)
-
-
-def _decimal(text: str) -> Decimal:
-    """A number of a file with a point or an exponent, exactly; one that a float64 can stand for."""
-    try:
-        value = Decimal(text) if len(text) <= MOST_DIGITS else None
-    except InvalidOperation:
-        value = None
-    if value is None or (value.is_finite() and (math.isinf(float(value)) or (value and not float(value)))):
-        expected = f"one of at most {MOST_DIGITS} digits, and neither too large nor too small for a float64"
-        raise ArgumentError("a number", expected=expected, got=shown(text, str))
-    return value
-
-
-def _checked(value: Any, field: str) -> Any:
-    """A value none of whose integers is too long."""
-    match value:
-        case int() if abs(value) >= 10**MOST_DIGITS:
-            raise ArgumentError(field, expected=f"an integer of at most {MOST_DIGITS} digits", got="one of more")
-        case list():
-            return [_checked(item, f"{field}[{i}]") for i, item in enumerate(value)]
-        case dict():
-            return {key: _checked(item, f"{field}.{key}") for key, item in value.items()}
-    return value
-
-
-def _float(value: Any) -> Any:
-    """A value of TOML with its decimals made floats, once nothing is to be computed from them."""
-    match value:
-        case Decimal():
-            return float(value)
-        case list():
-            return [_float(item) for item in value]
-        case dict():
-            return {key: _float(item) for key, item in value.items()}
-    return value
+    return recipe.fitted(name, as_float(checked(value, field)), field)
 
 
 def _axis(recipe: Experiment, name: str, value: Any) -> list[Any]:
@@ -190,10 +149,10 @@ def _axis(recipe: Experiment, name: str, value: Any) -> list[Any]:
     _check_name(recipe, field, name)
     if not isinstance(value, dict | list) or not value:
         expected = "a list of values, or a range { from, to, step or factor }"
-        raise ArgumentError(field, expected=expected, got=shown(_float(value)))
+        raise ArgumentError(field, expected=expected, got=shown(as_float(value)))
     _refuse_many(value, field)
     if isinstance(value, dict):
-        fitted = [recipe.fitted(name, item, field) for item in _range(value, field)]
+        fitted = [recipe.fitted(name, item, field) for item in spread(value, field)]
     else:
         fitted = [_fitted(recipe, f"{field}[{i}]", name, item) for i, item in enumerate(value)]
     _refuse_twins(fitted, field)
@@ -214,55 +173,6 @@ def _refuse_twins(values: Sequence[Any], field: str) -> None:
         seen.add(text)
 
 
-def _range(table: dict[str, Any], field: str) -> list[int] | list[float]:
-    """The values of a range, both ends included, as integers if all that is given is."""
-    for key in table:
-        if key not in ("from", "to", "step", "factor"):
-            raise ArgumentError(f"{field}.{key}", expected="from, to, and one of step and factor", got=key)
-    if ("step" in table) == ("factor" in table):
-        raise ArgumentError(field, expected="one of step and factor", got="both" if "step" in table else "neither")
-    exact = {key: _exact(table.get(key), f"{field}.{key}") for key in ("from", "to", *table)}
-    first, last = exact["from"], exact["to"]
-    values = _steps(first, last, exact["step"]) if "step" in exact else _powers(first, last, exact["factor"])
-    if not values:
-        expected = f"a value that the steps reach, within {MOST_VALUES:,} values"
-        raise ArgumentError(f"{field}.to", expected=expected, got=shown(_float(table["to"])))
-    whole = all(isinstance(value, int) for value in table.values())
-    return [a // b for a, b in values] if whole else [a / b for a, b in values]  # both are exact, or rounded once
-
-
-def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last`, each as a fraction a / b; none if the steps do not reach it."""
-    count = (last - first) / step if step else last - first
-    if count.denominator > 1 or not 0 <= count < MOST_VALUES or not (step or first == last):
-        return []
-    below = math.lcm(first.denominator, step.denominator)
-    start, stride = int(first * below), int(step * below)
-    return [(start + i * stride, below) for i in range(int(count) + 1)]
-
-
-def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
-    """The same of the values of which each is the last one times a factor.
-
-    On the way from one end to the other, a prime's exponent in a value lies between those that it has in the ends. So a
-    value with more digits than the two together is not on the way to `last`.
-    """
-    values = [first]
-    most = first.denominator * last.denominator * max(first.numerator, 1) * max(last.numerator, 1)
-    while first > 0 and factor > 0 and values[-1] != last and len(values) < MOST_VALUES:
-        beyond = (values[-1] > last) == (factor > 1) or factor == 1
-        if beyond or values[-1].numerator * values[-1].denominator > most:
-            break
-        values.append(values[-1] * factor)
-    return [(value.numerator, value.denominator) for value in values] if values[-1] == last else []
-
-
-def _exact(value: Any, field: str) -> Fraction:
-    if type(value) is int or (isinstance(value, Decimal) and value.is_finite()):
-        return Fraction(_checked(value, field))
-    raise ArgumentError(field, expected="a number", got="nothing" if value is None else shown(_float(value)))
-
-
 def _seeds(table: dict[str, Any]) -> Sequence[int]:
     if ("trials" in table) == ("seeds" in table):
         raise ArgumentError(
@@ -274,12 +184,12 @@ def _seeds(table: dict[str, Any]) -> Sequence[int]:
             raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=shown(trials))
         return range(trials)
     given = table["seeds"]
-    seeds: Any = _range(given, "seeds") if isinstance(given, dict) else given
+    seeds: Any = spread(given, "seeds") if isinstance(given, dict) else given
     if not isinstance(seeds, list) or not seeds:
-        raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=shown(_float(seeds)))
+        raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=shown(as_float(seeds)))
     _refuse_many(seeds, "seeds")
     for i, seed in enumerate(seeds):
         if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
-            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=shown(_float(seed)))
+            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=shown(as_float(seed)))
     _refuse_twins(seeds, "seeds")
     return list(seeds)

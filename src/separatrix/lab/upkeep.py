@@ -77,9 +77,9 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
             size = sum(path.stat().st_size for path in waste)
             for path in [*waste, *(lock for lock in alive.locks(folder) if not alive.lives(folder, lock.stem))]:
                 path.unlink(missing_ok=True)
-        for path in folder.glob("*.draft"):
-            shutil.rmtree(path)
         with plainly(store.path):
+            for path in folder.glob("*.draft"):
+                shutil.rmtree(path)
             store.connection.execute("VACUUM")
     return Cleared(len(waste), size, forgotten, aside, rescued)
 

@@ -44,8 +44,19 @@ def check_backward(call: Call) -> Outcome:
         found = torch.autograd.grad(result.output, leaves, incoming, allow_unused=True, materialize_grads=True)
     except sx.SeparatrixError as refusal:
         return Outcome(kind, REFUSED, told=f"{call.told()}: {refusal}")
+    if not all(bool(torch.isfinite(x).all()) for x in found) and beyond_type(call, incoming):
+        return Outcome(kind, UNPROMISED, told=call.told())
     parts = (found[0], found[1 : 1 + sets], found[1 + sets :])
     return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), call.told())
+
+
+def beyond_type(call: Call, incoming: Tensor) -> bool:
+    """Whether a gradient is too large for its type, of which nothing is promised."""
+    leaves = [x.detach().double().requires_grad_() for x in (call.query, *call.keys, *call.values)]
+    sets = len(call.keys)
+    out = sx.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **call.options)
+    exact = torch.autograd.grad(out, leaves, incoming.double(), allow_unused=True, materialize_grads=True)
+    return max(float(x.abs().max()) for x in exact if x.numel()) > 0.99 * torch.finfo(incoming.dtype).max
 
 
 def draw_incoming(shape: tuple[int, ...]) -> Tensor:

@@ -236,8 +236,7 @@ def test_tangents_do_not_hold_the_volume():
     assert peak_bytes(work) < 32 * 2**20
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("masked", "is_causal"), [(False, False), (True, True)])
 def test_operators_are_well_registered(masked, is_causal):
     query, keys, values = inputs(3, 3, [4, 5])
     masks = [draw(m, 2, key.shape[1]) > -0.5 for m, key in enumerate(keys)] if masked else []

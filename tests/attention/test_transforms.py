@@ -309,11 +309,16 @@ def test_every_cell(transform: str, kind: str) -> None:
     assert type(caught.value).__name__ == REFUSALS[cell].error
 
 
+def test_the_compiler_of_machine_code() -> None:
+    """The same graph by PyTorch's default backend, which takes many times as long to compile: one kind, and in
+    `test_exact` another."""
+    agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [kind for kind, cell in IN_ONE_GRAPH.items() if cell == WORKS])
-def test_the_compiler_of_machine_code(kind: str) -> None:
-    """The same graphs by PyTorch's default backend, which takes many times as long to compile."""
+def test_the_compiler_of_machine_code_on_every_kind(kind: str) -> None:
     agree(*compiled(kind, "inductor", fullgraph=True), subject(kind).error)
     agree(*dynamic(kind, "inductor"), subject(kind).error)
 

@@ -232,7 +232,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("transform", GRAPHS)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:There is a performance drop")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
     """There is no other way to compute them there: the operator in the graph raises."""
     call = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
@@ -265,5 +265,13 @@ def test_pairs_that_are_mapped_over_are_attended_by_blocks():
 
 
 def test_the_operator_of_graphs_is_well_registered():
-    query, key, value = draw(0, 3, 2, 3, 6, 4)
+    query, key, value = draw(0, 3, 2, 3, 6, 4).float()
     torch.library.opcheck(torch.ops.separatrix.refuse_pairs.default, (query, query, key, value, True, 0.5))
+
+    def refused(out, query):
+        return torch.ops.separatrix.refuse_pairs(out, query, key, value, False, 1.0)[0]
+
+    mapped = torch.func.vmap(refused, in_dims=(1, None))
+    assert torch.equal(mapped(torch.stack([query] * 5, 1), query), torch.zeros(5, 2, dtype=torch.bool))
+    with pytest.raises(sx.SeparatrixError, match=r"^query, keys, values, scale: query up to .*e\+37, keys up to"):
+        mapped(torch.zeros(2, 5, 3, 6, 4), 1e38 * query)

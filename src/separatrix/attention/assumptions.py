@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ROUNDED = 1.0
-"""Of sums, products and quotients."""
+"""The error of sums, products and quotients."""
 CONVERTED = 1.01
-"""Of an output in float64 that is given in its type; half types are rounded to float32 on the way."""
+"""The error of an output in float64 that is given in its type; half types are rounded to float32 on the way."""
 EXP = 4.0
-"""Of the exponential, where it is a normal number."""
+"""The error of the exponential, where it is a normal number."""
 LOG = 4.0
-"""Of the natural logarithm, relative to 1 + |log x|."""
+"""The error of the natural logarithm, relative to 1 + |log x|."""
 POWER = 4.0
-"""Of x^k and x^(1/k), square roots among them, from which an l_k norm is computed."""
+"""The error of x^k and x^(1/k), square roots among them, from which an l_k norm is computed."""
 BOUNDS = 1024.0
-"""Of the functions of float64 from which bounds are computed, a thousandth of the slack that bounds have."""
+"""The error of the functions of float64 from which bounds are computed, a thousandth of the slack that bounds have."""
 PRODUCT = 1.0
-"""Of a sum of n products: the part of gamma_n = n u / (1 - n u) times the sum of the magnitudes."""
+"""The error of a sum of n products: the part of gamma_n = n u / (1 - n u) times the sum of the magnitudes."""
 
 
 @dataclass(frozen=True)

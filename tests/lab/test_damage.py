@@ -25,6 +25,7 @@ from tests.lab.helpers import contents, do, fill
 
 PAGE = 4096
 LARGE = number.cell(seed=99, x=0.5)
+ANOTHER = number.cell(seed=100, x=0.5)
 CELLS: list[Cell] = [
     *(walk.cell(seed=seed, steps=3) for seed in range(4)),
     *(fails.cell(seed=seed, when=1) for seed in range(3)),
@@ -68,6 +69,7 @@ def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
     if verified.exit_code == 0:
         found = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
         assert found == before if whole else found.items() <= before.items()
+        do(folder, [ANOTHER])  # a sound store can also be written
         return "harmless" if found == before else "harmless, and run again"
     assert verified.exit_code == 1, verified.output
     assert f"gc --damaged --store {folder}" in verified.output
@@ -155,6 +157,14 @@ def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) 
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = flipped(data[:100], 20, seed=2)
     counted = fates(shelf, sound, "store.sqlite", (head + data[100:] for head in headers))
+    assert set(counted) == {"harmless", "told, all kept"}
+
+
+def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path, Contents]) -> None:
+    """Bytes 18 and 19 are the versions of the format; a version that SQLite does not know makes the file read-only."""
+    data = (sound[0] / "store.sqlite").read_bytes()
+    headers = (bytes([*data[:byte], data[byte] ^ 1 << bit, *data[byte + 1 :]]) for byte in (18, 19) for bit in range(8))
+    counted = fates(shelf, sound, "store.sqlite", headers)
     assert set(counted) == {"harmless", "told, all kept"}
 
 

@@ -64,10 +64,13 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
     """Make the tables, unless they are there, and have every commit wait for the disk."""
-    check(connection, path)  # before the log is switched on, which would write into a file that is not ours
+    made = check(connection, path)  # before the log is switched on, which would write into a file that is not ours
     _switch_log_on(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    begin(connection, path)
+    if made:
+        check_writable(connection, path)
+        return
+    connection.execute("BEGIN IMMEDIATE")
     try:
         if not _tables(connection):
             for statement in _TABLES.values():
@@ -81,14 +84,22 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def begin(connection: sqlite3.Connection, path: Path) -> None:
-    """Begin a transaction that may write. One byte of a file says that SQLite must not; ours never has it."""
+def check_writable(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise a `DamagedError` if SQLite refuses to write a store's file although this user may write it.
+
+    Two bytes of the file are the versions of its format. One that SQLite does not know, in a file that was damaged,
+    makes it refuse: sometimes when a transaction begins, and sometimes not before something is written.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM cells WHERE 0")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_READONLY or not (writable(path) and writable(path.parent)):
             raise
         raise damaged(path, f"SQLite: {error}") from error
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _switch_log_on(connection: sqlite3.Connection) -> None:

@@ -141,8 +141,7 @@ class Store:
         with plainly(self.path):
             if self._copy is None and layout.writable(self.path) and layout.writable(self.folder):
                 self.connection.execute("PRAGMA query_only = OFF")
-                layout.begin(self.connection, self.path)
-                self.connection.execute("ROLLBACK")
+                layout.check_writable(self.connection, self.path)
                 self.connection.execute("PRAGMA query_only = ON")
 
     def ask(self, question: str, values: Sequence[Any] = ()) -> Generator[Any, None, None]:

@@ -206,6 +206,30 @@ def test_gradients_of_balanced_factors(order, is_causal):
         assert torch.allclose(times_power(y, torch.tensor(power)), x, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own
+def test_tangents_of_balanced_factors(order, is_causal):
+    """Factors and tangents times powers of two, the scale divided by them: only the output's power is left."""
+    sets = 2 * order - 1
+    small, moved = draw(0, sets, 5, 3).unbind(), draw(1, sets, 5, 3).unbind()
+    powers = [2.0**100, 2.0**60, *[1.0] * (order - 2), 2.0**80, *[1.0] * (order - 2)]
+
+    def call(scale):
+        def attend(query, *others):
+            return sx.tensor_attention(
+                query, others[: order - 1], others[order - 1 :], scale=scale, is_causal=is_causal, return_lse=True
+            )
+
+        return attend
+
+    expected = torch.func.jvp(call(0.25), small, moved)[1]
+    large, largely = ([(x * power).float() for x, power in zip(y, powers, strict=True)] for y in (small, moved))
+    found = torch.func.jvp(call(0.25 * 2.0**-160), tuple(large), tuple(largely))[1]
+    torch.testing.assert_close(found[0].double() / 2.0**80, expected[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1].double(), expected[1], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_powers_of_two_are_exact(dtype):
     x = torch.tensor([1.5, -1.0, 0.0], dtype=dtype)

@@ -136,9 +136,12 @@ class Balance:
         """The gradient of the balanced problem's output from that of the output."""
         return times_power(grad_out, self._of_output)
 
-    def gradients(self, grads: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients of query, keys and values from those of the balanced problem."""
-        query, *sets = (times_power(x, -by) for x, by in zip(grads, self.exponents, strict=True))
+    def rescaled(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors like query, keys and values, multiplied as these were to be balanced.
+
+        That takes tangents of the problem to those of the balanced one, and gradients of the balanced one back.
+        """
+        query, *sets = (times_power(x, -by) for x, by in zip(tensors, self.exponents, strict=True))
         return [query * self.scale.to(query.dtype), *sets]
 
 

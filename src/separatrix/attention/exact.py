@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention import by_reference, guarded, tangents
+from separatrix.attention import by_reference, guarded
 from separatrix.attention.arguments import DTYPES, Call
 from separatrix.attention.derivatives import beyond_one_gradient, differentiable, differentiable_by
 from separatrix.attention.fused import attend_pairs
@@ -216,7 +216,7 @@ def _attend_tangents(
     moved = _problem(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
     with no_autocast(query.device.type):
         changes = (moved.query, moved.keys, moved.values)
-        out_dot, lse_dot = tangents.tangents(problem, out.to(problem.query.dtype), lse, changes)
+        out_dot, lse_dot = guarded.tangents(problem, out.to(problem.query.dtype), lse, changes)
     return out_dot.to(query.dtype), lse_dot
 
 

@@ -34,10 +34,11 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import Call, check_call
+from separatrix.attention.assumptions import EXP
 from separatrix.attention.balance import log2_abs, times_power
 from separatrix.attention.exact import flatten_heads, is_fused
 from separatrix.attention.frame import Tokens, finite_extremes, largest_magnitudes
-from separatrix.attention.precision import float32_products_are_float32
+from separatrix.attention.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.attention.tiling import Problem, summation
 from separatrix.errors import SeparatrixError
 
@@ -107,9 +108,9 @@ def exact_error_bound(
         With ``return_lse``, a pair of two such tensors.
 
     Raises:
-        SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if PyTorch is set to compute products
-            of float32 with fewer digits; or for a fused kernel of which no bound is known, on devices other than the
-            CPU.
+        SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
+            nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
+            digits; or for a fused kernel of which no bound is known, on devices other than the CPU.
 
     Example:
         >>> import torch
@@ -129,6 +130,7 @@ def exact_error_bound(
         scale=scale,
         enable_gqa=enable_gqa,
     )
+    require_ieee_arithmetic()
     with torch.no_grad():
         out, lse = _bounds(call, fused=is_fused(call) and not return_lse)
     return (out, lse) if return_lse else out
@@ -136,15 +138,15 @@ def exact_error_bound(
 
 def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
-    if dtype == torch.float32 and not float32_products_are_float32():
-        raise SeparatrixError(
-            "torch.set_float32_matmul_precision: products of float32 may be computed with fewer digits, and no bound "
-            'on the error is known then. Set it to "highest", or pass float64.'
-        )
     if fused and call.query.device.type != "cpu":
         raise SeparatrixError(
             f"query: on a device of type {call.query.device.type} order 2 is computed by a fused kernel for which no "
             "bound on the error is known. With return_lse=True it is computed in another way, with a known bound."
+        )
+    if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
+        raise SeparatrixError(
+            "torch.set_float32_matmul_precision: products of float32 may be computed with fewer digits, and no bound "
+            'on the error is known then. Set it to "highest", or pass float64.'
         )
     batch, query, keys, values, masks = flatten_heads(call)
     if 0 in (*query.shape, *(key.shape[1] for key in keys)):
@@ -208,10 +210,10 @@ def value_ends(tokens: Tokens) -> Ends:
 def blocks_bounds(tokens: Tokens, call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by blocks, computed in `dtype`."""
     u = torch.finfo(dtype).eps / 2
-    delta = 1.01 * (tokens.query.shape[2] + tokens.order + 8) * u * radii + 8 * u
+    delta = 1.01 * (tokens.query.shape[2] + tokens.order + 8) * u * radii + (EXP + 4) * u
     problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
     sums = _relative(summation(problem).count(), u)
-    tuples = sum(math.log(key.shape[1]) for key in tokens.keys)
+    tuples = sum(math.log(max(key.shape[1], 1)) for key in tokens.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
 

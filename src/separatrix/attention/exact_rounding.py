@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import Call
-from separatrix.attention.assumptions import EXP
+from separatrix.attention.exact_bound import Ends, blocks_bounds
 from separatrix.attention.exact_gradient import exact_gradient
 from separatrix.attention.forecast import Analysis
 from separatrix.attention.frame import largest_magnitudes
 from separatrix.attention.gradient_certificate import GradientCertificate
 from separatrix.attention.precision import float32_products_are_float32
-from separatrix.attention.tiling import Problem, summation
 from separatrix.errors import SeparatrixError
 
 Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]
@@ -46,7 +45,9 @@ def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool)
                 )
             continue
         radii = _radii(analysis)
-        per_query, lse_error = _exact_rounding(analysis, radii, dtype, call)
+        ends = Ends(*(x.amax(1, keepdim=True) for x in (analysis.values.width, analysis.values.magnitude)))
+        per_query, lse = blocks_bounds(analysis.tokens, call, radii, ends, dtype)
+        lse_error = float(lse.max()) if lse.numel() else 0.0
         worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
@@ -91,29 +92,6 @@ def _radii(analysis: Analysis) -> Tensor:
         key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
     longest = _lengths(key).amax(-1, keepdim=True)
     return abs(tokens.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
-
-
-def _exact_rounding(analysis: Analysis, radii: Tensor, dtype: torch.dtype, call: Call) -> tuple[Tensor, float]:
-    r"""A bound (H, L_q) on the error of exact attention by blocks, and one on its log-sum-exp.
-
-    A score errs by (d + k + 4) u R at most, R the bound on the sum of its terms' magnitudes, and a shifted one by
-    2 u R more; exp by `EXP` u; the sums by gamma_c. With weights off by a relative tau and sums by gamma, the identity
-    of `certificate` gives (tau (max v - min v) + 2 gamma (1 + tau) |v|_max) / (1 - tau - gamma (1 + tau)).
-    """
-    u = torch.finfo(dtype).eps / 2
-    tokens, shape = analysis.tokens, analysis.shape
-    tau = torch.expm1((shape.d + shape.order + 8) * u * radii * 1.01) + (EXP + 4) * u
-    problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
-    gamma = summation(problem).gamma(dtype)
-    left = 1 - tau - gamma * (1 + tau)
-    width = analysis.values.width.amax(1, keepdim=True)
-    largest = analysis.values.magnitude.amax(1, keepdim=True)
-    error = (tau * width + 2 * gamma * (1 + tau) * largest) / left + 4 * u * largest
-    error = error.masked_fill(left <= 0.5, math.inf)
-    out = torch.finfo(call.query.dtype)
-    error = 1.01 * error + 1.01 * (largest + error) * out.eps / 2 + out.smallest_normal * out.eps
-    lse = ((tau + gamma * (1 + tau)) / left).masked_fill(left <= 0.5, math.inf)
-    return error, float(1.01 * lse.max()) if lse.numel() else 0.0
 
 
 def _lengths(x: Tensor) -> Tensor:

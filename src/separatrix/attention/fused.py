@@ -18,7 +18,7 @@ another, the largest magnitudes a, b and c of query, key and value decide. All i
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
 - L_k c is finite, and c well below the largest number of the output's type.
 
-Otherwise `exact` attends by blocks instead. A compiled graph and the transforms of `torch.func` cannot choose by
+Otherwise `exact` attends by blocks instead. A compiled graph and `torch.func.grad` with its kin cannot choose by
 numbers: there an operator looks at them and raises an error.
 
 Causality the kernel enforces by scores of -inf, which it multiplies by the scale: that must be positive in its type.
@@ -81,7 +81,8 @@ def _is_sound(out: Tensor, scale: float) -> bool:
         return False
     out = out.detach() if out.requires_grad else out
     total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
-    return math.isfinite(total.item()) and bool(out.select(-1, 0).all())
+    first = out.select(-1, 0)
+    return math.isfinite(total.item()) and torch.count_nonzero(first).item() == first.numel()
 
 
 def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> bool:

@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 from separatrix.attention import blocks
+from separatrix.attention import tangents as forward_mode
 from separatrix.attention.balance import Balance, Magnitudes
 from separatrix.attention.blocks import Gradients
+from separatrix.attention.tangents import Changes
 from separatrix.attention.tiling import Problem
 from separatrix.errors import SeparatrixError
 
@@ -54,8 +56,24 @@ def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_
     query, keys, values = blocks.backward(
         balance.problem, balance.balanced_output(out), lse, balance.balanced_gradient(grad_out), grad_lse
     )
-    query, *sets = balance.gradients([query, *keys, *values])
+    query, *sets = balance.rescaled([query, *keys, *values])
     return query, sets[: len(keys)], sets[len(keys) :]
+
+
+def tangents(problem: Problem, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+    """The changes of output and log-sum-exp, given those of query, keys and values; see `tangents`.
+
+    Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
+    """
+    magnitudes = None if _is_empty(problem) else Magnitudes.of(problem)
+    if magnitudes is None or magnitudes.moderate() or not magnitudes.finite():
+        return forward_mode.tangents(problem, out, lse, changes)
+    balance = Balance.of(problem, magnitudes)
+    query, *sets = balance.rescaled([changes[0], *changes[1], *changes[2]])
+    count = len(problem.keys)
+    balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
+    out_dot, lse_dot = forward_mode.tangents(balance.problem, balance.balanced_output(out), lse, balanced)
+    return balance.output(out_dot), lse_dot
 
 
 def _is_empty(problem: Problem) -> bool:

@@ -25,6 +25,7 @@ import separatrix as sx
 from separatrix.attention import agreement, parallel, parallel_exact, standing
 from separatrix.attention.parallel import AbsentRankError, sharded_attention, sharded_exact_attention
 from separatrix.attention.standing import Board, Place, Standing
+from separatrix.attention.state import TensorAttentionState
 
 COUNT, TOKENS = 3, 4
 KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]
@@ -143,6 +144,20 @@ SPOILT = {
 }
 
 
+def beyond_range(rank: int) -> None:
+    """Rank 1 has queries whose scores no type holds."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    attended(True, False, [tensors[0] * (1e300 if rank == 1 else 1.0), *tensors[1:]], scale=1.0)
+
+
+def many_roundings(rank: int) -> None:
+    """Rank 1 has added up its tokens in so many pieces that no tolerance is kept any more."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    pieces = property(lambda state: ((1 << 40) if rank == 1 else 10,) * 2)
+    with replaced(TensorAttentionState, "roundings", pieces):
+        attended(False, False, tensors)
+
+
 def skipped_backward(rank: int) -> str:
     """Rank 1 runs no backward pass, and calls again instead."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS].clone().requires_grad_() for x in tokens()]
@@ -186,6 +201,8 @@ def work(rank: int, folder: str) -> None:
     for name in SPOILT:
         for exact in (False, True):
             heard[f"{name}, {exact}"] = told(lambda name=name, exact=exact: spoilt_call(name, exact, rank))
+    heard["out of range"] = told(lambda: beyond_range(rank))
+    heard["many roundings"] = told(lambda: many_roundings(rank))
     heard["skipped backward"] = skipped_backward(rank)
     heard["skipped call"] = skipped_call(rank)
     heard["right"] = [is_right(exact, is_causal, rank) for exact, is_causal in KINDS]
@@ -217,6 +234,13 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for name, sentence in SPOILT.items():
         with subtests.test(name):
             assert {each[f"{name}, {exact}"] for each in heard for exact in (False, True)} == {sentence}
+    with subtests.test("out of range"):
+        [said] = {each["out of range"] for each in heard}
+        assert said.startswith("SeparatrixError: On rank 1: query (up to 2^99")
+        assert "the scores are made of products that reach 2^" in said
+    with subtests.test("many roundings"):
+        [said] = {each["many roundings"] for each in heard}
+        assert said.startswith("SeparatrixError: tolerance: with [12, 12] tokens on 3 ranks outputs are certain to ")
     with subtests.test("skipped"):
         [backward] = {each["skipped backward"] for each in heard}
         first = "The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TypeVar
 
 import torch
@@ -31,11 +31,14 @@ class Report:
 
     configuration: what has to be the same on all of them. lengths: of its query and its key sets.
     wants_gradient: whether any of its tensors does; if one rank's do, all take part in the backward pass.
+    largest, roundings: those of its state, where it has one.
     """
 
     configuration: dict[str, object]
     lengths: tuple[int, ...]
     wants_gradient: bool
+    largest: tuple[float, ...] = ()
+    roundings: tuple[int, ...] = ()
 
 
 class Pass:
@@ -61,14 +64,17 @@ class Pass:
 
         def work() -> tuple[Made, str]:
             found, report = prepare()
-            said = json.dumps([report.configuration, report.lengths, report.wants_gradient])
+            said = json.dumps(astuple(report))
             if len(said) > LONGEST_TEXT:
                 raise ArgumentError("query", expected="fewer leading dimensions", got=f"{len(said)} bytes to tell them")
             return found, said
 
         made, failure = _attempted(work)
         heard = self._agree(made[0][1] if failure is None else _told(failure), failure)
-        reports = [Report(told, tuple(lengths), wants) for told, lengths, wants in map(json.loads, heard)]
+        reports = [
+            Report(told, tuple(lengths), wants, tuple(largest), tuple(roundings))
+            for told, lengths, wants, largest, roundings in map(json.loads, heard)
+        ]
         for rank, report in enumerate(reports):
             for name, value in reports[0].configuration.items():
                 theirs = report.configuration.get(name)

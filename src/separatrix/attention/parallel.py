@@ -27,8 +27,9 @@ from torch.distributed import ProcessGroup
 from separatrix.attention import causal
 from separatrix.attention.agreement import Pass, Report
 from separatrix.attention.arguments import check_call
-from separatrix.attention.bounded import expansion
+from separatrix.attention.bounded import BoundedPlan, expansion
 from separatrix.attention.collectives import Ranks, check_timeout, counted_communication, ranks_of
+from separatrix.attention.cost import causal_chunk
 from separatrix.attention.exact import Flat, flatten_heads
 from separatrix.attention.frame import Tokens
 from separatrix.attention.parallel_exact import check_shard, sharded_exact_attention
@@ -36,7 +37,9 @@ from separatrix.attention.polynomial import Expansion, Sums, contraction
 from separatrix.attention.products import against_monomials
 from separatrix.attention.second_derivatives import only_first_derivatives
 from separatrix.attention.standing import AbsentRankError
-from separatrix.attention.state import TensorAttentionState
+from separatrix.attention.state import TensorAttentionState, relative_rounding
+from separatrix.attention.summation import Summing
+from separatrix.errors import SeparatrixError
 
 __all__ = ["AbsentRankError", "counted_communication", "sharded_attention", "sharded_exact_attention"]
 
@@ -91,7 +94,7 @@ def sharded_attention(
     number = ranks.standing.begin()
     forward = Pass(ranks, number, backward=False)
 
-    def prepare() -> tuple[tuple[Flat, _Shard], Report]:
+    def prepare() -> tuple[tuple[Flat, _Shard, BoundedPlan], Report]:
         check_timeout(timeout)
         call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
         flat = flatten_heads(call)
@@ -129,9 +132,17 @@ def sharded_attention(
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        return (flat, shard), Report(configuration, (q.shape[1], *(key.shape[1] for key in ks)), wants)
+        lengths = [key.shape[1] for key in ks]
+        roundings = list(local.roundings)
+        if is_causal:  # a shard is added up once more, behind those of the ranks before it
+            chunk = causal_chunk(q.shape[0], local.plan.rank, local.value_dim + 1)
+            scan = [Summing(chunk, chunk).tokens([length]) for length in lengths]
+            roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
+        report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
+        return (flat, shard, local.plan), report
 
-    ((batch, q, ks, vs, _), shard), reports = forward.agree(prepare)
+    ((batch, q, ks, vs, _), shard, plan), reports = forward.agree(prepare)
+    _check_roundings(plan, reports)
     if q.shape[0] == 0:
         return query.new_zeros(*batch, q.shape[1], vs[0].shape[2])
     if not any(report.wants_gradient for report in reports):
@@ -141,6 +152,21 @@ def sharded_attention(
             q = q.detach().requires_grad_()  # the backward pass of the other ranks waits for this one
         out = _sharded(shard, forward, q, *ks, *vs)
     return out.reshape(*batch, *out.shape[1:])
+
+
+def _check_roundings(plan: BoundedPlan, reports: Sequence[Report]) -> None:
+    """Raise the same error on every rank if the sums over all ranks may be too inexact for the tolerance."""
+    tokens = [sum(lengths) for lengths in zip(*(report.lengths[1:] for report in reports), strict=True)]
+    largest = [max(x) for x in zip(*(report.largest for report in reports), strict=True)]
+    # Adding up the states of all ranks rounds each of them at most once for each rank.
+    roundings = [max(x) + len(reports) for x in zip(*(report.roundings for report in reports), strict=True)]
+    error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
+    if error > plan.tolerance:
+        raise SeparatrixError(
+            f"tolerance: with {tokens} tokens on {len(reports)} ranks outputs are certain to {error:.3g} of the "
+            f"values' magnitude only, and {plan.tolerance:.3g} was asked for. Take a lower bound, or a larger "
+            "tolerance, or multiply the values by a power of two if they are far from 1."
+        )
 
 
 @dataclass(frozen=True)

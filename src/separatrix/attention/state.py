@@ -104,6 +104,16 @@ class TensorAttentionState:
         self._roundings = [0] * (order - 1)
 
     @property
+    def largest(self) -> tuple[float, ...]:
+        """The largest magnitude among the values of each set."""
+        return tuple(self._largest)
+
+    @property
+    def roundings(self) -> tuple[int, ...]:
+        """How many roundings a token of each set has gone through at most."""
+        return tuple(self._roundings)
+
+    @property
     def tokens(self) -> tuple[int, ...]:
         """How many tokens each set has seen."""
         return tuple(self._tokens)
@@ -120,17 +130,7 @@ class TensorAttentionState:
         return self.plan.certificate(self._relative(), magnitude)
 
     def _relative(self) -> float:
-        """The relative rounding of a sum over the tokens so far; infinite where their values leave the range."""
-        tokens = Summation((Step("the tokens of each set are added up, piece by piece", sum(self._roundings)),))
-        relative = self.plan.summation(tokens).gamma(torch.float64)
-        logs = [math.log2(largest) for largest in self._largest if largest]
-        low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
-        if (
-            low < math.log2(SMALLEST_SCALE[torch.float64])
-            or high + sum(map(math.log2, filter(None, self._tokens))) > 1000
-        ):
-            relative = math.inf  # products of some of the sets, or sums of these, leave the range
-        return relative
+        return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
 
     def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
         """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
@@ -296,3 +296,22 @@ class TensorAttentionState:
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(self._heads, *x.shape[-2:])
+
+
+def relative_rounding(
+    plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
+) -> float:
+    """The relative rounding of a sum over all tuples of tokens; infinite where the values leave the range.
+
+    Args:
+        plan: The plan of the states.
+        tokens: How many tokens each set has.
+        largest: The largest magnitude among the values of each set.
+        roundings: How many roundings a token of each set has gone through on its way into the state.
+    """
+    added = Summation((Step("the tokens of each set are added up, piece by piece", sum(roundings)),))
+    logs = [math.log2(x) for x in largest if x]
+    low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
+    if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
+        return math.inf  # products of some of the sets, or sums of these, leave the range
+    return plan.summation(added).gamma(torch.float64)

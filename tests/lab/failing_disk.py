@@ -161,7 +161,8 @@ def cases(scenario: Scenario, base: Path, stride: int) -> Counter[str]:
                 return scenario.run(above / "results")
 
             status = forked(faulty)
-            assert status in ((KILLED,) if mode == 3 else (0, 2)), f"{name} at call {at} of {len(done)}: {status}"
+            # Cells that end close to each other are written together, so a run may end before it makes so many calls.
+            assert status in ((KILLED, 0) if mode == 3 else (0, 2)), f"{name} at call {at} of {len(done)}: {status}"
             again = forked(lambda above=above: recovers(scenario, above / "results", expected))
             assert again == 0, f"after {name} at call {at} of {len(done)}"
             counted[

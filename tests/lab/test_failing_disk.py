@@ -66,6 +66,7 @@ def test_a_disk_that_fails_at_every_call(layer: Path, scenario: str) -> None:
     counted = cases(layer, scenario, 1)
     ends = {kind: count for kind, count in counted.items() if kind not in ("calls", "a power cut")}
     assert sum(ends.values()) == 3 * counted["calls"]
+    assert counted["a kill, killed"] > 0.9 * counted["calls"]
     assert counted["a power cut"] == 2 * counted["calls"]
 
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 import separatrix
 from separatrix import doctor
 from separatrix.attention import operator, reference
-from separatrix.commands import app
+from separatrix.commands.app import app
 
-MAIN = "from separatrix.cli import main; main()"
+MAIN = "from separatrix.commands.main import main; main()"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor", "--help"], ["reproduce", "--help"], []])
@@ -43,7 +43,7 @@ def test_without_the_extra_one_line_says_so(run) -> None:
 
 
 def test_another_missing_module_is_not_blamed_on_the_extra(run) -> None:
-    done = run(f"import sys; sys.modules['separatrix.commands'] = None; {MAIN}", "--help")
+    done = run(f"import sys; sys.modules['separatrix.commands.app'] = None; {MAIN}", "--help")
     assert done.returncode == 1
     assert "ModuleNotFoundError" in done.stderr
     assert "separatrix[lab]" not in done.stderr

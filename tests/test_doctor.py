@@ -14,7 +14,8 @@ from separatrix import doctor
 from separatrix.attention.assumptions import ASSUMPTIONS
 from separatrix.attention.cost import Shape, exact_cost
 from separatrix.attention.measured import Measurement
-from separatrix.commands import app
+from separatrix.commands.app import app
+from separatrix.lab.health import store_health
 from tests.lab.experiments import number
 from tests.lab.helpers import fill
 
@@ -62,7 +63,7 @@ def test_a_damaged_store(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "the row is not as it was written" in done.output
     assert f"`separatrix store verify --store {folder}`" in done.output.replace("\n", "")
-    health = doctor.store_health(folder)
+    health = store_health(folder)
     assert health.cells == {"done": 2}
     assert health.runs == 0
     assert [what.partition(": ")[0] for what in health.damages] == [number.cell(seed=1, x=1.0).key[:12]]
@@ -124,7 +125,7 @@ def test_modes_are_told_by_the_doctor(run) -> None:
     code = (
         "import torch; torch.set_flush_denormal(True)\n"
         "from separatrix import doctor; doctor.BLOCKS = ((2, 2),)\n"
-        "from separatrix.commands import app; app(['doctor'])"
+        "from separatrix.commands.app import app; app(['doctor'])"
     )
     done = run(code, OMP_NUM_THREADS="2", COLUMNS="400")
     assert (done.returncode, done.stderr) == (1, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-MAIN = "from separatrix.cli import main; main()"
+MAIN = "from separatrix.commands.main import main; main()"
 SLOW = {
     "dash", "dask", "distributed", "hypothesis", "mpmath", "numpy", "pandas", "plotly", "safetensors", "scipy",
     "sqlite3", "sympy", "torch", "transformers",

@@ -11,7 +11,7 @@ from separatrix.lab import Store
 
 PRESS = """
 import atexit, signal, sys
-from separatrix.cli import main
+from separatrix.commands.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell had it ignored
 at = int(sys.argv.pop(1))
@@ -32,7 +32,7 @@ main()
 """
 HEAD = """
 import signal, sys
-from separatrix.cli import main
+from separatrix.commands.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """
@@ -99,7 +99,7 @@ def test_when_it_is_over(run) -> None:
 def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
     """In a finaliser, for one, where Python prints an exception and goes on."""
     code = HEAD + (
-        "from separatrix.commands import app\nfrom separatrix.lab.console import in_a_sentence\n"
+        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\n"
         "class Dropped:\n"
         "    def __del__(self):\n"
         "        signal.raise_signal(signal.SIGINT)\n"
@@ -115,7 +115,7 @@ def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
 
 def test_a_ctrl_c_that_a_library_makes_into_another_error(run) -> None:
     code = HEAD + (
-        "from separatrix.commands import app\nfrom separatrix.lab.console import in_a_sentence\n"
+        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\n"
         "@app.command()\n@in_a_sentence\n"
         "def convert() -> None:\n"
         "    try: signal.raise_signal(signal.SIGINT)\n"

@@ -1,28 +1,39 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 import separatrix as sx
 
-# The imports go one way: what each room may import besides itself. A room named in neither table imports nothing.
-SCIENCE = {"errors", "files", "attention", "nn"}
-CLAIMS = SCIENCE | {"separation", "selection", "hardness", "learning"}
+# Imports go one way. What each package may import besides itself; a package that is not named imports nothing.
+GROUND = {"errors", "checks", "files"}
+SCIENCE = GROUND | {"attention", "nn"}
+PAPERS = SCIENCE | {"separation", "selection", "hardness", "learning"}
+CLAIMS = PAPERS | {"__init__", "lab", "claims"}
 BELOW = {
-    "attention": {"errors"},
-    "nn": {"errors", "attention"},
+    "checks": {"errors"},
+    "files": {"errors"},
+    "attention": GROUND,
+    "nn": GROUND | {"attention"},
+    "doctor": SCIENCE,
     "separation": SCIENCE,
     "selection": SCIENCE,
     "hardness": SCIENCE,
     "learning": SCIENCE,
     "hf": SCIENCE,
-    "lab": {"errors", "files"},
-    "claims": CLAIMS | {"lab"},
-    "report": CLAIMS | {"claims", "lab"},
+    "lab": GROUND,
+    "claims": PAPERS | {"__init__", "lab"},
+    "report": CLAIMS,
+    "explorer": CLAIMS | {"doctor", "report"},
+    "commands": CLAIMS | {"doctor", "report", "explorer"},
+    "__init__": PAPERS,
+    "__main__": {"commands"},
 }
-TOP = {"__init__", "__main__", "explorer", "doctor", "commands", "cli"}
+# Modules that import what they find in their own package, what a cell names, or what a user names.
+FOUND_AT_RUN_TIME = {"claims/__init__.py", "report/figures.py", "lab/worker.py", "commands/sweep.py"}
 
 
 def test_public_names() -> None:
@@ -74,29 +85,77 @@ def test_a_function_brings_torch(run) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
-def imported_rooms(file: Path, package: Path) -> set[str]:
-    """The rooms of the package that a file imports, wherever in the file it does."""
+def imported(file: Path, package: Path) -> set[str]:
+    """The modules of the package that a file imports, wherever in the file, or names in a string."""
     here = ["separatrix", *file.relative_to(package).with_suffix("").parts]
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = (
-                [*here[: len(here) - node.level], *([node.module] if node.module else [])]
-                if node.level
-                else [node.module]
-            )
+            above = here[: len(here) - node.level] if node.level else []
+            base = [*above, *([node.module] if node.module else [])]
             names |= {".".join([*base, alias.name]) for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("separatrix.")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            names |= {found[0]} if (found := re.match(r"separatrix(\.\w+)+", node.value)) else set()
+        elif isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "_HOMES" for one in node.targets):
+            names |= {".".join([*here[:-1], home]) for home in ast.literal_eval(node.value).values()}
+    return {name for name in names if name.split(".")[0] == "separatrix"} - {"separatrix.__version__"}
+
+
+def room(name: str, package: Path) -> str:
+    """The package or module under `separatrix` that a name is in: `__init__` for a public name of the package."""
+    first = name.split(".")[1] if "." in name else "__init__"
+    return first if (package / first).is_dir() or (package / f"{first}.py").exists() else "__init__"
+
+
+def wrong_ways(package: Path) -> dict[str, set[str]]:
+    """The packages that each file imports though it may not."""
+    wrong = {}
+    for file in package.rglob("*.py"):
+        own = file.relative_to(package).parts[0].removesuffix(".py")
+        beyond = {room(name, package) for name in imported(file, package)} - BELOW.get(own, set()) - {own}
+        if beyond:
+            wrong[file.relative_to(package).as_posix()] = beyond
+    return wrong
 
 
 def test_imports_go_one_way(root: Path) -> None:
-    package = root / "src" / "separatrix"
-    wrong = {}
+    assert wrong_ways(root / "src" / "separatrix") == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "beyond"),
+    [
+        ("claims/one.py", "def f():\n    import separatrix.report.page", {"report"}),
+        ("claims/one.py", "from separatrix import report", {"report"}),
+        ("claims/one.py", "from ..report import page", {"report"}),
+        ("claims/one.py", "write = import_module('separatrix.report').write_report", {"report"}),
+        ("claims/one.py", "import_module(f'separatrix.report.{name}')", {"report"}),
+        ("lab/one.py", "HOME = {'judge': 'separatrix.claims.verdicts'}", {"claims"}),
+        ("selection/one.py", "from separatrix.lab.store import Store", {"lab"}),
+        ("selection/one.py", "from separatrix import plan_shapes", {"__init__"}),
+        ("__init__.py", "_HOMES = {'judge': 'claims.verdicts'}", {"claims"}),
+        ("lab/__init__.py", "_HOMES = {'Store': 'store'}", set()),
+        ("lab/one.py", "'separatrix.claims is a word of a docstring here.'", set()),
+    ],
+)
+def test_a_wrong_way_is_seen(tmp_path: Path, file: str, code: str, beyond: set[str]) -> None:
+    for name in ("claims", "lab", "report", "selection"):
+        (tmp_path / name).mkdir()
+    (tmp_path / file).write_text(code)
+    assert wrong_ways(tmp_path) == ({file: beyond} if beyond else {})
+
+
+def test_modules_are_imported_by_their_whole_name(root: Path) -> None:
+    """A name that is put together, or comes from outside, could lead anywhere: few files do that."""
+    package, found = root / "src" / "separatrix", set()
     for file in package.rglob("*.py"):
-        room = file.relative_to(package).parts[0].removesuffix(".py")
-        beyond = imported_rooms(file, package) - BELOW.get(room, set()) - {room}
-        if room not in TOP and beyond:
-            wrong[str(file.relative_to(package))] = beyond
-    assert wrong == {}
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("import_module"):
+                name = node.args[0]
+                if not isinstance(name, ast.Constant) and not ast.unparse(name).startswith("f'{__name__}."):
+                    found.add(file.relative_to(package).as_posix())
+    assert found == FOUND_AT_RUN_TIME

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from separatrix.commands import app, train_log
 from separatrix.commands import train as train_command
+from separatrix.commands.app import app, train_log
 from separatrix.commands.train_display import Bars, Lines, spoken
 from separatrix.commands.train_log import json_lines, line
 from separatrix.errors import ArgumentError
@@ -251,7 +251,9 @@ def test_without_tensorboardx_it_says_what_to_install(tmp_path: Path, monkeypatc
 
 def test_help_does_not_import_torch(run: Any) -> None:
     end = "atexit.register(lambda: print(*sorted({'torch', 'numpy'} & set(sys.modules)), sep=',', file=sys.stderr))"
-    done = run(f"import atexit, sys; {end}; from separatrix.cli import main; main()", "train", "selection", "--help")
+    done = run(
+        f"import atexit, sys; {end}; from separatrix.commands.main import main; main()", "train", "selection", "--help"
+    )
     assert done.stderr == "\n"
     for option in ("--T", "--d-e", "--tensorboard", "--seeds", "--threshold"):
         assert option in done.stdout

@@ -68,7 +68,7 @@ def test_metadata(metadata: Message) -> None:
 def test_command(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         entries = archive.read(f"separatrix-{separatrix.__version__}.dist-info/entry_points.txt").decode()
-    assert entries.split() == ["[console_scripts]", "separatrix", "=", "separatrix.cli:main"]
+    assert entries.split() == ["[console_scripts]", "separatrix", "=", "separatrix.commands.main:main"]
 
 
 def test_installed_package_runs(run, wheel: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer.main
 
 from docs._ext.ledger_pages import plain
-from separatrix.commands import app
+from separatrix.commands.app import app
 
 
 def commands() -> str:

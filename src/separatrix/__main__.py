@@ -1,6 +1,6 @@
 """`python -m separatrix` is the command `separatrix`."""
 
-from separatrix.cli import main
+from separatrix.commands.main import main
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Is this installation sound, what can this machine do, and is a store of results as it was written?"""
+"""Is this installation sound, and what can this machine do?"""
 
 from __future__ import annotations
 
@@ -184,35 +184,6 @@ def _best(run: Callable[[], object], seconds: float) -> float:
 def assumptions() -> dict[str, list[Measurement]]:
     """For each device, how well it keeps what the certificates assume of its arithmetic; it takes about a second."""
     return {device: measure(device) for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else []))}
-
-
-@dataclass(frozen=True)
-class StoreHealth:
-    """What a store holds, and what is not as it was written."""
-
-    cells: dict[str, int]
-    bytes: int
-    runs: int
-    damages: list[str]
-
-
-def store_health(folder: Path) -> StoreHealth:
-    """Read a store from end to end: how many cells are in each status, its size, the runs that go on, damages."""
-    from separatrix.lab.alive import living
-    from separatrix.lab.faults import DamagedError
-    from separatrix.lab.store import Store
-    from separatrix.lab.upkeep import verify
-
-    damages = [str(damage) for damage in verify(folder)]
-    cells: dict[str, int] = {}
-    try:
-        with Store.open(folder) as store:
-            for (_, status), count in store.counts().items():
-                cells[status] = cells.get(status, 0) + count
-    except DamagedError:  # one of the damages, so bad that nothing can be counted
-        cells = {}
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return StoreHealth(cells, size, len(living(folder)), damages)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from separatrix import claims as room
-from separatrix.claims import PAPERS, commands, ledger, modules, verdicts
+from separatrix.claims import PAPERS, ledger, modules, verdicts
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
 from separatrix.claims.reproduce import needed, reproduce
 from separatrix.claims.verdicts import Judgement, differences, expected, judge
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import Store, in_process
+from separatrix.report import page
 from separatrix.report.evidence import entry
 from separatrix.report.theme import Drawing
 from tests.lab.app import app
@@ -277,10 +278,10 @@ def invoke(*arguments: object):
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, empty) -> dict[str, Verdict]:
-    """The verdicts on record, to be filled in; and no report."""
+    """The verdicts on record, to be filled in; and no report is written."""
     table: dict[str, Verdict] = {}
     monkeypatch.setattr(verdicts, "expected", lambda: table)
-    monkeypatch.setattr(commands, "report_writer", lambda: None)
+    monkeypatch.setattr(page, "write_report", lambda judgements, store: store.folder / "report.html")
     return table
 
 
@@ -380,7 +381,7 @@ def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, mo
         given.append([one.verdict for one in judgements])
         return store.folder / "report.html"
 
-    monkeypatch.setattr(commands, "report_writer", lambda: write)
+    monkeypatch.setattr(page, "write_report", write)
     done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     assert given == [[Verdict.HOLDS]]
     assert f"The report: {(tmp_path / 'r' / 'report.html').as_uri()}" in done.stdout

@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from separatrix import certified_attention
-from separatrix.commands import app
+from separatrix.commands.app import app
 from tests.docs.pages import DOCS, ELSEWHERE, PAGES, ROOT, Block, blocks, run_in_order
 
 COMMANDED = [

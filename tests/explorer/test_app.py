@@ -13,7 +13,7 @@ from dash import html
 from dash.dependencies import Input, Output
 from typer.testing import CliRunner
 
-from separatrix.commands import app as command_line
+from separatrix.commands.app import app as command_line
 from separatrix.errors import ArgumentError
 from separatrix.explorer import claims_tab, commands, controls, separate_tab, server
 from separatrix.explorer.app import make_app
@@ -318,7 +318,7 @@ def test_the_browser_is_not_given_the_token_where_others_see_it(
 
 @pytest.mark.parametrize("name", ["dash", "waitress"])
 def test_a_missing_extra_is_a_sentence(run, name: str) -> None:
-    hide = f"import sys; sys.modules['{name}'] = None; from separatrix.cli import main; main()"
+    hide = f"import sys; sys.modules['{name}'] = None; from separatrix.commands.main import main; main()"
     done = run(hide, "explore")
     assert done.returncode == 2
     assert f"explore needs {name}, which is not installed: pip install 'separatrix[explore]'" in done.stderr

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from separatrix.claims.selection.heat_maps import heat_maps
 from separatrix.claims.selection.training import training
-from separatrix.commands import app as command_line
+from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer import keeper, learn_figures, run_panel, training_runs
 from separatrix.explorer.training_runs import TrainingRun, listed, read_run

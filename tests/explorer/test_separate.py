@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from separatrix.commands import app as command_line
+from separatrix.commands.app import app as command_line
 from separatrix.errors import ArgumentError
 from separatrix.explorer import separate_code, separate_fields, separate_figures, separate_tab, separate_view
 from separatrix.explorer.app import make_app

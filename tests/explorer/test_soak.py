@@ -32,7 +32,7 @@ GROWTH = 48 * 2**20
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """The command itself, in a process of its own: its address and its id."""
-    command = [sys.executable, "-W", "error::ResourceWarning", "-c", "from separatrix.cli import main; main()",
+    command = [sys.executable, "-W", "error::ResourceWarning", "-m", "separatrix",
                "explore", "--port", "0", "--store", str(tmp_path / "results")]  # fmt: skip
     log = (tmp_path / "log").open("w+")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=tmp_path) as process:

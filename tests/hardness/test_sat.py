@@ -11,7 +11,7 @@ from pysat.solvers import Cadical153
 from typer.testing import CliRunner
 
 from separatrix import hardness
-from separatrix.commands import app
+from separatrix.commands.app import app
 from separatrix.errors import ArgumentError
 from separatrix.hardness import sat
 from separatrix.hardness.cnf import Formula, planted_formula, random_formula

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from separatrix.claims.commands import claims, reproduce, sweep
-from separatrix.lab.commands import store_app
+from separatrix.commands.claims import claims
+from separatrix.commands.reproduce import reproduce
+from separatrix.commands.store import store_app
+from separatrix.commands.sweep import sweep
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.add_typer(store_app, name="store")

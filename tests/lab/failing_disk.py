@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 
 from separatrix import claims
 from separatrix.claims import ledger
-from separatrix.commands import app as whole_app
+from separatrix.commands.app import app as whole_app
 from separatrix.lab import Store
 from separatrix.lab.upkeep import verify
 from tests.lab.app import app as lab_app

@@ -16,8 +16,8 @@ import pytest
 import typer
 
 import separatrix.lab
+from separatrix.commands.ending import in_a_sentence
 from separatrix.lab import Store, in_process, run
-from separatrix.lab.console import in_a_sentence
 from separatrix.lab.interrupts import cut_short, held_back, noted
 from tests.lab.experiments import number
 from tests.lab.helpers import do

@@ -304,7 +304,7 @@ def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypa
 def test_the_command(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
-    from separatrix.report.commands import report
+    from separatrix.commands.report import report
 
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)) or len(shown) == 1)

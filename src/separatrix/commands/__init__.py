@@ -1,83 +1,14 @@
-"""The commands of `separatrix`. What is slow to import is imported by the command that needs it."""
+"""The command `separatrix`, with one file for each subcommand.
 
-from __future__ import annotations
+- `main`: where the command starts, and what it says without the extra `lab`.
+- `app`: the list of the subcommands.
+- `plan`, `verify`: which algorithm attention would take, and whether the certificate of a saved call held.
+- `separate`, `sat`: an exact probability of the separation, and a formula decided by attention.
+- `train`: the models of the papers, trained step by step.
+- `sweep`, `claims`, `reproduce`, `report`: grids of cells, the ledger, all of it run, and its page.
+- `store`: the store of results, listed, shown, exported, verified, cleared and copied.
+- `explore`, `doctor`: the live page, and the state of this installation.
+- `options`, `ending`: what the subcommands share: options, and the sentence and exit code they end with.
 
-from typing import Annotated
-
-import typer
-
-import separatrix
-from separatrix.claims.commands import claims, reproduce, sweep
-from separatrix.commands.doctor import doctor
-from separatrix.commands.sat import sat
-from separatrix.commands.separate import separate
-from separatrix.commands.train import train_app
-from separatrix.commands.verify import verify
-from separatrix.explorer.commands import explore
-from separatrix.lab.commands import store_app
-from separatrix.report.commands import report
-
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=separatrix.__doc__)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"separatrix {separatrix.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """The options every command shares; its help is the package's own first line."""
-
-
-@app.command()
-def plan(
-    n: Annotated[int, typer.Option(help="Tokens.")],
-    d: Annotated[int, typer.Option(help="Dimension of a head.")],
-    bound: Annotated[float, typer.Option(help="B: the largest magnitude of an entry, of the values too.")],
-    order: Annotated[int, typer.Option(help="k: 2 is ordinary attention.")] = 3,
-    tolerance: Annotated[float, typer.Option(help="Error allowed in every entry of the output.")] = 1e-3,
-) -> None:
-    """Which algorithm order-k attention would take for any entries up to a bound, at which rank and cost."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from separatrix import SeparatrixError, max_order, plan_shapes
-
-    try:
-        found = plan_shapes(n, d, bound, order, tolerance)
-        most = max_order(n, bound) if n > 1 else None
-    except SeparatrixError as error:
-        typer.echo(f"separatrix plan: --{error}", err=True)
-        raise typer.Exit(2) from None
-    table = Table("what", "planned", title=f"order {order}, n = {n}, d = {d}, B = {bound:g}", title_justify="left")
-    table.add_row("method", found.method)
-    if found.rank is not None:
-        table.add_row("index set", f"{found.index_set}, rank {found.rank}")
-    if found.method != "none":
-        table.add_row("flops", f"{found.flops:.3g}")
-        table.add_row("memory", f"{found.bytes / 2**20:.3g} MiB beside inputs and outputs")
-    table.add_row(
-        "largest order by the paper's rule", "-" if most is None else "any" if most == float("inf") else f"{most}"
-    )
-    table.add_row("why", escape(found.why))
-    Console().print(table)
-
-
-app.command()(doctor)
-app.command()(verify)
-app.add_typer(store_app, name="store")
-app.add_typer(train_app, name="train")
-app.command()(sweep)
-app.command()(claims)
-app.command()(reproduce)
-app.command()(report)
-app.command()(sat)
-app.command()(separate)
-app.command()(explore)
+A file imports at its top only what is fast; each command imports what is slow when it runs.
+"""

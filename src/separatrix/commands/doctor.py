@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from separatrix.lab.console import RESULTS, in_a_sentence, many
+from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.options import RESULTS
+from separatrix.lab.wording import many
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from separatrix.attention.measured import Measurement
-    from separatrix.doctor import SelfCheck, StoreHealth
+    from separatrix.doctor import SelfCheck
+    from separatrix.lab.health import StoreHealth
 
 
 @in_a_sentence
@@ -36,7 +39,8 @@ def doctor(
     from rich.table import Table
 
     from separatrix.attention.measured import verdict
-    from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, store_health, versions
+    from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, versions
+    from separatrix.lab.health import store_health
 
     folder = RESULTS if store is None and RESULTS.is_dir() else store
     health = None if folder is None else store_health(folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from separatrix.lab.console import in_a_sentence
+from separatrix.commands.ending import in_a_sentence
 
 
 class Road(StrEnum):

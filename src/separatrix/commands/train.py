@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from separatrix.commands.ending import in_a_sentence
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.files import clear_drafts, make_folder
-from separatrix.lab.console import in_a_sentence
 from separatrix.lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:

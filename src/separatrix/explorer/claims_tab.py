@@ -18,8 +18,7 @@ from separatrix.explorer.cards import drawn_card
 from separatrix.explorer.claims_view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken
-from separatrix.lab.console import many
-from separatrix.lab.progress import spell
+from separatrix.lab.wording import duration, many
 from separatrix.report.links import place
 from separatrix.report.summary import MEANINGS, called, spelled
 
@@ -134,7 +133,7 @@ def opened(one: Judgement, shelf: Shelf) -> list[Component]:
 
 def _origin(one: Judgement) -> Component:
     check, have = one.claim.check, len(one.keys) - one.missing - one.failed
-    ran = f"{have:,} of {many(len(one.keys), 'cell')} done, {spell(one.seconds)}."
+    ran = f"{have:,} of {many(len(one.keys), 'cell')} done, {duration(one.seconds)}."
     lines: list[list[str | Component]] = [
         [f"The check: {(check.__doc__ or '').strip()} ".replace("  ", " "), html.Code(str(place(check)))],
         [f"{ran} To find it again: ", html.Code(one.claim.command, className="command")],

@@ -15,8 +15,8 @@ from separatrix.claims.ledger import Claim, Found, Verdict
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
-from separatrix.lab.console import many
 from separatrix.lab.store import Store
+from separatrix.lab.wording import many
 from separatrix.report.summary import called
 from separatrix.report.theme import Drawing
 

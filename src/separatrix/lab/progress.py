@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TextIO
 
+from separatrix.lab.wording import duration
+
 LINE_SECONDS = 10.0
 
 
@@ -90,23 +92,8 @@ def _pace(tally: Tally, total: int, seconds: float) -> str:
     told = f", {failed:,} failed" if failed else ""
     if (ran := tally.done + tally.failed) and seconds > 0:
         rate = ran / seconds
-        told = f", {rate:.3g} a second, {spell((total - tally.passed) / rate)} left{told}"
+        told = f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{told}"
     return told
-
-
-def spell(seconds: float) -> str:
-    """A time a person can read.
-
-    >>> spell(0.25), spell(75), spell(3 * 3600 + 60)
-    ('0.2 s', '1 min 15 s', '3 h 1 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 class Bars:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import separatrix
+from separatrix import __version__
 from separatrix.lab import plain
 
 
@@ -22,8 +22,8 @@ def origin() -> str:
     ['cpu', 'git', 'host', 'numpy', 'python', 'separatrix', 'system', 'torch']
     """
     facts = {
-        "separatrix": separatrix.__version__,
-        "git": git_state(Path(separatrix.__file__).parent),
+        "separatrix": __version__,
+        "git": git_state(Path(__file__).parents[1]),
         "torch": _installed("torch"),
         "numpy": _installed("numpy"),
         "python": platform.python_version(),

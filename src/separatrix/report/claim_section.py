@@ -9,8 +9,7 @@ from typing import Any
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Erratum, Interval
 from separatrix.lab import registry
-from separatrix.lab.console import many
-from separatrix.lab.progress import spell
+from separatrix.lab.wording import duration, many
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, data_link, inert, join, slug, tag
@@ -143,7 +142,7 @@ def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
     told = []
     for (name, version), facts in sets.items():
         took = sum(one.seconds or 0.0 for one in facts)
-        title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {spell(took)}"
+        title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {duration(took)}"
         lines = "\n".join(_line(one) for one in facts)
         keys = tag("pre", lines, tabindex=0, role="region", aria_label=f"The cells of {name}", class_="cells")
         told.append(tag("details", tag("summary", title), keys))

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from separatrix.claims import PAPERS
-from separatrix.lab.console import many
 from separatrix.lab.export import moment
-from separatrix.lab.progress import spell
+from separatrix.lab.wording import duration, many
 from separatrix.report.claim_section import misprint
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.markup import Html, table, tag
@@ -75,6 +74,6 @@ def _cell_sets(cells: Sequence[CellFacts], number: dict[str, int]) -> list[list[
         times = sorted(facts.finished for facts in group if facts.finished is not None)
         ends = list(dict.fromkeys(moment(end) or _UNKNOWN for end in (times[0], times[-1]))) if times else [_UNKNOWN]
         made = _UNKNOWN if origin is None else str(number[origin])
-        took = spell(sum(facts.seconds or 0.0 for facts in group))
+        took = duration(sum(facts.seconds or 0.0 for facts in group))
         rows.append([f"{name}, recipe {version}", f"{len(group):,}", made, " to ".join(ends), took])
     return rows

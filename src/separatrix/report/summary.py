@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, Verdict, identity
-from separatrix.lab.console import many
-from separatrix.lab.progress import spell
+from separatrix.lab.wording import duration, many
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
 
@@ -147,7 +146,7 @@ def _row(entry: Entry) -> Html:
         ),
         tag("td", tag("span", found, class_="short") if found else None, data_column="Found", class_="found"),
         tag("td", have, data_column="Cells", class_="number"),
-        tag("td", spell(one.seconds), data_column="Time", class_="number"),
+        tag("td", duration(one.seconds), data_column="Time", class_="number"),
         data_verdict=one.verdict.value,
         data_unlike=entry.difference is not None,
         data_paper=claim.paper,

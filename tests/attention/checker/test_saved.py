@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import separatrix as sx
 from separatrix.attention.checker.saved import load_call
-from separatrix.commands import app
+from separatrix.commands.app import app
 from tests.contracts.attention_contract import inputs
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence
+from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.options import RESULTS, StoreOption
 
 
 @in_a_sentence

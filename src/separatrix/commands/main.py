@@ -1,4 +1,4 @@
-"""Where the command `separatrix` begins: also without the extra `lab`, to say that it is missing."""
+"""Where the command `separatrix` starts; without the extra `lab` it says what is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line, or exit saying which extra it lacks; Ctrl-C ends it with a sentence at any moment."""
     interrupts.of_command()
     try:
-        from separatrix.commands import app
+        from separatrix.commands.app import app
     except ModuleNotFoundError as missing:
         if missing.name != "typer":
             raise

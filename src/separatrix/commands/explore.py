@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.options import RESULTS, StoreOption
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence
 
 HOST = "127.0.0.1"
 PORT = 8050

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from separatrix.lab.console import RESULTS, StoreOption, in_a_sentence, many
+from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.options import RESULTS, StoreOption
+from separatrix.lab.wording import many
 
 if TYPE_CHECKING:
     from separatrix.lab.store import Store

@@ -1,0 +1,75 @@
+"""How a command ends: the sentence that it prints for an error, for Ctrl-C or after a run, and its exit code."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import typer
+
+from separatrix.errors import SeparatrixError
+from separatrix.lab.interrupts import INTERRUPTED, body, interrupted
+from separatrix.lab.wording import duration, many
+
+if TYPE_CHECKING:
+    from separatrix.lab.progress import Tally
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
+    """Let a command end with the sentence of its error and exit code 2, or 130 after Ctrl-C, not with a traceback."""
+
+    @wraps(command)
+    def wrapped(*values: P.args, **named: P.kwargs) -> R:
+        try:
+            with body():
+                return command(*values, **named)
+        except typer.Exit:
+            raise
+        except BaseException as error:
+            # Whatever came out of a library that was interrupted, it was Ctrl-C.
+            if isinstance(error, KeyboardInterrupt) or interrupted():
+                typer.echo(f"Stopped. What is done is kept. To go on, {again()}", err=True)
+                raise typer.Exit(INTERRUPTED) from error
+            if isinstance(error, SeparatrixError):
+                typer.echo(f"separatrix: {error}", err=True)
+                raise typer.Exit(2) from error
+            raise
+
+    return wrapped
+
+
+def again() -> str:
+    """Say how this very command is run again."""
+    return f"run the same command again: {shlex.join(['separatrix', *sys.argv[1:]])}"
+
+
+def tell_end(tally: Tally, total: int, store: Path) -> int:
+    """Say how a run of cells ended; the answer is the exit code."""
+    have = tally.done + tally.skipped
+    if tally.stopped:
+        typer.echo(
+            f"Stopped. {have:,} of {total:,} cells are done and kept in {store}. To go on, {again()}",
+            err=True,
+        )
+        return INTERRUPTED
+    typer.echo(
+        f"{have:,} of {total:,} cells are done, {tally.done:,} of them now, in {duration(tally.seconds)}.", err=True
+    )
+    if tally.deaths:
+        typer.echo(f"A worker died under a cell {many(tally.deaths, 'time')}.", err=True)
+    if failed := tally.failed + tally.failed_before:
+        typer.echo(
+            f"{many(failed, 'cell')} failed, {tally.failed_before:,} of them in an earlier run. `separatrix store ls "
+            f"--status failed --store {store}` lists them, `separatrix store show KEY --store {store}` says why, "
+            "--retry-failed tries them again.",
+            err=True,
+        )
+        return 1
+    return 0

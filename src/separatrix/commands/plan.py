@@ -1,0 +1,41 @@
+"""The command `plan`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    n: Annotated[int, typer.Option(help="Tokens.")],
+    d: Annotated[int, typer.Option(help="Dimension of a head.")],
+    bound: Annotated[float, typer.Option(help="B: the largest magnitude of an entry, of the values too.")],
+    order: Annotated[int, typer.Option(help="k: 2 is ordinary attention.")] = 3,
+    tolerance: Annotated[float, typer.Option(help="Error allowed in every entry of the output.")] = 1e-3,
+) -> None:
+    """Which algorithm order-k attention would take for any entries up to a bound, at which rank and cost."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from separatrix import SeparatrixError, max_order, plan_shapes
+
+    try:
+        found = plan_shapes(n, d, bound, order, tolerance)
+        most = max_order(n, bound) if n > 1 else None
+    except SeparatrixError as error:
+        typer.echo(f"separatrix plan: --{error}", err=True)
+        raise typer.Exit(2) from None
+    table = Table("what", "planned", title=f"order {order}, n = {n}, d = {d}, B = {bound:g}", title_justify="left")
+    table.add_row("method", found.method)
+    if found.rank is not None:
+        table.add_row("index set", f"{found.index_set}, rank {found.rank}")
+    if found.method != "none":
+        table.add_row("flops", f"{found.flops:.3g}")
+        table.add_row("memory", f"{found.bytes / 2**20:.3g} MiB beside inputs and outputs")
+    table.add_row(
+        "largest order by the paper's rule", "-" if most is None else "any" if most == float("inf") else f"{most}"
+    )
+    table.add_row("why", escape(found.why))
+    Console().print(table)

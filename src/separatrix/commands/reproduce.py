@@ -1,0 +1,70 @@
+"""The command `reproduce`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from separatrix.commands.ending import in_a_sentence, tell_end
+from separatrix.commands.options import (
+    RESULTS,
+    DaskOption,
+    InProcessOption,
+    PaperOption,
+    RetryOption,
+    StoreOption,
+    WorkersOption,
+    choose_crew,
+)
+from separatrix.commands.verdict_table import print_table
+
+
+class Profile(StrEnum):
+    """How much to run."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+@in_a_sentence
+def reproduce(
+    profile: Annotated[Profile, typer.Option(help="Minutes, or the papers' own sizes.")] = Profile.QUICK,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this claim; may be repeated.", metavar="ID")
+    ] = None,
+    paper: PaperOption = None,
+    store: StoreOption = RESULTS,
+    workers: WorkersOption = None,
+    in_process: InProcessOption = False,
+    dask: DaskOption = None,
+    retry_failed: RetryOption = False,
+) -> None:
+    """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one."""
+    from separatrix.claims import ledger, load, verdicts
+    from separatrix.claims.reproduce import needed
+    from separatrix.claims.reproduce import reproduce as do
+    from separatrix.lab import progress
+    from separatrix.lab.store import Store
+    from separatrix.report import page
+
+    load()
+    chosen = ledger.claims(paper, only or ())
+    recorded = verdicts.expected()
+    total = len(needed(chosen, profile.value))
+    crew = choose_crew(workers, in_process, dask)
+    with Store.create(store) as kept:
+        with progress.on(total) as shown:
+            done = do(chosen, kept, crew, profile=profile.value, progress=shown, retry_failed=retry_failed)
+        code = tell_end(done.tally, total, store)
+        if done.tally.stopped:
+            raise typer.Exit(code)
+        print_table(done.judgements)
+        typer.echo(f"The report: {page.write_report(done.judgements, kept).absolute().as_uri()}")
+    for problem in (one.problem for one in done.judgements if one.problem):
+        typer.echo(problem, err=True)
+    told = verdicts.differences(done.judgements, recorded, profile.value, everything=not (only or paper))
+    for sentence in told:
+        typer.echo(f"DIFFERS  {sentence}", err=True)
+    raise typer.Exit(1 if told else code)

@@ -1,0 +1,35 @@
+"""What a store holds and what is damaged in it, for `separatrix doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from separatrix.lab.alive import living
+from separatrix.lab.faults import DamagedError
+from separatrix.lab.store import Store
+from separatrix.lab.upkeep import verify
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """The cells of a store by status, its size, the runs that go on, and what is not as it was written."""
+
+    cells: dict[str, int]
+    bytes: int
+    runs: int
+    damages: list[str]
+
+
+def store_health(folder: Path) -> StoreHealth:
+    """Read a store from end to end, and count what it holds and what is damaged."""
+    damages = [str(damage) for damage in verify(folder)]
+    cells: dict[str, int] = {}
+    try:
+        with Store.open(folder) as store:
+            for (_, status), count in store.counts().items():
+                cells[status] = cells.get(status, 0) + count
+    except DamagedError:  # one of the damages, so bad that nothing can be counted
+        cells = {}
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return StoreHealth(cells, size, len(living(folder)), damages)

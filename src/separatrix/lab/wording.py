@@ -1,0 +1,31 @@
+"""Numbers of things and durations, as a person reads them.
+
+>>> many(1200, "cell"), duration(75)
+('1,200 cells', '1 min 15 s')
+"""
+
+from __future__ import annotations
+
+
+def many(count: int, word: str, words: str | None = None) -> str:
+    """Write a number of things; `words` is the plural where it is not the word and an s.
+
+    >>> many(1, "cell"), many(1200, "cell"), many(2, "erratum", "errata")
+    ('1 cell', '1,200 cells', '2 errata')
+    """
+    return f"{count:,} {word if count == 1 else words or f'{word}s'}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits its size.
+
+    >>> duration(0.25), duration(75), duration(3 * 3600 + 60)
+    ('0.2 s', '1 min 15 s', '3 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

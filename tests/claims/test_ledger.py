@@ -93,7 +93,7 @@ def test_claims_are_chosen_by_paper_and_id(empty) -> None:
     assert [one.id for one in claims("selection")] == ["selection/lemma-1", "selection/lemma-2"]
     assert [one.id for one in claims(only=["kronecker/lemma-2"])] == ["kronecker/lemma-2"]
     with pytest.raises(
-        ArgumentError, match="--paper: expected separation or kronecker or selection or beyond, got cookbook"
+        ArgumentError, match="--paper: expected 'separation', 'kronecker', 'selection' or 'beyond', got 'cookbook'"
     ):
         claims("cookbook")
     with pytest.raises(ArgumentError, match=r"--only: expected the id of a claim, such as .*kronecker/lemma-2.*, got"):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from separatrix.explorer.app import make_app
+from separatrix.explorer.learn.training_state import STOP, TRAINING, alive
 from separatrix.explorer.server import Door, bound
-from separatrix.explorer.training_state import STOP, TRAINING, alive
 from tests.report import visits
 
 

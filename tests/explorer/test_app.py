@@ -14,10 +14,13 @@ from dash.dependencies import Input, Output
 from typer.testing import CliRunner
 
 from separatrix.commands.app import app as command_line
+from separatrix.commands.explore import PORT
 from separatrix.errors import ArgumentError
-from separatrix.explorer import claims_tab, commands, controls, separate_tab, server
+from separatrix.explorer import controls, server
 from separatrix.explorer.app import make_app
+from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.context import REQUEST_BYTES
+from separatrix.explorer.separate import tab as separate_tab
 from separatrix.explorer.server import Door, bound, guard
 from separatrix.explorer.spoken import OURS, spoken
 from tests.explorer.reader import reader, texts
@@ -271,7 +274,7 @@ def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(doors: list
         assert done.exit_code == 0
         assert f"The explorer: http://there/?token={doors[-1].token}\n" in done.output
         assert "open the whole address" in done.output
-    assert (doors[0].host, doors[0].port) == (host, commands.PORT)
+    assert (doors[0].host, doors[0].port) == (host, PORT)
     assert doors[0].token
     assert len(doors[0].token) >= 24
     assert doors[0].token != doors[1].token
@@ -282,7 +285,7 @@ def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(doors: list
 def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(doors: list[Door]) -> None:
     done = explore("--no-token")
     assert done.exit_code == 0
-    assert doors[0] == Door("127.0.0.1", commands.PORT, None)
+    assert doors[0] == Door("127.0.0.1", PORT, None)
     assert "open the whole address" not in done.output
     for options, why in (
         (["--no-token", "--host", "0.0.0.0"], "--no-token: expected a --host that is this machine alone"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from separatrix.explorer import claims_tab
+from separatrix.explorer.claims import tab as claims_tab
 from tests.explorer.bad_values import bad_values
 from tests.explorer.shelved import SHELVED, declared, filled
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state

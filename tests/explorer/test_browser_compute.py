@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from separatrix.explorer import compute_tab, upload
+from separatrix.explorer.compute import tab as compute_tab
+from separatrix.explorer.compute import upload
 from separatrix.explorer.context import UPLOAD_BYTES
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 

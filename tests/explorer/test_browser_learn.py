@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from separatrix.explorer import learn_tab
-from separatrix.explorer.training_state import alive, standing
+from separatrix.explorer.learn import tab as learn_tab
+from separatrix.explorer.learn.training_state import alive, standing
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 
 

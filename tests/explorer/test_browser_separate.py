@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from separatrix.explorer import claims_tab, separate_tab
 from separatrix.explorer.address import SECOND
+from separatrix.explorer.claims import tab as claims_tab
+from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.bad_values import bad_values
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 

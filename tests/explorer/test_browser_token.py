@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from separatrix.explorer import claims_tab, separate_tab
+from separatrix.explorer.claims import tab as claims_tab
+from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.visit import DESKTOP, Visit
 
 TOKEN = "correct-horse-battery"

@@ -21,10 +21,12 @@ from separatrix.attention.cost import exact_cost, polynomial_cost
 from separatrix.attention.products import expanded_total_degree
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
-from separatrix.explorer import compute_tab, compute_view, machine_speed, phase_here, sample_certificate
 from separatrix.explorer.app import make_app
-from separatrix.explorer.compute_view import Sizes, planned
-from separatrix.explorer.machine_speed import Speeds
+from separatrix.explorer.compute import machine_speed, phase_here, sample_certificate
+from separatrix.explorer.compute import tab as compute_tab
+from separatrix.explorer.compute import view as compute_view
+from separatrix.explorer.compute.machine_speed import Speeds
+from separatrix.explorer.compute.view import Sizes, planned
 from tests.explorer.bad_values import bad_values
 from tests.explorer.reader import reader, texts
 

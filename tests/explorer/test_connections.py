@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from separatrix.explorer import claims_tab, connections
+from separatrix.explorer import connections
+from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.connections import BYTES_A_SECOND, GRACE_SECONDS, MOST, Connection
 
 

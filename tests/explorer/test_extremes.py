@@ -12,10 +12,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from separatrix.explorer import compute_fields, sample_certificate, separate_figures, separate_view
 from separatrix.explorer.app import make_app
-from separatrix.explorer.compute_view import Sizes
+from separatrix.explorer.compute import fields as compute_fields
+from separatrix.explorer.compute import sample_certificate
+from separatrix.explorer.compute.view import Sizes
 from separatrix.explorer.fields import Field, spell
+from separatrix.explorer.separate import figures as separate_figures
+from separatrix.explorer.separate import view as separate_view
 from separatrix.explorer.tabs import NAMES, tabs
 from separatrix.separation import extended, radicals, self_attention
 from tests.explorer.reader import Reader

@@ -24,10 +24,11 @@ from separatrix.claims.selection.heat_maps import heat_maps
 from separatrix.claims.selection.training import training
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
-from separatrix.explorer import keeper, learn_figures, run_panel, training_runs
-from separatrix.explorer.training_runs import TrainingRun, listed, read_run
-from separatrix.explorer.training_start import MOST_RUNS, Asked, Starter
-from separatrix.explorer.training_state import Standing, alive, standing
+from separatrix.explorer.learn import figures as learn_figures
+from separatrix.explorer.learn import keeper, run_panel, training_runs
+from separatrix.explorer.learn.training_runs import TrainingRun, listed, read_run
+from separatrix.explorer.learn.training_start import MOST_RUNS, Asked, Starter
+from separatrix.explorer.learn.training_state import Standing, alive, standing
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
 
@@ -126,7 +127,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
 def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
-        "from separatrix.explorer.training_start import Asked, Starter\n"
+        "from separatrix.explorer.learn.training_start import Asked, Starter\n"
         f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
         "time.sleep(600)"
     )
@@ -283,7 +284,8 @@ def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_keeper_needs_no_torch(run) -> None:
-    done = run("import sys, separatrix.explorer.keeper; print(*sorted({'torch', 'numpy', 'dash'} & set(sys.modules)))")
+    slow = "print(*sorted({'torch', 'numpy', 'dash'} & set(sys.modules)))"
+    done = run(f"import sys, separatrix.explorer.learn.keeper; {slow}")
     assert (done.returncode, done.stdout.strip()) == (0, "")
 
 

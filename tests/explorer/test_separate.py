@@ -16,12 +16,16 @@ from typer.testing import CliRunner
 
 from separatrix.commands.app import app as command_line
 from separatrix.errors import ArgumentError
-from separatrix.explorer import separate_code, separate_fields, separate_figures, separate_tab, separate_view
 from separatrix.explorer.app import make_app
-from separatrix.explorer.separate_fields import FIELDS, MECHANISMS
-from separatrix.explorer.separate_rows import any_row, paper_row
+from separatrix.explorer.separate import code as separate_code
+from separatrix.explorer.separate import fields as separate_fields
+from separatrix.explorer.separate import figures as separate_figures
+from separatrix.explorer.separate import tab as separate_tab
+from separatrix.explorer.separate import view as separate_view
+from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
 from separatrix.separation import CrossAttention, SelfAttention, outcome
 from separatrix.separation.results import PARTS
+from separatrix.separation.row_shares import any_row, paper_row
 from separatrix.separation.tokens import class_sizes
 from tests.explorer.reader import Reader, reader, texts
 
@@ -247,4 +251,4 @@ def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
     assert "not as it must be" in texts(found["separate-numbers.children"])
     assert '{"kind":"graph","of":"separation-along"}.figure' not in found
     found = visitor.changed(along="z")
-    assert found["separate-alert.children"].startswith("along: expected 'n' or 'd'")
+    assert found["separate-alert.children"].startswith("along: expected 'n', 'd', 'm'")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.errors import SeparatrixError
-from separatrix.explorer import plan_child, upload
+from separatrix.explorer.compute import plan_child, upload
 from separatrix.explorer.context import UPLOAD_BYTES
 
 
@@ -236,7 +236,7 @@ def test_what_would_be_large_once_broadcast_is_refused_before_it_is_made(q: Any,
 def test_the_process_that_plans_has_limited_memory() -> None:
     """It asks for twice as much as it may have, by Python and by torch, and says so in a sentence."""
     script = (
-        "import torch; from separatrix.explorer import plan_child\n"
+        "import torch; from separatrix.explorer.compute import plan_child\n"
         "asks = {'python': lambda *_: bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\n"
         "for name, ask in asks.items():\n"
         "    plan_child.answer = ask\n"

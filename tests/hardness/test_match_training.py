@@ -84,8 +84,8 @@ def test_pairs_are_learned_by_order_two() -> None:
     [
         ({"order": 1}, "order: expected an integer >= 2"),
         ({"task": 4}, "task: expected an integer from 2 to 3"),
-        ({"lr": 0.0}, "lr: expected a finite number > 0"),
-        ({"lr": float("nan")}, "lr: expected a finite number > 0"),
+        ({"lr": 0.0}, "lr: expected a positive finite number"),
+        ({"lr": float("nan")}, "lr: expected a positive finite number"),
         ({"order": 7, "hidden": 64}, "hidden: expected at least 65 at order 7, got 64"),
         ({"steps": -1}, "steps: expected an integer >= 0"),
     ],

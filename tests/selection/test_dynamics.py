@@ -161,7 +161,7 @@ def test_the_corollary_on_length_fails_as_worded() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ArgumentError, match="q: expected less than T"):
         population_dynamics(5, 5, 1, 0.1, 1)
-    with pytest.raises(ArgumentError, match="lr: expected a finite number > 0"):
+    with pytest.raises(ArgumentError, match="lr: expected a positive finite number"):
         population_dynamics(5, 2, 1, -0.1, 1)
     for sizes in ({"T": 4, "q": 3, "d": 1, "lr": 10.0}, {"T": 200, "q": 3, "d": 50, "lr": 1e4}):
         with pytest.raises(SeparatrixError, match=r"population_dynamics: lr = .* diverges"):

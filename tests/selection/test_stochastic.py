@@ -217,7 +217,7 @@ def test_leaving_the_table_is_refused(exact: OverlapTable) -> None:
         stochastic_dynamics(short, D, 1.0, 500)
     with pytest.raises(ArgumentError, match="C: expected numbers from 0"):
         stochastic_loss(short, np.ones(1), np.array([9.0]), D, objective="loss of the mean")
-    with pytest.raises(ArgumentError, match="objective: expected one of"):
+    with pytest.raises(ArgumentError, match="objective: expected 'mean of the loss' or 'loss of the mean'"):
         stochastic_dynamics(exact, D, 1.0, 1, objective="loss")  # type: ignore[arg-type]
 
 

@@ -299,8 +299,8 @@ def test_the_papers_settings() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoding": "sinusoidal"}, "encoding: expected one of"),
-        ({"optimiser": "lion"}, "optimiser: expected one of"),
+        ({"encoding": "sinusoidal"}, "encoding: expected 'stochastic' or 'fixed'"),
+        ({"optimiser": "lion"}, "optimiser: expected 'sgd' or 'adam'"),
         ({"q": 0}, "q: expected"),
         ({"batch": 0}, "batch: expected"),
         ({"lr": ((5, 1.0),)}, "lr: expected"),

@@ -226,7 +226,7 @@ class TestSweeps:
         assert other[0].broken_hypotheses() == ()
 
     def test_errors(self) -> None:
-        with pytest.raises(ArgumentError, match="name: expected one of 3a, 3b, 4a"):
+        with pytest.raises(ArgumentError, match="name: expected '3a', '3b', '4a'"):
             panel_settings("6a")
         with pytest.raises(ArgumentError, match="reading: expected"):
             panel_settings("7d", reading="d = 13")  # type: ignore[arg-type]

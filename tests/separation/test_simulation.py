@@ -184,7 +184,7 @@ def test_what_cannot_be_simulated() -> None:
         SelfAttention(10**10, 12, 6, **PAPER).simulate(1, seed=0)
     with pytest.raises(ArgumentError, match="n: expected at most 1000000000 for a simulation"):
         SoftmaxRegression(10**10, 6).simulate(1, seed=0)
-    with pytest.raises(ArgumentError, match="hits: expected between 0 and trials = 3, got 4"):
+    with pytest.raises(ArgumentError, match="hits: expected an integer from 0 to 3, got 4"):
         wilson(4, 3)
 
 

@@ -26,6 +26,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
 
+from separatrix.checks import one_of
 from separatrix.claims import PAPERS
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
@@ -170,8 +171,8 @@ def identity(paper: str, where: str, part: str = "") -> str:
 
 def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
     """The registered claims, or those of one paper, or those named; in the order of the papers, then of the places."""
-    if paper is not None and paper not in PAPERS:
-        raise ArgumentError("--paper", expected=" or ".join(PAPERS), got=paper)
+    if paper is not None:
+        one_of("--paper", paper, PAPERS)
     for id in only:
         if id not in _REGISTRY:
             near = get_close_matches(id, _REGISTRY, n=3)

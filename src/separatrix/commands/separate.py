@@ -26,13 +26,13 @@ def separate(
     from rich.markup import escape
     from rich.table import Table
 
-    from separatrix.explorer import separate_fields, separate_view
+    from separatrix.explorer.separate import fields, view
 
     texts = {"n": n, "d": d, "m": m, "a0": a0, "a1": a1, "b": b, "c": c, "weights": weights, "mechanism": mechanism}
-    view = separate_view.look({field.name: field.read(texts[field.name]) for field in separate_fields.FIELDS})
+    found = view.look({field.name: field.read(texts[field.name]) for field in fields.FIELDS})
     table = Table("event", "probability", title=f"n = {n}, d = {d}, m = {m}, {weights}", title_justify="left")
-    for what, _, probability in view.parts():
+    for what, _, probability in found.parts():
         table.add_row(escape(what), probability)
     Console().print(table)
-    broken = separate_view.outside(view)
+    broken = view.outside(found)
     typer.echo(f"Outside {broken}." if broken else "Every hypothesis of its definition and theorem is kept.")

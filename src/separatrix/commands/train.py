@@ -92,9 +92,9 @@ def selection(
     ] = None,
 ) -> None:
     """Train the one-layer transformer on sparse token selection, with the paper's settings unless said otherwise."""
+    from separatrix.checks import whole
     from separatrix.commands.train_display import display
     from separatrix.commands.train_log import summary_writer
-    from separatrix.selection.checks import whole
     from separatrix.selection.settings import TrainingSettings
 
     whole("--seeds", seeds, low=1)

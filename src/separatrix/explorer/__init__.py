@@ -1,5 +1,14 @@
-"""The explorer: a live page on this machine. What happens at *my* numbers? `separatrix explore` serves it.
+"""The explorer: a live page where a reader tries the papers' theorems at numbers of their own.
 
-A tab is a module ``<name>_tab.py`` with `TITLE`, `FIELDS` (what its controls are and what its part of the address may
-hold), `layout` and `register`; `tabs` has the list of them.
+One package for each tab, each with `tab.py` (the layout and its callbacks), the fields a visitor may fill in and what
+is computed for them:
+
+- `separate`: softmax against linear attention, with exact probabilities.
+- `compute`: which algorithm attention takes, its cost, a certificate, a plan for an uploaded file.
+- `learn`: the dynamics of sparse token selection, and training runs.
+- `claims`: the ledger of claims, with verdicts and evidence.
+
+The other files are shared: `app` puts the page together, `tabs` lists the tabs, `fields`, `controls`, `cards`,
+`comparison` and `attributes` are the parts of a tab, `address` and `context` are what every tab is given, `spoken` and
+`callbacks` guard the requests, `server`, `connections` and `private_link` serve them.
 """

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from flask import Request, abort
 
+from separatrix.checks import is_whole
+
 MOST_PARTS = 20_000
 """Commas, brackets and colons in a request: a page has some hundreds of controls, and a file in base64 has none."""
 MOST_MATCHES = 1000
@@ -66,7 +68,7 @@ def _fitting(id: str, name: str, one: object) -> list[str] | None:
         if not isinstance(one, dict) or (one.get("id"), one.get("property")) != (pattern, name):
             _refuse(f"{name} of {id} is missing")
         count = one.get("value")
-        if name in _COUNTS and not (count is None or (type(count) is int and 0 <= count < 2**53)):
+        if name in _COUNTS and not (count is None or is_whole(count, low=0, high=2**53 - 1)):
             _refuse(f"{name} of {id} is no count")
         return None
     if not isinstance(one, list) or len(one) > MOST_MATCHES:

@@ -12,11 +12,12 @@ separatrix.errors.ArgumentError: n: expected a whole number from 2 to 10^100, go
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from separatrix.checks import is_number, one_of
 from separatrix.errors import ArgumentError
 
 LONGEST = 120
@@ -57,7 +58,7 @@ class Field:
 
     def read(self, text: object) -> Any:
         """The value of a text from the address or from a control."""
-        if isinstance(text, int | float) and not isinstance(text, bool):
+        if is_number(text):
             text = str(text)
         if not isinstance(text, str):
             raise ArgumentError(self.name, expected="a value", got="nothing" if text is None else type(text).__name__)
@@ -131,9 +132,7 @@ def choice(
     """One of a few, by the text in the address; `choices` gives what the reader sees for each."""
 
     def parse(text: str) -> str:
-        if text not in choices:
-            raise ArgumentError(name, expected=_either(choices), got=repr(text))
-        return text
+        return one_of(name, text, choices)
 
     return Field(name, label, help, place, default, parse, choices=tuple(choices.items()), shared=shared)
 
@@ -162,7 +161,3 @@ def _number(text: str) -> Decimal | None:
     if power:
         return Decimal(1).scaleb(int(power.group(1)))
     return Decimal(text) if _NUMBER.fullmatch(text) else None
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(repr(name) for name in names)

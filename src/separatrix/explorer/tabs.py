@@ -8,22 +8,30 @@ from typing import Protocol
 from dash import Dash
 from dash.development.base_component import Component
 
-from separatrix.explorer import claims_tab, compute_tab, learn_tab, separate_tab
+from separatrix.explorer.claims import tab as claims_tab
+from separatrix.explorer.compute import tab as compute_tab
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import Field
+from separatrix.explorer.learn import tab as learn_tab
+from separatrix.explorer.separate import tab as separate_tab
 
 NAMES = ("separate", "compute", "learn", "claims")
 
 
 class Tab(Protocol):
-    """A module ``<name>_tab.py``.
+    """The module ``tab`` in the package of a tab.
 
     `COMPARES`: whether two settings may stand side by side. `layout` is given good texts for all of its fields.
     """
 
-    TITLE: str
-    FIELDS: Sequence[Field]
-    COMPARES: bool
+    @property
+    def TITLE(self) -> str: ...
+
+    @property
+    def FIELDS(self) -> Sequence[Field]: ...
+
+    @property
+    def COMPARES(self) -> bool: ...
 
     def layout(self, state: Mapping[str, str], context: Context) -> Component: ...
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
 Assignment = tuple[bool, ...]
@@ -28,8 +29,7 @@ class Formula:
     clauses: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        if self.variables < 0:
-            raise ArgumentError("variables", expected="an integer >= 0", got=self.variables)
+        whole("variables", self.variables, low=0)
         for at, clause in enumerate(self.clauses):
             if clause and not (-self.variables <= min(clause) and max(clause) <= self.variables and 0 not in clause):
                 wrong = next(literal for literal in clause if not 1 <= abs(literal) <= self.variables)
@@ -90,5 +90,4 @@ def _clause(draw: random.Random, variables: int, width: int) -> tuple[int, ...]:
 
 
 def _check_width(variables: int, width: int) -> None:
-    if not 0 <= width <= variables:
-        raise ArgumentError("width", expected=f"an integer from 0 to the {variables} variables", got=width)
+    whole("width", width, low=0, high=variables)

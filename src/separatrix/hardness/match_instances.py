@@ -13,8 +13,9 @@ import math
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.hardness.matching import LARGEST_MODULUS, whole
+from separatrix.hardness.matching import LARGEST_MODULUS
 
 __all__ = ["adversarial_instances", "planted_instances", "uniform_instances"]
 

@@ -22,8 +22,9 @@ from fractions import Fraction
 
 import torch
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.hardness.matching import LARGEST_MODULUS, whole
+from separatrix.hardness.matching import LARGEST_MODULUS
 
 __all__ = ["Sharpness", "frequencies", "largest_modulus", "margin", "resolution", "sharpness"]
 

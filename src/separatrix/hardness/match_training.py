@@ -13,7 +13,6 @@ the same instances in the same order and take the same number of steps; a step a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from separatrix.checks import positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.match_instances import planted_instances
-from separatrix.hardness.matching import whole
 from separatrix.nn import TensorAttention
 
 __all__ = ["MatchModel", "MatchRecord", "MatchTraining", "train_match"]
@@ -57,8 +56,7 @@ class MatchTraining:
         for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("evaluate_every", 1), ("evaluation_points", 1)):
             whole(name, getattr(self, name), low=low)
         whole("task", self.task, low=2, high=3)
-        if not 0 < self.lr < math.inf:
-            raise ArgumentError("lr", expected="a finite number > 0", got=self.lr)
+        positive("lr", self.lr)
         if self.readout < 1:
             least = (self.order - 3) * self.width + 1
             raise ArgumentError("hidden", expected=f"at least {least} at order {self.order}", got=self.hidden)

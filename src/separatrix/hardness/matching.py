@@ -17,11 +17,11 @@ i itself may be among the j: three times the same token is a triple.
 from __future__ import annotations
 
 import itertools
-import operator
 
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
 __all__ = ["LARGEST_MODULUS", "match_by_definition", "match_labels"]
@@ -84,21 +84,3 @@ def checked(x: Tensor, modulus: int, order: int) -> tuple[int, int, Tensor]:
     if x.dim() == 0:
         raise ArgumentError("x", expected="tokens in the last dimension, shape (..., n)", got="shape ()")
     return modulus, order, x.to(torch.int64) % modulus
-
-
-def whole(argument: str, value: object, *, low: int, high: int | None = None) -> int:
-    """`value` as an int in [low, high], or the error that says so.
-
-    >>> whole("n", 2.5, low=1)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: n: expected an integer >= 1, got 2.5.
-    """
-    expected = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise ArgumentError(argument, expected=expected, got=value) from None
-    if isinstance(value, bool) or number < low or (high is not None and number > high):
-        raise ArgumentError(argument, expected=expected, got=value)
-    return number

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import finite
 from separatrix.errors import ArgumentError
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, check_binary, inner_products
 
@@ -68,8 +69,7 @@ def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
     separatrix.errors.ArgumentError: threshold: expected a number above 0, at most the dimension 4, got 5.
     """
     for name, value in (("threshold", threshold), ("epsilon", epsilon)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise ArgumentError(name, expected="a finite number", got=value)
+        finite(name, value)
     if not 0 < threshold <= dimension:
         raise ArgumentError("threshold", expected=f"a number above 0, at most the dimension {dimension}", got=threshold)
     if not 0 < epsilon <= 1:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.errors import ArgumentError
+from separatrix.checks import positive, whole
 from separatrix.hardness.maxip import GapMaxIP
 
 
@@ -73,14 +73,12 @@ def pad_for_attention(
     >>> [round(u, 4) for u in made.outputs().tolist()]  # (e^2 + 3) / (e^2 + 3 + 8 + 4 e^4)
     [0.0439, 0.0439]
     """
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 < beta < math.inf:
-        raise ArgumentError("beta", expected="a positive finite number", got=beta)
+    beta = positive("beta", beta)
     d = instance.dimension
     w = d if pad is None else pad
     counts = (len(instance.b), len(instance.c)) if blanks is None else blanks
-    for name, value, least in (("pad", w, 0), ("blanks[0]", counts[0], 0), ("blanks[1]", counts[1], 0)):
-        if value < least:
-            raise ArgumentError(name, expected=f"an integer >= {least}", got=value)
+    for name, value in (("pad", w), ("blanks[0]", counts[0]), ("blanks[1]", counts[1])):
+        whole(name, value, low=0)
     side = math.cbrt(beta)
     blank = torch.cat([torch.zeros(1, d), torch.ones(1, w)], 1).double()
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.reed_solomon import ReedSolomon, Word, next_prime
 
@@ -73,10 +74,8 @@ class Protocol:
     p: int = 0
 
     def __post_init__(self) -> None:
-        if self.m < 1:
-            raise ArgumentError("m", expected="an integer >= 1", got=self.m)
-        if not 1 <= self.parts <= self.m:
-            raise ArgumentError("parts", expected=f"an integer from 1 to m = {self.m}", got=self.parts)
+        whole("m", self.m, low=1)
+        whole("parts", self.parts, low=1, high=self.m)
         if self.length == 0:
             object.__setattr__(self, "length", max(self.r, 6 * (self.r - 1)))
         if self.p == 0:
@@ -131,8 +130,7 @@ class Protocol:
         >>> Protocol(4, 2).run((1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0), (0,) * 6, 3)
         Transcript(merlin=(0, 0, 0, 0, 0, 0), place=3, bob=(5, 0), charlie=(5, 0), accepts=False)
         """
-        if not 0 <= place < self.length:
-            raise ArgumentError("place", expected=f"an integer from 0 to {self.length - 1}", got=place)
+        whole("place", place, low=0, high=self.length - 1)
         own, bob, charlie = (self.symbols(members, place) for members in (alpha, beta, gamma))
         value = sum(a * b * c for a, b, c in zip(own, bob, charlie, strict=True)) % self.p
         return Transcript(merlin, place, bob, charlie, self.admissible(merlin) and merlin[place] == value)

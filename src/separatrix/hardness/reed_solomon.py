@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
 Word = tuple[int, ...]
@@ -56,8 +57,7 @@ class ReedSolomon:
     p: int
 
     def __post_init__(self) -> None:
-        if self.r < 1:
-            raise ArgumentError("r", expected="an integer >= 1", got=self.r)
+        whole("r", self.r, low=1)
         if self.length < self.r:
             raise ArgumentError("length", expected=f"at least the {self.r} symbols of a message", got=self.length)
         if self.p < self.length or not is_prime(self.p):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from separatrix.checks import one_of
 from separatrix.errors import ArgumentError
 from separatrix.hardness.attention_decision import LARGEST_SET, LARGEST_WORK, attention_sizes, triple_by_attention
 from separatrix.hardness.cheating_merlin import LARGEST_SEARCH
@@ -109,8 +110,7 @@ def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
     Gap-MaxIP: 8, 8 and 8 vectors of dimension 60, threshold 20, against at most 19
     attention: 8 queries, 9 and 9 keys of width 80, beta = 554.5, B = 8.216, 51,840 multiplications
     """
-    if road not in get_args(Road):
-        raise ArgumentError("road", expected="'direct' or 'protocol'", got=road)
+    one_of("road", road, get_args(Road))
     m = max(1, clauses)  # A formula without clauses still has a coordinate.
     cnf = Step("CNF", f"{variables:,} variables, {clauses:,} clauses")
     if variables > _MOST_VARIABLES:

@@ -28,6 +28,7 @@ from collections.abc import Callable
 
 import torch
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.maxip import GapMaxIP
 
@@ -92,10 +93,8 @@ def largest_of_case_2(n: int, dimension: int, low: int, high: int, *, pairs: tup
 
 
 def _check(pairs: int, low: int, high: int, pad: int) -> None:
-    if pairs < 1:
-        raise ArgumentError("pairs", expected="an integer >= 1", got=pairs)
-    if not 0 <= low < high:
-        raise ArgumentError("low", expected=f"an integer from 0 to high - 1 = {high - 1}", got=low)
+    whole("pairs", pairs, low=1)
+    whole("low", low, low=0, high=high - 1)
     if pad < high:
         raise ArgumentError("pad", expected=f"at least high = {high}: a blank must outweigh a triple", got=pad)
 

@@ -16,6 +16,7 @@ from separatrix.attention.certified import Certified, certify_call, plan_call
 from separatrix.attention.forecast import Analysis
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.plan import check_tolerance, recipes
+from separatrix.checks import one_of
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask
 
@@ -162,8 +163,7 @@ def register(*, tolerance: float | None = None, prefer: str = "cheapest") -> str
     ...     torch.allclose(model(tokens).last_hidden_state, before, atol=1e-5)
     True
     """
-    if prefer not in PREFERENCES:
-        raise ArgumentError("prefer", expected=" or ".join(map(repr, PREFERENCES)), got=repr(prefer))
+    one_of("prefer", prefer, PREFERENCES)
     function: Callable[..., Answer] = exact
     name = "separatrix"
     if tolerance is not None:

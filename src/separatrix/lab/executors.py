@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any, Literal
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import worker
 from separatrix.lab.interrupts import kept_from_children
@@ -52,9 +53,7 @@ def in_process() -> Crew:
 
 def processes(workers: int | None = None) -> Crew:
     """Local processes, spawned; as many as the machine has cores, unless `workers` says otherwise."""
-    count = _cores() if workers is None else workers
-    if count < 1:
-        raise ArgumentError("--workers", expected="an integer >= 1", got=count)
+    count = whole("--workers", _cores() if workers is None else workers, low=1)
     return Crew(f"on {count} local process{'es' if count > 1 else ''}", _Spawned, hands=count)
 
 

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.lab.plain import shown
 
@@ -105,6 +106,6 @@ def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int
 
 
 def _exact(value: Any, field: str) -> Fraction:
-    if type(value) is int or (isinstance(value, Decimal) and value.is_finite()):
+    if is_whole(value) or (isinstance(value, Decimal) and value.is_finite()):
         return Fraction(checked(value, field))
     raise ArgumentError(field, expected="a number", got="nothing" if value is None else shown(as_float(value)))

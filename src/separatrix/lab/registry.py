@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, get_type_hints
 
+from separatrix.checks import is_whole, whole
 from separatrix.errors import ArgumentError
 from separatrix.lab import plain
 from separatrix.lab.cell import Cell
@@ -74,8 +75,7 @@ class Experiment:
 
     def fitted_cell(self, seed: int, parameters: Mapping[str, Any]) -> Cell:
         """The cell at parameters that went through `fitted` already, as a sweep's have."""
-        if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
-            raise ArgumentError("seed", expected="an integer from 0 to 2^63 - 1", got=seed)
+        seed = whole("seed", seed, low=0, high=LARGEST_SEED)
         complete = {**self.defaults, **parameters}
         if missing := [name for name in self.hints if name not in complete]:
             raise ArgumentError(
@@ -92,7 +92,7 @@ def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[.
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Experiment:
         made = Experiment(name or function.__name__, version, function)
-        if type(version) is not int or version < 1:
+        if not is_whole(version, low=1):
             raise TypeError(f"experiment {made.name}: the version must be an integer >= 1, not {version!r}")
         taken = inspect.signature(function).parameters
         if "seed" not in taken or any(kind.kind in _NAMELESS for kind in taken.values()):

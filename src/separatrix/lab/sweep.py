@@ -28,6 +28,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from separatrix.checks import either, is_whole
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
 from separatrix.lab.cell import Cell
@@ -109,7 +110,7 @@ def _sweep(table: dict[str, Any]) -> Sweep:
     recipe = named(_typed(table, "experiment", str, "a string"))
     combine = _typed(table, "combine", str, "a string", "product")
     if combine not in COMBINATIONS:
-        raise ArgumentError("combine", expected=" or ".join(map(repr, COMBINATIONS)), got=shown(combine))
+        raise ArgumentError("combine", expected=either(COMBINATIONS), got=shown(combine))
     baseline = {
         name: _fitted(recipe, f"baseline.{name}", name, value)
         for name, value in _typed(table, "baseline", dict, "a table", {}).items()
@@ -180,7 +181,7 @@ def _seeds(table: dict[str, Any]) -> Sequence[int]:
         )
     if "trials" in table:
         trials = _typed(table, "trials", int, "an integer >= 1")
-        if not 1 <= trials <= LARGEST_SEED:
+        if not is_whole(trials, low=1, high=LARGEST_SEED):
             raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=shown(trials))
         return range(trials)
     given = table["seeds"]
@@ -189,7 +190,7 @@ def _seeds(table: dict[str, Any]) -> Sequence[int]:
         raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=shown(as_float(seeds)))
     _refuse_many(seeds, "seeds")
     for i, seed in enumerate(seeds):
-        if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
+        if not is_whole(seed, low=0, high=LARGEST_SEED):
             raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=shown(as_float(seed)))
     _refuse_twins(seeds, "seeds")
     return list(seeds)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
+from separatrix.checks import one_of
 from separatrix.claims.ledger import Found
-from separatrix.errors import ArgumentError
 from separatrix.report import drawings
 from separatrix.report.strokes import FIGURES
 from separatrix.report.theme import Drawing
@@ -20,6 +20,4 @@ for _module in iter_modules(drawings.__path__, f"{drawings.__name__}."):
 
 def draw(name: str, found: Sequence[Found]) -> Drawing:
     """The figure called `name`, of all the cells of a claim that names it."""
-    if name not in FIGURES:
-        raise ArgumentError("figure", expected=" or ".join(sorted(FIGURES)), got=name)
-    return FIGURES[name](found)
+    return FIGURES[one_of("figure", name, sorted(FIGURES))](found)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import positive
 from separatrix.errors import SeparatrixError
-from separatrix.selection.checks import positive
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.task import subset_average
 from separatrix.selection.transformer import SelectionTransformer

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import positive
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import positive, sizes
+from separatrix.selection.arguments import sizes
 from separatrix.selection.task import flatten_input, subset_average
 
 __all__ = ["Counterexample", "fcn_counterexample"]

@@ -29,8 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from separatrix.checks import positive, whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import positive, sizes, whole
+from separatrix.selection.arguments import sizes
 
 __all__ = ["Dynamics", "population_dynamics", "population_loss", "time_to_loss"]
 

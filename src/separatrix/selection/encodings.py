@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import SeparatrixError
-from separatrix.selection.checks import seeded, whole
+from separatrix.selection.arguments import seeded
 from separatrix.selection.thresholds import PATIENCE, met
 
 __all__ = [

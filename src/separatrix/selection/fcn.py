@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.selection.arguments import seeded, sizes
 from separatrix.selection.task import flatten_input
 
 __all__ = ["FCN", "parameter_count"]

@@ -25,8 +25,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from separatrix.errors import ArgumentError
-from separatrix.selection.checks import positive, sizes, whole
+from separatrix.checks import positive, whole
+from separatrix.selection.arguments import sizes
 from separatrix.selection.task import all_subsets
 
 __all__ = ["NearOptimalNet", "fcn_infimum", "fcn_lower_bound", "selection_directions"]
@@ -38,9 +38,7 @@ def fcn_lower_bound(T: int, q: int) -> float:
     >>> fcn_lower_bound(4, 2)
     0.08333333333333333
     """
-    T, q, _ = sizes(T, q)
-    if T == 1:
-        raise ArgumentError("T", expected="an integer >= 2", got=T)
+    T, q, _ = sizes(whole("T", T, low=2), q)
     return (T - q) / (T * q * (T - 1))
 
 

@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
-from separatrix.errors import ArgumentError
-from separatrix.selection.checks import positive, sizes, whole
+from separatrix.checks import one_of, positive, whole
+from separatrix.selection.arguments import sizes
 from separatrix.selection.fcn import FCN, parameter_count
 from separatrix.selection.fcn_bound import fcn_infimum
 from separatrix.selection.stream import derived_generator
@@ -53,8 +53,7 @@ class FCNSettings:
         positive("lr", self.lr)
         for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("evaluate_every", 1), ("evaluation_points", 2)):
             whole(name, getattr(self, name), low=low)
-        if self.activation not in ACTIVATIONS:
-            raise ArgumentError("activation", expected=f"one of {get_args(ActivationKind)}", got=self.activation)
+        one_of("activation", self.activation, get_args(ActivationKind))
 
 
 @dataclass(frozen=True)

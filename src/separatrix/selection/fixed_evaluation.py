@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.selection.arguments import seeded, sizes
 from separatrix.selection.construction import overlaps
 from separatrix.selection.dynamics import Floats
 from separatrix.selection.encodings import near_orthogonal_encoding

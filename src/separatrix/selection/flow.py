@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import sizes
+from separatrix.selection.arguments import sizes
 from separatrix.selection.dynamics import Dynamics, Floats, population_loss
 
 __all__ = ["population_flow"]

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import whole
 from separatrix.selection.task import all_subsets
 
 __all__ = ["ENUMERABLE", "IsometryConstant", "coherence", "restricted_isometry"]

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from separatrix.checks import positive
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import positive, sizes
+from separatrix.selection.arguments import sizes
 from separatrix.selection.dynamics import time_to_loss
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "Exponent",
     "fitted_exponents",
     "plateau_time",
+    "slow_curve_C",
+    "slow_curve_alpha",
     "slow_curve_loss",
     "slow_curve_time",
     "tail_constant",
@@ -58,6 +61,25 @@ def slow_curve_loss(x: float, T: int, q: int, d: int) -> float:
     """L = d w^2/(2 q D) where the subset holds the attention x = q s and alpha has settled."""
     n = T / q
     return d * (1 - x) ** 2 / (2 * q * (n * x**2 - 2 * x + 1))
+
+
+def slow_curve_alpha(x: float, T: int, q: int) -> float:
+    """alpha* = N x/D, towards which alpha relaxes where the subset holds the attention x.
+
+    >>> slow_curve_alpha(2 / 50, T=50, q=2)
+    1.0
+    """
+    n = T / q
+    return (n - 1) * x / (n * x**2 - 2 * x + 1)
+
+
+def slow_curve_C(x: float, T: int, q: int) -> float:
+    """C = log(N x/w), the weight of the encodings at which the subset holds the attention x.
+
+    >>> slow_curve_C(0.5, T=12, q=4) == math.log(2)
+    True
+    """
+    return math.log(x * (T / q - 1) / (1 - x))
 
 
 def slow_curve_time(x: float, T: int, q: int, d: int) -> float:

@@ -21,8 +21,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import one_of, positive, whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import positive, sizes, whole
+from separatrix.selection.arguments import sizes
 from separatrix.selection.encodings import (
     near_orthogonal_encoding,
     near_orthogonal_stack,
@@ -84,8 +85,7 @@ class LearnerSettings:
         for T in self.lengths:
             whole("lengths", T, low=self.q)
         for name, kinds in (("attention", ATTENTIONS), ("encoding", ENCODINGS), ("initial", get_args(InitialKind))):
-            if getattr(self, name) not in kinds:
-                raise ArgumentError(name, expected=f"one of {', '.join(kinds)}", got=getattr(self, name))
+            one_of(name, getattr(self, name), kinds)
         if self.encoding == "rotary" and self.attention != "softmax QK":
             raise ArgumentError("attention", expected="'softmax QK' with rotary positions", got=self.attention)
         if self.encoding == "one-hot" and self.width != self.longest:

@@ -26,8 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.features import FEATURE_MAPS, RandomPositive, random_positive
-from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import seeded, whole
+from separatrix.checks import one_of, whole
+from separatrix.errors import SeparatrixError
+from separatrix.selection.arguments import seeded
 
 __all__ = ["ATTENTIONS", "AttentionKind", "SelectionLearner"]
 
@@ -79,9 +80,7 @@ class SelectionLearner(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        if attention not in ATTENTIONS:
-            raise ArgumentError("attention", expected=f"one of {', '.join(ATTENTIONS)}", got=attention)
-        self.attention = attention
+        self.attention = one_of("attention", attention, ATTENTIONS)
         self.d, self.width = whole("d", d, low=1), whole("width", width, low=1)
         source = seeded(generator)
         size = self.d + self.width

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.checks import whole
+from separatrix.selection.arguments import seeded, sizes
 from separatrix.selection.dynamics import Floats, population_loss
 from separatrix.selection.fixed_evaluation import EncodingLosses, encoding_losses
 from separatrix.selection.flow import population_flow

@@ -19,8 +19,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from separatrix.checks import positive, whole
 from separatrix.errors import SeparatrixError
-from separatrix.selection.checks import positive, whole
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.task import all_subsets
 

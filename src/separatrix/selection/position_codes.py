@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import seeded, whole
+from separatrix.selection.arguments import seeded
 
 __all__ = ["RotaryLearner", "sinusoidal_encoding", "turned"]
 

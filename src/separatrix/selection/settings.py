@@ -16,8 +16,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from separatrix.checks import one_of, positive, whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import positive, sizes, whole
+from separatrix.selection.arguments import sizes
 from separatrix.selection.thresholds import met
 
 __all__ = ["TrainingSettings", "heat_map_settings", "paper_settings"]
@@ -63,8 +64,7 @@ class TrainingSettings:
         for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("validate_every", 1), ("validation_batch", 1)):
             whole(name, getattr(self, name), low=low)
         for name, kinds in (("encoding", EncodingKind), ("optimiser", OptimiserKind), ("initial", InitialKind)):
-            if getattr(self, name) not in get_args(kinds):
-                raise ArgumentError(name, expected=f"one of {get_args(kinds)}", got=getattr(self, name))
+            one_of(name, getattr(self, name), get_args(kinds))
         for T in self.validation_T:
             whole("validation_T", T, low=self.q)
         for q in self.validation_q:

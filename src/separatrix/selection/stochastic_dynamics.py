@@ -26,8 +26,8 @@ from typing import Literal
 
 import numpy as np
 
+from separatrix.checks import one_of, positive, whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import positive, whole
 from separatrix.selection.dynamics import Dynamics, Floats
 from separatrix.selection.overlap_table import OverlapTable
 
@@ -135,8 +135,7 @@ def _interpolated(table: OverlapTable, C: Floats, objective: Objective) -> tuple
 
 def _cells(table: OverlapTable, objective: Objective) -> tuple[Floats, Floats]:
     """The cubic coefficients, per cell, of log w and log(q r), from values and slopes at the cell's ends."""
-    if objective not in OBJECTIVES:
-        raise ArgumentError("objective", expected=f"one of {OBJECTIVES}", got=objective)
+    one_of("objective", objective, OBJECTIVES)
     log_w, log_w_slope = np.log(table.w), table.w_slope / table.w
     if objective == "mean of the loss":
         log_qr, log_qr_slope = np.log(table.q * table.r), table.r_slope / table.r

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import seeded, sizes, whole
+from separatrix.selection.arguments import seeded, sizes
 
 __all__ = ["Batch", "SparseTokenSelection", "all_subsets", "flatten_input", "subset_average", "uniform_subsets"]
 

@@ -19,8 +19,8 @@ import functools
 import math
 from fractions import Fraction
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import whole
 
 __all__ = ["PATIENCE", "coherence_floor", "expected_candidates", "met", "pair_tail", "threshold_limit"]
 

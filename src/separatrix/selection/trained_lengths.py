@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.selection.checks import whole
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_weights
 from separatrix.selection.gradient import Inputs, batch_loss
 from separatrix.selection.settings import TrainingSettings

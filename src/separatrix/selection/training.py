@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.selection.checkpoint import Checkpoint, generator_from, load_checkpoint, save_checkpoint
-from separatrix.selection.checks import whole
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.gradient import batch_gradient
 from separatrix.selection.optimisers import adam_state, adam_update, sgd_update

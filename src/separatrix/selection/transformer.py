@@ -16,8 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.selection.checks import seeded, whole
+from separatrix.selection.arguments import seeded
 from separatrix.selection.encodings import near_orthogonal_stack, subset_code
 
 __all__ = [

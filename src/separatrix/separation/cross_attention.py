@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.datasets import AttentionInput, cross_attention_input
-from separatrix.separation.decimals import Number, exact, whole
+from separatrix.separation.decimals import Number, exact
 from separatrix.separation.exact import log10_failures, probabilities
 from separatrix.separation.hypotheses import Hypothesis, broken, enforce
 from separatrix.separation.mixture import Fires, Mixture, attention_mixture, firing_tables
@@ -50,9 +51,8 @@ This breaks Definition F.1 (n = (d - 1) t).
     strict: bool = True
 
     def __post_init__(self) -> None:
-        whole(self.n, "n", 2)
-        whole(self.d, "d", 2)
-        whole(self.m, "m", 1)
+        for name, low in (("n", 2), ("d", 2), ("m", 1)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), low=low))
         values = self.values()
         for name in ("a0", "a1"):
             if values[name] < 0:

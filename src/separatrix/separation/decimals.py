@@ -9,10 +9,11 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.extended import floor_log
 
-__all__ = ["Number", "exact", "log_width", "whole"]
+__all__ = ["Number", "exact", "log_width"]
 
 Number = int | float | str | Decimal | Fraction
 
@@ -37,19 +38,6 @@ def exact(value: Number, argument: str) -> Fraction:
         raise ArgumentError(argument, expected=_KINDS, got=value) from error
 
 
-def whole(value: int, argument: str, least: int) -> int:
-    """An integer at least `least`; `argument` names it in the error.
-
-    >>> whole(0, "m", 1)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: m: expected an integer >= 1, got 0.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(argument, expected=f"an integer >= {least}", got=value)
-    return value
-
-
 def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
     """The width m where the paper writes m = log n, or m = max(log(n / delta), least): **rounded down**.
 
@@ -58,7 +46,7 @@ def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
     >>> log_width(1000), log_width(200, delta=0.01), log_width(200, delta=0.01, least=15), log_width(10**100)
     (6, 9, 15, 230)
     """
-    n = whole(n, "n", 1)
+    n = whole("n", n, low=1)
     share = Fraction(1) if delta is None else exact(delta, "delta")
     if not 0 < share <= n:
         raise ArgumentError("delta", expected="0 < delta <= n", got=delta)

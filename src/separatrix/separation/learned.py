@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from separatrix.checks import one_of, positive, whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.separation.decimals import whole
 from separatrix.separation.examples import Examples, attend, draw_examples, initial_weights, rows_at, stack
 from separatrix.separation.results import Estimate, wilson
 from separatrix.separation.simulation import LARGEST_N, random_signs
@@ -84,7 +84,7 @@ def learn(
     linear 0.2925 0.99 0.5
     """
     _check(setting, mechanism, trained, examples, steps, seeds, rate, factors, held_out)
-    generators = [torch.Generator().manual_seed(whole(seed, "seeds", 0)) for seed in seeds]
+    generators = [torch.Generator().manual_seed(whole("seeds", seed, low=0)) for seed in seeds]
     data = _drawn(setting, examples, generators)
     lengths = [dataclasses.replace(setting, n=factor * setting.n) for factor in factors]
     fresh = [_drawn(longer, held_out, generators) for longer in lengths]
@@ -174,8 +174,7 @@ def by_hand(setting: AttentionSetting, mechanism: Literal["softmax", "linear"]) 
 
 
 def _check_mechanism(mechanism: str) -> None:
-    if mechanism not in ("softmax", "linear"):
-        raise ArgumentError("mechanism", expected='"softmax" or "linear"', got=mechanism)
+    one_of("mechanism", mechanism, ("softmax", "linear"))
 
 
 def _check(
@@ -190,18 +189,16 @@ def _check(
     held_out: int,
 ) -> None:
     _check_mechanism(mechanism)
-    if trained not in ("y", "y and X"):
-        raise ArgumentError("trained", expected='"y" or "y and X"', got=trained)
+    one_of("trained", trained, ("y", "y and X"))
     for name, value in (("examples", examples), ("steps", steps), ("held_out", held_out)):
-        whole(value, name, 1)
+        whole(name, value, low=1)
     if not seeds:
         raise ArgumentError("seeds", expected="at least one", got=seeds)
-    if not rate > 0:
-        raise ArgumentError("rate", expected="positive", got=rate)
+    positive("rate", rate)
     if not factors:
         raise ArgumentError("factors", expected="at least one", got=factors)
     for factor in factors:
-        whole(factor, "factors", 1)
+        whole("factors", factor, low=1)
         if factor * setting.n > LARGEST_N:
             raise ArgumentError("factors", expected=f"at most {LARGEST_N} tokens, in float64", got=factor * setting.n)
         if factor != 1 and isinstance(setting, SoftmaxRegression):

@@ -30,8 +30,9 @@ from torch import Tensor
 from separatrix.attention.features import RandomPositive, random_positive
 from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
+from separatrix.checks import one_of, whole
 from separatrix.errors import ArgumentError
-from separatrix.separation.decimals import Number, exact, whole
+from separatrix.separation.decimals import Number, exact
 from separatrix.separation.forms import ONE, Exponential, Factor, Form
 from separatrix.separation.tokens import Token, Tokens
 
@@ -88,9 +89,7 @@ def softmax(beta: Number = 1) -> Mechanism:
 def linear(feature_map: Literal["identity", "relu", "elu", "taylor2"]) -> Mechanism:
     """Linear attention with one of the library's feature maps; "identity" is the paper's `lin`."""
     kernels: dict[str, Kernel] = {"identity": _identity, "relu": _identity, "elu": _elu, "taylor2": _taylor2}
-    if feature_map not in kernels:
-        names = ", ".join(map(repr, kernels))
-        raise ArgumentError("feature_map", expected=f"one of {names}", got=feature_map)
+    one_of("feature_map", feature_map, kernels)
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return linear_attention(query, key, value, feature_map=feature_map)
@@ -104,8 +103,7 @@ def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
     With values "once" the output is an average of the rows of A_3, as in all the other mechanisms. With "twice" it is
     one of their entrywise products, to which the paper's tau is not fitted.
     """
-    if values not in ("once", "twice"):
-        raise ArgumentError("values", expected='"once" or "twice"', got=values)
+    one_of("values", values, ("once", "twice"))
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         second = value if values == "twice" else torch.ones_like(value)
@@ -127,8 +125,8 @@ def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
 
 def random_features(num_features: int, seed: int) -> Mechanism:
     """Linear attention with `random_positive` features, drawn from `seed` for whatever width the data have."""
-    whole(num_features, "num_features", 1)
-    whole(seed, "seed", 0)
+    whole("num_features", num_features, low=1)
+    whole("seed", seed, low=0)
 
     @lru_cache(maxsize=8)
     def drawn(d: int) -> RandomPositive:

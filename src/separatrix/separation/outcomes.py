@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from separatrix.separation.decimals import whole
+from separatrix.checks import whole
 from separatrix.separation.exact import probabilities
 from separatrix.separation.mechanisms import Mechanism, linear
 from separatrix.separation.mixture import Mixture, Share
@@ -95,8 +95,8 @@ def simulate_outcome(
     >>> simulate_outcome(SoftmaxRegression(100, 4), softmax(), trials=50, seed=0).success.hits
     45
     """
-    whole(trials, "trials", 1)
-    generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
+    whole("trials", trials, low=1)
+    generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
     lin, hits = linear("identity"), torch.zeros(4, dtype=torch.int64)
     if isinstance(setting, SoftmaxRegression):
         drawn = _regression(setting, trials, generator)

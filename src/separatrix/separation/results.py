@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from separatrix.errors import ArgumentError
-from separatrix.separation.decimals import whole
+from separatrix.checks import whole
 
 __all__ = ["PARTS", "Bracket", "Estimate", "Probabilities", "Simulation", "wilson"]
 
@@ -92,9 +91,8 @@ def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> Estimate:
     >>> estimate.value, estimate.low, round(estimate.high, 4)
     (0.0, 0.0, 0.037)
     """
-    trials = whole(trials, "trials", 1)
-    if not 0 <= hits <= trials:
-        raise ArgumentError("hits", expected=f"between 0 and trials = {trials}", got=hits)
+    trials = whole("trials", trials, low=1)
+    hits = whole("hits", hits, low=0, high=trials)
     p, weight = hits / trials, z * z / trials
     centre = (p + weight / 2) / (1 + weight)
     radius = z * math.sqrt(p * (1 - p) / trials + weight / (4 * trials)) / (1 + weight)

@@ -15,9 +15,10 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.datasets import AttentionInput, self_attention_input
-from separatrix.separation.decimals import Number, exact, whole
+from separatrix.separation.decimals import Number, exact
 from separatrix.separation.enumeration import enumerated_mixture
 from separatrix.separation.exact import log10_failures, probabilities
 from separatrix.separation.hypotheses import Hypothesis, broken, enforce
@@ -62,9 +63,8 @@ This breaks Definition D.1 (n = (d - 2) t).
     strict: bool = True
 
     def __post_init__(self) -> None:
-        whole(self.n, "n", 2)
-        whole(self.d, "d", 3)
-        whole(self.m, "m", 1)
+        for name, low in (("n", 2), ("d", 3), ("m", 1)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), low=low))
         if isinstance(self.weights, str):
             if self.weights not in ("identity", "ones"):
                 raise ArgumentError("weights", expected='"identity", "ones" or a d x d matrix', got=self.weights)

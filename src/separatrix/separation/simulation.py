@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.separation.decimals import whole
 from separatrix.separation.results import PARTS, Simulation, wilson
 
 __all__ = [
@@ -142,10 +142,10 @@ def simulate_attention(
     shared_signs: bool,
 ) -> Simulation:
     """Simulate; `rows(which, special)` gives the different rows of elements of D0 or D1 by the class of their j3."""
-    trials = whole(trials, "trials", 1)
+    trials = whole("trials", trials, low=1)
     if n > LARGEST_N:
         raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=n)
-    generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
+    generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
     fired = []
     draws = attention_draws(n, d, m, trials, generator, shared_signs=shared_signs, rows=classes + 1)
     for batch in draws:

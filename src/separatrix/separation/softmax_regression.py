@@ -10,9 +10,10 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.datasets import RegressionInput, regression_input
-from separatrix.separation.decimals import Number, exact, whole
+from separatrix.separation.decimals import Number, exact
 from separatrix.separation.hypotheses import Hypothesis, broken, enforce
 from separatrix.separation.radicals import sign
 from separatrix.separation.regression_bounds import silent, single_vector
@@ -43,8 +44,8 @@ class SoftmaxRegression:
     strict: bool = True
 
     def __post_init__(self) -> None:
-        whole(self.n, "n", 2)
-        whole(self.m, "m", 1)
+        for name, low in (("n", 2), ("m", 1)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), low=low))
         values = self.values()
         if self.strict:
             enforce(self.kind, values)
@@ -86,10 +87,10 @@ class SoftmaxRegression:
         >>> SoftmaxRegression(1000, 6).simulate(trials=200, seed=0).lin_silent_on_d0.hits
         200
         """
-        trials = whole(trials, "trials", 1)
+        trials = whole("trials", trials, low=1)
         if self.n > LARGEST_N:
             raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=self.n)
-        generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
+        generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
         fired = []
         for draws in regression_draws(self.n, self.m, trials, generator, shared_signs=shared_signs):
             f = torch.stack([g(Ax) for Ax in (draws.on_d1, draws.on_d0) for g in (_softmax, _linear)], 1)

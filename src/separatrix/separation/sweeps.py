@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from separatrix.errors import ArgumentError
+from separatrix.checks import one_of
 from separatrix.separation.cross_attention import CrossAttention
 from separatrix.separation.decimals import log_width
 from separatrix.separation.self_attention import SelfAttention
@@ -94,10 +94,8 @@ def panel_settings(name: str, *, reading: Literal["as printed", "d = 11"] = "as 
     >>> sum(len(panel_settings(name)) for name in PANELS if name[0] in "457")
     1160
     """
-    if name not in PANELS:
-        raise ArgumentError("name", expected=f"one of {', '.join(PANELS)}", got=name)
-    if reading not in ("as printed", "d = 11"):
-        raise ArgumentError("reading", expected='"as printed" or "d = 11"', got=reading)
+    one_of("name", name, PANELS)
+    one_of("reading", reading, ("as printed", "d = 11"))
     panel = PANELS[name]
     fixed = {**panel.baseline, "d": 11} if reading == "d = 11" and name in ("7d", "7e") else panel.baseline
     settings: list[Setting] = []

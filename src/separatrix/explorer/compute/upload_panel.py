@@ -9,13 +9,14 @@ from dash import Dash, dcc, html, no_update
 from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
-from separatrix.explorer import compute_view, controls
+from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.comparison import comparison
-from separatrix.explorer.compute_fields import FIELDS
+from separatrix.explorer.compute import view
+from separatrix.explorer.compute.fields import FIELDS
+from separatrix.explorer.compute.upload import decoded, planned_file
 from separatrix.explorer.context import UPLOAD_BYTES
 from separatrix.explorer.spoken import spoken
-from separatrix.explorer.upload import decoded, planned_file
 
 _FILE = (
     "A safetensors file with q, k1, k2, ... of shape (..., length, d) and, if you have them, the values v1, v2, ...; "
@@ -82,10 +83,10 @@ def file_table(found: Mapping[str, Any], name: str) -> Component:
         ("values", [values]),
         ("method", [found["method"]]),
         ("index set", [found["index_set"] or "-"]),
-        ("rank", ["-" if found["rank"] is None else compute_view.big(found["rank"])]),
+        ("rank", ["-" if found["rank"] is None else view.big(found["rank"])]),
         ("forecast of the error", [f"{found['predicted_error']:.2g}"]),
         ("flops", [f"{found['flops']:.3g}"]),
-        ("working memory", [compute_view.spelled_bytes(found["bytes"])]),
+        ("working memory", [view.spelled_bytes(found["bytes"])]),
         ("why", [found["why"]]),
     ]
     return comparison(rows, f"The plan for {name}.")

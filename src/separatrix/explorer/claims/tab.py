@@ -15,7 +15,7 @@ from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import drawn_card
-from separatrix.explorer.claims_view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
+from separatrix.explorer.claims.view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken
 from separatrix.lab.wording import duration, many

@@ -1,4 +1,4 @@
-"""``python -m separatrix.explorer.plan_child TOLERANCE``: plans the safetensors file on its standard input, as JSON.
+"""Plan the safetensors file on the standard input: ``python -m separatrix.explorer.compute.plan_child TOLERANCE``.
 
 A process of its own, so that whoever gave the file can be told that it takes too long, or too much memory.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from separatrix.attention.operator import plan_attention
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.upload import DTYPES, MEMORY, Header, header
+from separatrix.explorer.compute.upload import DTYPES, MEMORY, Header, header
 
 TOO_MUCH = (
     f"file: planning takes more than {MEMORY / 2**30:g} GiB of memory. Give fewer tokens or heads, or call "

@@ -9,19 +9,21 @@ from dash import Dash, html
 from dash.dependencies import Output
 from dash.development.base_component import Component
 
-from separatrix.explorer import controls, separate_code, separate_fields, separate_figures, separate_view
+from separatrix.explorer import controls
 from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
-from separatrix.explorer.separate_view import View
+from separatrix.explorer.separate import code, fields, figures
+from separatrix.explorer.separate import view as separate_view
+from separatrix.explorer.separate.view import View
 from separatrix.explorer.spoken import spoken, unchanged
 
 TITLE = "Separate"
 TAB = "separate"
 COMPARES = True
-SHARED = (separate_figures.ALONG, separate_figures.ROW)
-FIELDS = (*separate_fields.FIELDS, *SHARED)
+SHARED = (figures.ALONG, figures.ROW)
+FIELDS = (*fields.FIELDS, *SHARED)
 
 _LEAD = (
     "Two data sets, D0 and D1, differ in one token. Move a₁ across the step of the curve: left of it softmax attention "
@@ -34,12 +36,12 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     both = compares(state)
     numbers = html.Section(id="separate-numbers", **attributes(aria_label="Probabilities", aria_live="polite"))
     along = [
-        controls.control(TAB, separate_figures.ALONG, state["along"]),
+        controls.control(TAB, figures.ALONG, state["along"]),
         controls.alert("separate-curve-alert"),
         figure_card("separation-along", title="Where it separates", height=440),
     ]
     rows = [
-        controls.control(TAB, separate_figures.ROW, state["row"]),
+        controls.control(TAB, figures.ROW, state["row"]),
         _columns(
             [figure_card(one, title=f"Attention rows{_of(i, both)}", height=360) for i, one in enumerate(_ROWS)], both
         ),
@@ -48,7 +50,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         [html.Div([html.H3(f"Take it away{_of(i, both)}"), copy_card(one)]) for i, one in enumerate(_COPIES)], both
     )
     results = [controls.alert("separate-alert"), numbers, html.Div(along), html.Div(rows), copies]
-    left = controls.settings(TAB, separate_fields.FIELDS, state)
+    left = controls.settings(TAB, fields.FIELDS, state)
     return controls.page(_LEAD, left, results, "split both" if both else "split")
 
 
@@ -80,14 +82,14 @@ def register(app: Dash, context: Context) -> None:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
         said: dict[str, Any] = {}
-        good = controls.settled(separate_fields.FIELDS, state, _looked, _notes, said)
+        good = controls.settled(fields.FIELDS, state, _looked, _notes, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
         if good is None:
             return {**answer, "numbers": html.P(controls.SEE_BELOW, className="alert")}
         answer["numbers"] = numbers([view for _, view in good])
         for i, (values, _) in enumerate(good):
-            answer[f"rows{i}"] = figure_values(separate_figures.rows(values, shared["row"]))
-            answer[f"copy{i}"] = {"python": separate_code.python(values), "command": separate_code.command(values)}
+            answer[f"rows{i}"] = figure_values(figures.rows(values, shared["row"]))
+            answer[f"copy{i}"] = {"python": code.python(values), "command": code.command(values)}
         return answer
 
     curve = {"along": figure_outputs("separation-along")}
@@ -98,7 +100,7 @@ def register(app: Dash, context: Context) -> None:
         settings = controls.settled(FIELDS, state, dict, lambda _: {}, {})
         if settings is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
-        return {"along": figure_values(separate_figures.along(settings, state["along"]))}
+        return {"along": figure_values(figures.along(settings, state["along"]))}
 
 
 def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.training_state import COMMAND, END, FOLDER, LOCK, OUTPUT, STOP, TRAINING, alive, standing, told
+from separatrix.explorer.learn.training_state import (
+    COMMAND,
+    END,
+    FOLDER,
+    LOCK,
+    OUTPUT,
+    STOP,
+    TRAINING,
+    alive,
+    standing,
+    told,
+)
 from separatrix.selection.settings import TrainingSettings
 
 if sys.platform != "win32":
@@ -161,7 +172,7 @@ class Starter:
         folder = self.store / TRAINING / name
         with (folder / OUTPUT).open("ab") as output:
             self.held[name] = keeper = subprocess.Popen(
-                [sys.executable, "-m", "separatrix.explorer.keeper", str(folder.absolute()), str(lock)],
+                [sys.executable, "-m", "separatrix.explorer.learn.keeper", str(folder.absolute()), str(lock)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=output,

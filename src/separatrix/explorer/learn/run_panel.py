@@ -10,15 +10,16 @@ from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer import controls, learn_figures
+from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
-from separatrix.explorer.run_fields import NEW, RUN, STEP, asked
+from separatrix.explorer.learn import figures
+from separatrix.explorer.learn.run_fields import NEW, RUN, STEP, asked
+from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
+from separatrix.explorer.learn.training_start import CHECKPOINTS, Starter
+from separatrix.explorer.learn.training_state import Standing, standing
 from separatrix.explorer.spoken import spoken, unchanged
-from separatrix.explorer.training_runs import TrainingRun, known, listed, read_run
-from separatrix.explorer.training_start import CHECKPOINTS, Starter
-from separatrix.explorer.training_state import Standing, standing
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
@@ -146,7 +147,7 @@ def register(app: Dash, context: Context) -> None:
         if kept != (now := [name, len(run.kept)]):
             answer["kept"] = now
         if run.drawable:
-            answer["losses"] = figure_values(learn_figures.losses(run))
+            answer["losses"] = figure_values(figures.losses(run))
         return answer
 
     drawn = {
@@ -162,7 +163,7 @@ def register(app: Dash, context: Context) -> None:
         if run is None or not run.kept:
             return {**unchanged(drawn), "hidden": True}
         step, W, V = run.at(STEP.read(at))
-        return {"hidden": False, "weights": figure_values(learn_figures.weights(step, W, V, run.title))}
+        return {"hidden": False, "weights": figure_values(figures.weights(step, W, V, run.title))}
 
 
 def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
@@ -234,7 +235,7 @@ def status(run: TrainingRun, stands: Standing) -> Component:
     done = run.step[-1] if run.step else 0
     far = f"step {done:,} of {run.steps:,}" if run.steps else "it begins"
     last = {name: line[-1] for name, line in run.lines.items() if line and line[-1] is not None}
-    numbers = "; ".join(f"{learn_figures.called(name)}: {value:.4g}" for name, value in last.items())
+    numbers = "; ".join(f"{figures.called(name)}: {value:.4g}" for name, value in last.items())
     bare = "It has no losses and no cosines to draw." if run.step and not run.drawable and not stands.alive else None
     return html.Div(
         [

@@ -16,8 +16,8 @@ from separatrix.attention.cost import Shape, polynomial_cost
 from separatrix.attention.operator import certified_attention, tensor_attention
 from separatrix.attention.products import expanded_total_degree
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.compute_view import Sizes, big, planned
-from separatrix.explorer.machine_speed import one_core
+from separatrix.explorer.compute.machine_speed import one_core
+from separatrix.explorer.compute.view import Sizes, big, planned
 
 SCORES, PRODUCTS = 3e6, 1e8
 """Of exact attention on the sample, with which the certificate is compared: tuples, and tuples times d."""

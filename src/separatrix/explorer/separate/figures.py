@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 from separatrix.explorer.fields import choice
-from separatrix.explorer.separate_fields import FIELDS, MECHANISMS
-from separatrix.explorer.separate_rows import KINDS, Query, any_row, paper_row
-from separatrix.explorer.separate_view import LABELS, called, make
+from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
+from separatrix.explorer.separate.view import LABELS, called, make
 from separatrix.report.strokes import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Drawing, Value, figure
 from separatrix.separation.hypotheses import broken
 from separatrix.separation.results import PARTS
+from separatrix.separation.row_shares import KINDS, Query, any_row, paper_row
 from separatrix.separation.tokens import AttentionSetting
 
 SYMBOLS = {field.name: field.label for field in FIELDS if field.scale is not None}

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer.separate_fields import ENUMERATED_D, LARGEST_D, MECHANISMS
+from separatrix.explorer.separate.fields import ENUMERATED_D, LARGEST_D, MECHANISMS
 from separatrix.separation.cross_attention import CrossAttention
 from separatrix.separation.hypotheses import Hypothesis
 from separatrix.separation.outcomes import outcome

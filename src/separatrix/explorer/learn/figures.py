@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.explorer.learn_view import LONGEST, Curve, Descended, Floats
-from separatrix.explorer.training_runs import TrainingRun
+from separatrix.explorer.learn.training_runs import TrainingRun
+from separatrix.explorer.learn.view import LONGEST, Curve, Descended, Floats
 from separatrix.report.strokes import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, THEME, Drawing, Value, figure
 

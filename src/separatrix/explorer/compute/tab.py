@@ -10,21 +10,23 @@ from dash.dependencies import Input, Output
 from dash.development.base_component import Component
 
 from separatrix.errors import SeparatrixError
-from separatrix.explorer import compute_fields, compute_view, controls, sample_certificate, upload_panel
+from separatrix.explorer import controls
 from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
-from separatrix.explorer.compute_fields import settings_of
+from separatrix.explorer.compute import sample_certificate, upload_panel, view
+from separatrix.explorer.compute.fields import FIELDS, settings_of
+from separatrix.explorer.compute.machine_speed import speeds
+from separatrix.explorer.compute.phase_here import phase
 from separatrix.explorer.context import Context
-from separatrix.explorer.machine_speed import speeds
-from separatrix.explorer.phase_here import phase
 from separatrix.explorer.spoken import spoken, unchanged
+
+__all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 
 TITLE = "Compute"
 TAB = "compute"
 COMPARES = True
-FIELDS = compute_fields.FIELDS
 _LEAD = (
     "Order-k attention costs n^k unless its entries are small. Move B to the right: the rank grows until, near "
     "(ln n)^(1/k), exact attention is the cheaper, and no known algorithm is near-linear any more."
@@ -78,14 +80,14 @@ def register(app: Dash, context: Context) -> None:
         if settings is None:
             return {**answer, "plan": html.P(controls.SEE_BELOW, className="alert")}
         answer["copy"] = {
-            "python": compute_view.python(settings),
-            "command": "\n".join(compute_view.command(one) for one in settings),
+            "python": view.python(settings),
+            "command": "\n".join(view.command(one) for one in settings),
         }
         try:
-            found = [compute_view.planned(one) for one in settings]
+            found = [view.planned(one) for one in settings]
         except SeparatrixError as error:
             return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
-        answer["plan"] = comparison(compute_view.table(found, speeds()), "The plan, whatever the entries up to B are.")
+        answer["plan"] = comparison(view.table(found, speeds()), "The plan, whatever the entries up to B are.")
         return answer
 
     @spoken(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))

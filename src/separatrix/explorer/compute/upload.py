@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.context import UPLOAD_BYTES
 
@@ -158,7 +159,7 @@ def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         got = f"{dtype!r}"[:40]
         raise ArgumentError(name, expected=f"one of {', '.join(DTYPES.values())}", got=got)
-    if not 2 <= len(shape) <= 6 or not all(type(size) is int and 1 <= size <= 2**31 for size in shape):
+    if not 2 <= len(shape) <= 6 or not all(is_whole(size, low=1, high=2**31) for size in shape):
         raise ArgumentError(name, expected="a shape (..., length, d), nothing in it empty", got=f"{shape!r}"[:80])
     return dtype, tuple(shape)
 
@@ -170,7 +171,7 @@ def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
         raise SeparatrixError("Another file is being planned: try again in a few seconds.")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "separatrix.explorer.plan_child", repr(tolerance)],
+            [sys.executable, "-m", "separatrix.explorer.compute.plan_child", repr(tolerance)],
             input=data,
             capture_output=True,
             timeout=SECONDS,

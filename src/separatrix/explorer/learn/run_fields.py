@@ -8,7 +8,7 @@ from typing import Any
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls
 from separatrix.explorer.fields import Field, decimal, whole, words
-from separatrix.explorer.training_start import Asked
+from separatrix.explorer.learn.training_start import Asked
 
 PAPER = "Wang, Wei, Hsu and Lee"
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.learn_view import Floats
-from separatrix.explorer.training_state import COMMAND, FOLDER, TRAINING, WEIGHTS, step_of, told
+from separatrix.explorer.learn.training_state import COMMAND, FOLDER, TRAINING, WEIGHTS, step_of, told
+from separatrix.explorer.learn.view import Floats
 from separatrix.lab import plain
 from separatrix.lab.store import Record, Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from separatrix.explorer.separate_fields import FIELDS, MECHANISMS
+from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
 
 
 def python(values: Mapping[str, Any]) -> str:

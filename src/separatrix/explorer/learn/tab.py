@@ -10,15 +10,16 @@ from dash.dependencies import Output
 from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer import controls, learn_figures, learn_view, run_fields, run_panel
+from separatrix.explorer import controls
 from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
-from separatrix.explorer.learn_view import Descended, Descent
-from separatrix.explorer.run_fields import PAPER
+from separatrix.explorer.learn import figures, run_fields, run_panel, view
+from separatrix.explorer.learn.run_fields import PAPER
+from separatrix.explorer.learn.view import Descended, Descent
 from separatrix.explorer.spoken import spoken, unchanged
 
 TITLE = "Learn"
@@ -52,7 +53,7 @@ DYNAMICS = (
     whole(
         "steps",
         "steps",
-        f"The updates to look at. The first {learn_view.LONGEST:,} are run; beyond them the closed-form law goes on.",
+        f"The updates to look at. The first {view.LONGEST:,} are run; beyond them the closed-form law goes on.",
         f"{PAPER}, Theorem 3.1 and equation (6)",
         low=10,
         high=10**9,
@@ -103,11 +104,11 @@ def register(app: Dash, context: Context) -> None:
         if found is None:
             return {**answer, "summary": html.P(controls.SEE_BELOW, className="alert")}
         settings = [one.of for one in found]
-        answer["dynamics"] = figure_values(learn_figures.dynamics(found))
-        answer["summary"] = comparison(learn_view.summary(found), "The dynamics in numbers.")
+        answer["dynamics"] = figure_values(figures.dynamics(found))
+        answer["summary"] = comparison(view.summary(found), "The dynamics in numbers.")
         answer["copy"] = {
-            "python": learn_view.python(settings),
-            "command": learn_view.command(settings),
+            "python": view.python(settings),
+            "command": view.command(settings),
         }
         return answer
 
@@ -129,7 +130,7 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
 
 
 def _descended(read: Mapping[str, Any]) -> Descended:
-    return learn_view.descended(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
+    return view.descended(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
 
 
 def _broken(one: Descended) -> dict[str, Component]:

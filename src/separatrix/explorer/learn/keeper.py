@@ -1,4 +1,4 @@
-"""``python -m separatrix.explorer.keeper FOLDER LOCK``: runs a training run for the page, and keeps what it leaves.
+"""Run a training run for the page, and keep its weights: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK``.
 
 The run itself is `separatrix train selection`, a process of its own. The keeper stops it when a file ``stop`` appears
 in the folder, or when its own standard input ends, which is when the explorer ends, in whatever way: a run never
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from separatrix.explorer.training_state import COMMAND, END, OUTPUT, STOP, WEIGHTS, step_of
+from separatrix.explorer.learn.training_state import COMMAND, END, OUTPUT, STOP, WEIGHTS, step_of
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0

@@ -6,7 +6,6 @@ The recursion of `population_dynamics` is exact and is run for at most `LONGEST`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,15 @@ import numpy.typing as npt
 
 from separatrix.errors import ArgumentError
 from separatrix.selection.dynamics import population_dynamics
-from separatrix.selection.laws import plateau_time, slow_curve_loss, slow_curve_time, tail_constant
+from separatrix.selection.laws import (
+    plateau_time,
+    slow_curve_alpha,
+    slow_curve_C,
+    slow_curve_loss,
+    slow_curve_time,
+    tail_constant,
+)
+from separatrix.selection.theorem_3_1 import broken_hypotheses, loss_allowed, steps_allowed
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,13 +43,10 @@ class Descent:
     steps: int
 
     def broken(self) -> dict[str, str]:
-        """The hypotheses of Theorem 3.1 that do not hold, by the value that breaks them."""
-        said = {}
-        if not 2 <= self.q < self.T / 4:
-            said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {self.T / 4:g}."
-        if self.eta > 1 / (20 * self.d**2):
-            said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * self.d**2):.3g}."
-        return said
+        """Give the hypotheses of Theorem 3.1 that do not hold, by the field that breaks each."""
+        broken = broken_hypotheses(self.T, self.q, self.d, self.eta)
+        fields = {"q": "q", "lr": "eta"}
+        return {fields[name]: f"Theorem 3.1 asks for {statement}." for name, statement in broken.items()}
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def descended(one: Descent) -> Descended:
 def bound(one: Descent) -> tuple[Floats, Floats]:
     """Steps, and the loss that Theorem 3.1 allows after them: T^2 d/(eta t), logarithms left out."""
     step = np.geomspace(1, one.steps, _POINTS)
-    return step, one.T**2 * one.d / (one.eta * step)
+    return step, np.array([loss_allowed(one.T, one.d, one.eta, t) for t in step.tolist()])
 
 
 def law(one: Descent) -> Curve:
@@ -112,8 +116,8 @@ def law(one: Descent) -> Curve:
             continue
         step = slow_curve_time(x, one.T, one.q, one.d) / one.eta
         if one.T / one.eta <= step <= one.steps:
-            D = n * x**2 - 2 * x + 1
-            points.append((step, (n - 1) * x / D, math.log(x * (n - 1) / w), slow_curve_loss(x, one.T, one.q, one.d)))
+            alpha, C = slow_curve_alpha(x, one.T, one.q), slow_curve_C(x, one.T, one.q)
+            points.append((step, alpha, C, slow_curve_loss(x, one.T, one.q, one.d)))
     return Curve(*np.array(points, np.float64).reshape(-1, 4).T)
 
 
@@ -129,7 +133,7 @@ def summary(found: Sequence[Descended]) -> list[tuple[str, list[str]]]:
         ("steps to the last loss: by the tail (T - 1)/(4 eta epsilon)",
          [f"{tail_constant(one.of.T, one.of.eta) / one.last.loss[0]:.3g}" for one in found]),
         ("steps to the last loss: allowed by Theorem 3.1, up to logarithms",
-         [f"{one.of.T**2 * one.of.d / (one.of.eta * one.last.loss[0]):.3g}" for one in found]),
+         [f"{steps_allowed(one.of.T, one.of.d, one.of.eta, one.last.loss[0]):.3g}" for one in found]),
     ]  # fmt: skip
 
 

@@ -1,0 +1,8 @@
+"""The tab Separate: the exact probability that softmax tells two data sets apart and linear attention does not.
+
+- `tab`: the layout and its callbacks.
+- `fields`: the parameters of a setting and the mechanisms.
+- `view`: the probabilities of one setting, and the hypotheses it breaks.
+- `figures`: success along one parameter, and rows of the attention matrices.
+- `code`: a setting as a program and as a command.
+"""

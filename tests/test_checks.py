@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from separatrix import checks
+from separatrix.errors import ArgumentError
+
+NOT_WHOLE = [True, False, 2.0, "2", None, Decimal(2), Fraction(2), np.float64(2), torch.tensor(2.0)]
+
+
+@pytest.mark.parametrize("value", [*NOT_WHOLE, 0, 6, -1, 10**30])
+def test_what_is_no_whole_number_in_the_range(value: object) -> None:
+    with pytest.raises(ArgumentError, match="n: expected an integer from 1 to 5, got"):
+        checks.whole("n", value, low=1, high=5)
+
+
+@pytest.mark.parametrize("value", [1, 5, np.int64(3), np.uint8(2), torch.tensor(4)])
+def test_a_whole_number_comes_back_as_an_int(value: int) -> None:
+    found = checks.whole("n", value, low=1, high=5)
+    assert type(found) is int
+    assert found == value
+
+
+def test_no_largest_number_unless_one_is_given() -> None:
+    assert checks.whole("n", 10**100, low=1) == 10**100
+    with pytest.raises(ArgumentError, match=r"n: expected an integer >= 1, got 0\."):
+        checks.whole("n", 0, low=1)
+
+
+@pytest.mark.parametrize(
+    ("high", "written"), [(2**63 - 1, "2^63 - 1"), (2**31, "2147483648"), (2**40, "1099511627776"), (255, "255")]
+)
+def test_the_largest_integers_are_powers(high: int, written: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        checks.whole("n", -1, low=0, high=high)
+    assert refused.value.expected == f"an integer from 0 to {written}"
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), float("inf"), True, "1", None, 1j])
+def test_what_is_no_positive_finite_number(value: object) -> None:
+    with pytest.raises(ArgumentError, match="lr: expected a positive finite number, got"):
+        checks.positive("lr", value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), True, "1", None])
+def test_what_is_no_finite_number(value: object) -> None:
+    with pytest.raises(ArgumentError, match="x: expected a finite number, got"):
+        checks.finite("x", value)
+
+
+@pytest.mark.parametrize("value", [1, 0.5, Fraction(1, 2), np.float32(0.5)])
+def test_a_number_comes_back_as_a_float(value: float) -> None:
+    for check in (checks.positive, checks.finite):
+        found = check("x", value)
+        assert type(found) is float
+        assert found == value
+
+
+@pytest.mark.parametrize("value", ["c", "A", None, 1, ["a"]])
+def test_what_is_none_of_the_names(value: object) -> None:
+    with pytest.raises(ArgumentError, match="kind: expected 'a' or 'b', got"):
+        checks.one_of("kind", value, ("a", "b"))
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "True"])
+def test_what_is_no_flag(value: object) -> None:
+    with pytest.raises(ArgumentError, match="is_causal: expected True or False, got"):
+        checks.flag("is_causal", value)
+
+
+def test_no_other_file_tells_bools_from_integers(root: Path) -> None:
+    """Each does it by these checks; the packages that are named have checks of their own for the time being."""
+    package = root / "src" / "separatrix"
+    others = {"attention", "nn", "nn.py", "learning", "studies"}
+    found = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if file.relative_to(package).parts[0] not in others
+        and re.search(r"isinstance\([^()]+, bool\)", file.read_text())
+    }
+    # What is written in the papers may be a decimal or a fraction too.
+    assert found == {"checks.py", "separation/decimals.py"}

@@ -19,13 +19,13 @@ from separatrix.claims.ledger import Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
+from separatrix.report.claim_parts import called
 from separatrix.report.closing import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
 from separatrix.report.markup import Html, inert, join, table, tag
 from separatrix.report.page import page
 from separatrix.report.panel import panel
-from separatrix.report.summary import called
 from tests.lab.app import app
 from tests.lab.experiments import number
 from tests.report.standin import FIGURES, HOSTILE, THEME, Fake, declare, judged, lines, plane, written

@@ -1,8 +1,11 @@
-"""Attributes of HTML that Python has no names for."""
+"""Elements of a page by their names in HTML, and attributes that Python has no names for."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
 
 
 def attributes(**names: str) -> dict[str, Any]:
@@ -12,3 +15,15 @@ def attributes(**names: str) -> dict[str, Any]:
     {'aria-label': 'Tabs', 'data-tab': 'learn'}
     """
     return {name.replace("_", "-"): value for name, value in names.items()}
+
+
+def element(name: str, /, *children: Component | str | None, **attributes: str | int | bool | None) -> Component:
+    """Make a component by the name of its element, as `separatrix.report.markup.tag` writes HTML.
+
+    >>> element("p", "a", None, class_="note", aria_hidden="true")
+    P(children=['a'], className='note', aria-hidden='true')
+    """
+    named = {"className" if key == "class_" else key.rstrip("_").replace("_", "-"): value
+             for key, value in attributes.items() if not (value is None or value is False)}  # fmt: skip
+    made: Component = getattr(html, name.capitalize())([child for child in children if child is not None], **named)
+    return made

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import Erratum, Interval
 from separatrix.lab import registry
 from separatrix.lab.wording import duration, many
+from separatrix.report.claim_parts import badge, called, evidence, misprint, not_drawn, statement
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, data_link, inert, join, slug, tag
 from separatrix.report.panel import Panel
-from separatrix.report.summary import badge, called, mark, spelled
+from separatrix.report.summary import mark
 
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
@@ -46,7 +46,7 @@ def _contents(name: str, entries: Sequence[Entry]) -> Html:
 def article(entry: Entry, page: Path) -> Html:
     """One claim."""
     one, claim = entry.judgement, entry.judgement.claim
-    title = tag("h3", tag("a", called(claim), href=f"#{claim.id}"), " ", badge(one.verdict))
+    title = tag("h3", tag("a", called(claim), href=f"#{claim.id}"), " ", badge(one.verdict, tag))
     problem = one.problem and tag(
         "details", tag("summary", "What went wrong"), tag("pre", one.problem, tabindex=0), class_="problem"
     )
@@ -54,37 +54,15 @@ def article(entry: Entry, page: Path) -> Html:
         "article",
         title,
         tag("p", f"Not as recorded: {entry.difference}", class_="differs") if entry.difference else None,
-        tag("p", claim.says, class_="statement"),
-        tag("p", one.finding.note, class_="note") if one.finding.note else None,
+        *statement(one, tag),
         problem or None,
-        evidence(one.finding.numbers) if one.finding.numbers else None,
-        *(misprint(erratum) for erratum in claim.errata),
+        evidence(one.finding.numbers, tag) if one.finding.numbers else None,
+        *(misprint(erratum, tag) for erratum in claim.errata),
         *(figure(panel, claim.id) for panel in entry.panels),
-        _not_drawn(entry),
+        not_drawn(claim, tag) if claim.figures and not entry.complete else None,
         _origin(entry, page),
         id=claim.id,
     )
-
-
-def evidence(numbers: Mapping[str, Any]) -> Html:
-    """The numbers, with their intervals where they are estimates."""
-    rows = []
-    for name, value in numbers.items():
-        middle, interval = spelled(value), ""
-        if isinstance(value, Interval):
-            middle = spelled(value.value)
-            interval = str(value).partition(" ")[2].strip("()")
-        kind = "text" if isinstance(value, str) else "number"
-        cells = [tag("th", name, scope="row"), tag("td", middle, class_=kind), tag("td", interval)]
-        rows.append(tag("tr", *cells))
-    caption = tag("caption", "Evidence")
-    return tag("div", tag("table", caption, tag("tbody", *rows), class_="evidence"), class_="wide")
-
-
-def misprint(erratum: Erratum) -> Html:
-    """What is printed, what is right, and why."""
-    pairs = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in pairs), class_="erratum")
 
 
 def figure(panel: Panel, id: str) -> Html:
@@ -103,14 +81,6 @@ def _place(panel: Panel, label: str) -> Html:
     """As high as the figure will be, so that nothing moves when it is drawn."""
     height = f"min-height: {panel.height}px"
     return tag("div", class_="plot", role="img", aria_labelledby=f"{label}-words", id=label, style=height)
-
-
-def _not_drawn(entry: Entry) -> Html | None:
-    figures = entry.judgement.claim.figures
-    if entry.complete or not figures:
-        return None
-    said = f"{many(len(figures), 'figure')} will be drawn here once all of the cells are done."
-    return tag("p", said, class_="note")
 
 
 def _origin(entry: Entry, page: Path) -> Html:

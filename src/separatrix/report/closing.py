@@ -10,10 +10,9 @@ from itertools import groupby
 from separatrix.claims import PAPERS
 from separatrix.lab.export import moment
 from separatrix.lab.wording import duration, many
-from separatrix.report.claim_section import misprint
+from separatrix.report.claim_parts import badge, called, misprint
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.markup import Html, table, tag
-from separatrix.report.summary import badge, called
 
 _UNKNOWN = "unknown"
 
@@ -26,8 +25,10 @@ def errata(entries: Sequence[Entry]) -> Html:
         if misprinted:
             found.append(tag("h3", PAPERS[paper].title, id=f"errata-{paper}"))
         for one in misprinted:
-            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict))
-            found.append(tag("div", heading, *map(misprint, one.claim.errata), class_="misprinted"))
+            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
+            found.append(
+                tag("div", heading, *(misprint(erratum, tag) for erratum in one.claim.errata), class_="misprinted")
+            )
     return tag("section", tag("h2", "Errata"), *(found or [tag("p", "No claim shows a misprint.")]), id="errata")
 
 

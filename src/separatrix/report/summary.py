@@ -6,61 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import Claim, Verdict, identity
+from separatrix.claims.ledger import Verdict
 from separatrix.lab.wording import duration, many
+from separatrix.report.claim_parts import MARKS, badge, called, css_class, legend, spelled
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
-
-MEANINGS = {
-    Verdict.HOLDS: "The check passes on what is printed.",
-    Verdict.HOLDS_CORRECTED: "What is printed has a slip; the check passes once it is put right, as the errata say.",
-    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
-    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
-    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "Not all of its cells have been run, or some failed.",
-}
-_MARKS = {
-    Verdict.HOLDS: "✓",
-    Verdict.HOLDS_CORRECTED: "✎",
-    Verdict.HOLDS_ASYMPTOTICALLY: "≈",
-    Verdict.FAILS_AS_PRINTED: "✗",
-    Verdict.ILLUSTRATED: "◇",
-    Verdict.UNDECIDED: "?",
-}
-
-
-def badge(verdict: Verdict) -> Html:
-    """A verdict in its colour, with a mark for those who do not see it."""
-    sign = tag("span", _MARKS[verdict], aria_hidden="true")
-    return tag("span", sign, f" {verdict}", class_=f"badge {_class(verdict)}")
 
 
 def mark(verdict: Verdict) -> Html:
     """A verdict's mark alone, for lists; its name is there for those who do not see it."""
     return tag(
-        "span", _MARKS[verdict], role="img", aria_label=verdict.value, title=verdict.value,
-        class_=f"mark {_class(verdict)}",
+        "span", MARKS[verdict], role="img", aria_label=verdict.value, title=verdict.value,
+        class_=f"mark {css_class(verdict)}",
     )  # fmt: skip
-
-
-def _class(verdict: Verdict) -> str:
-    return verdict.value.replace(" ", "-")
-
-
-def called(claim: Claim) -> str:
-    """A claim's place in its paper, and which part of what is said there."""
-    part = claim.id.removeprefix(identity(claim.paper, claim.where)).strip("/").replace("-", " ")
-    return f"{claim.where}: {part}" if part else claim.where
-
-
-def spelled(value: object) -> str:
-    """A number of the evidence in six digits.
-
-    >>> from separatrix.claims.ledger import Interval
-    >>> spelled(1 / 3), spelled(12), spelled(Interval(0.5, 0.25, 1.0, 0.9))
-    ('0.333333', '12', '0.5 (0.25 to 1 at 90%)')
-    """
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def summary(entries: Sequence[Entry]) -> Html:
@@ -70,7 +28,8 @@ def summary(entries: Sequence[Entry]) -> Html:
     heading = tag("h2", "Summary")
     frame = tag("div", _table(entries), class_="wide")
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
-    return tag("section", heading, _unlike(entries), _filter(entries), frame, none, _legend(), id="summary")
+    meanings = tag("details", tag("summary", "What the verdicts mean"), legend(tag))
+    return tag("section", heading, _unlike(entries), _filter(entries), frame, none, meanings, id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
@@ -90,7 +49,7 @@ def _filter(entries: Sequence[Entry]) -> Html:
     """Shown by the script that makes it work."""
     count = Counter(one.judgement.verdict for one in entries)
     choices = [_choice("all", "all", len(entries), checked=True)]
-    choices += [_choice(verdict.value, _class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
+    choices += [_choice(verdict.value, css_class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
     if unlike := sum(one.difference is not None for one in entries):
         choices.append(_choice("not as recorded", "differs", unlike))
     papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))
@@ -140,7 +99,7 @@ def _row(entry: Entry) -> Html:
         ),
         tag(
             "td",
-            badge(one.verdict),
+            badge(one.verdict, tag),
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             data_column="Verdict",
         ),
@@ -152,8 +111,3 @@ def _row(entry: Entry) -> Html:
         data_paper=claim.paper,
         data_text=claim.id,
     )
-
-
-def _legend() -> Html:
-    pairs = [tag("div", tag("dt", badge(verdict)), tag("dd", says)) for verdict, says in MEANINGS.items()]
-    return tag("details", tag("summary", "What the verdicts mean"), tag("dl", *pairs, class_="legend"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dash import Dash, dcc, html
@@ -10,17 +10,16 @@ from dash.dependencies import Input, Output
 from dash.development.base_component import Component
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import Erratum, Interval, Verdict
 from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
-from separatrix.explorer.attributes import attributes
+from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.cards import drawn_card
 from separatrix.explorer.claims.view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken
 from separatrix.lab.wording import duration, many
+from separatrix.report.claim_parts import badge, called, evidence, legend, misprint, not_drawn, statement
 from separatrix.report.links import place
-from separatrix.report.summary import MEANINGS, called, spelled
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 
@@ -81,19 +80,17 @@ def register(app: Dash, context: Context) -> None:
 
 def _item(one: Judgement) -> Component:
     return html.Span(
-        [html.Span([_badge(one.verdict), f" {called(one.claim)}"]), html.Small(one.claim.says, className="short")],
+        [
+            html.Span([badge(one.verdict, element), f" {called(one.claim)}"]),
+            html.Small(one.claim.says, className="short"),
+        ],
         className="item",
     )
 
 
-def _badge(verdict: Verdict) -> Component:
-    return html.Span(verdict.value, className=f"badge {verdict.value.replace(' ', '-')}")
-
-
 def overview(shelf: Shelf) -> list[Component]:
     """What there is, before a claim is opened."""
-    pairs = [html.Div([html.Dt(_badge(verdict)), html.Dd(says)]) for verdict, says in MEANINGS.items()]
-    return [_no_store(shelf), html.H3("What the verdicts mean"), html.Dl(pairs, className="legend")]
+    return [_no_store(shelf), html.H3("What the verdicts mean"), legend(element)]
 
 
 def _no_store(shelf: Shelf) -> Component:
@@ -113,21 +110,18 @@ def opened(one: Judgement, shelf: Shelf) -> list[Component]:
     """A claim: the statement, the verdict and what it rests on, the misprints, the figures, and how to do it again."""
     claim, paper = one.claim, PAPERS[one.claim.paper]
     told: list[Component] = [
-        html.H2([f"{called(claim)} ", _badge(one.verdict)]),
+        html.H2([f"{called(claim)} ", badge(one.verdict, element)]),
         html.P(f"{paper.title}. {paper.authors}.", className="authors"),
-        html.P(claim.says, className="statement"),
+        *statement(one, element),
     ]
-    if one.finding.note:
-        told.append(html.P(one.finding.note, className="note"))
     if one.problem:
         told.append(html.P("Its check broke: `separatrix reproduce` says why.", className="alert"))
     if one.finding.numbers:
-        told.append(_evidence(one.finding.numbers))
-    told += map(_misprint, claim.errata)
+        told.append(evidence(one.finding.numbers, element))
+    told += [misprint(erratum, element) for erratum in claim.errata]
     figures = [drawn_card(name, drawing) for name, drawing in shelf.drawings(claim)]
     if claim.figures and not figures:
-        waits = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
-        told.append(html.P(waits, className="note"))
+        told.append(not_drawn(claim, element))
     return [_no_store(shelf), html.Article([*told, *figures, _origin(one)])]
 
 
@@ -139,18 +133,3 @@ def _origin(one: Judgement) -> Component:
         [f"{ran} To find it again: ", html.Code(one.claim.command, className="command")],
     ]
     return html.Div([html.P(line) for line in lines], className="origin")
-
-
-def _evidence(numbers: Mapping[str, Any]) -> Component:
-    rows = []
-    for name, value in numbers.items():
-        middle = spelled(value.value) if isinstance(value, Interval) else spelled(value)
-        interval = str(value).partition(" ")[2].strip("()") if isinstance(value, Interval) else ""
-        kind = "text" if isinstance(value, str) else "number"
-        rows.append(html.Tr([html.Th(name, scope="row"), html.Td(middle, className=kind), html.Td(interval)]))
-    return html.Div(html.Table([html.Caption("Evidence"), html.Tbody(rows)], className="evidence"), className="wide")
-
-
-def _misprint(erratum: Erratum) -> Component:
-    pairs: Sequence[tuple[str, str]] = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
-    return html.Dl([html.Div([html.Dt(name), html.Dd(text)]) for name, text in pairs], className="erratum")

@@ -17,7 +17,7 @@ from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.store import Store
 from separatrix.lab.wording import many
-from separatrix.report.summary import called
+from separatrix.report.claim_parts import called
 from separatrix.report.theme import Drawing
 
 PAPER = choice(

@@ -1,0 +1,110 @@
+"""The parts of a claim that the report and the explorer show alike: badge, statement, evidence, misprints, legend.
+
+Each part is put together by the `make` that it is given: `markup.tag` writes HTML for the report, and the explorer has
+one that makes its components.
+
+>>> from separatrix.report.markup import tag
+>>> evidence({"largest error": 0.25}, tag)[:61]
+'<div class="wide"><table class="evidence"><caption>Evidence</'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+from separatrix.claims.ledger import Claim, Erratum, Interval, Verdict, identity
+from separatrix.claims.verdicts import Judgement
+from separatrix.lab.wording import many
+
+__all__ = ["MEANINGS", "Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
+
+MEANINGS = {
+    Verdict.HOLDS: "The check passes on what is printed.",
+    Verdict.HOLDS_CORRECTED: "What is printed has a slip; the check passes once it is put right, as the errata say.",
+    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
+    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
+    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
+    Verdict.UNDECIDED: "Not all of its cells have been run, or some failed.",
+}
+MARKS = {
+    Verdict.HOLDS: "✓",
+    Verdict.HOLDS_CORRECTED: "✎",
+    Verdict.HOLDS_ASYMPTOTICALLY: "≈",
+    Verdict.FAILS_AS_PRINTED: "✗",
+    Verdict.ILLUSTRATED: "◇",
+    Verdict.UNDECIDED: "?",
+}
+
+Node = TypeVar("Node")
+
+
+class Make(Protocol[Node]):
+    """Makes an element of a page from its name, its children and its attributes, which `markup.tag` describes."""
+
+    def __call__(self, name: str, /, *children: Node | str | None, **attributes: str | int | bool | None) -> Node: ...
+
+
+def css_class(verdict: Verdict) -> str:
+    """Give the class of a verdict in the style sheets."""
+    return verdict.value.replace(" ", "-")
+
+
+def badge(verdict: Verdict, make: Make[Node]) -> Node:
+    """Show a verdict in its colour, with a mark for those who do not see colours."""
+    sign = make("span", MARKS[verdict], aria_hidden="true")
+    return make("span", sign, f" {verdict}", class_=f"badge {css_class(verdict)}")
+
+
+def called(claim: Claim) -> str:
+    """Name a claim by its place in its paper, and by the part of what is said there."""
+    part = claim.id.removeprefix(identity(claim.paper, claim.where)).strip("/").replace("-", " ")
+    return f"{claim.where}: {part}" if part else claim.where
+
+
+def spelled(value: object) -> str:
+    """Write a number of the evidence in six digits.
+
+    >>> spelled(1 / 3), spelled(12), spelled(Interval(0.5, 0.25, 1.0, 0.9))
+    ('0.333333', '12', '0.5 (0.25 to 1 at 90%)')
+    """
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def statement(one: Judgement, make: Make[Node]) -> list[Node]:
+    """Show what the paper says, and the note of the finding if it has one."""
+    says = make("p", one.claim.says, class_="statement")
+    return [says, make("p", one.finding.note, class_="note")] if one.finding.note else [says]
+
+
+def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:
+    """Show the numbers, with their intervals where they are estimates."""
+    rows = []
+    for name, value in numbers.items():
+        middle, interval = spelled(value), ""
+        if isinstance(value, Interval):
+            middle = spelled(value.value)
+            interval = str(value).partition(" ")[2].strip("()")
+        kind = "text" if isinstance(value, str) else "number"
+        cells = [make("th", name, scope="row"), make("td", middle, class_=kind), make("td", interval)]
+        rows.append(make("tr", *cells))
+    table = make("table", make("caption", "Evidence"), make("tbody", *rows), class_="evidence")
+    return make("div", table, class_="wide")
+
+
+def misprint(erratum: Erratum, make: Make[Node]) -> Node:
+    """Show what is printed, what is right, and why."""
+    pairs = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
+    return make("dl", *(make("div", make("dt", name), make("dd", text)) for name, text in pairs), class_="erratum")
+
+
+def not_drawn(claim: Claim, make: Make[Node]) -> Node:
+    """Say that the figures of a claim wait for its cells."""
+    said = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
+    return make("p", said, class_="note")
+
+
+def legend(make: Make[Node]) -> Node:
+    """Say what each verdict means."""
+    pairs = [make("div", make("dt", badge(verdict, make)), make("dd", says)) for verdict, says in MEANINGS.items()]
+    return make("dl", *pairs, class_="legend")

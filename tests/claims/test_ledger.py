@@ -7,45 +7,18 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from typer.testing import CliRunner
 
 from separatrix import claims as room
-from separatrix.claims import PAPERS, ledger, modules, verdicts
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
+from separatrix.claims import PAPERS, modules
+from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
 from separatrix.claims.reproduce import needed, reproduce
 from separatrix.claims.verdicts import Judgement, differences, expected, judge
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import Store, in_process
-from separatrix.report import page
 from separatrix.report.evidence import entry
 from separatrix.report.theme import Drawing
-from tests.lab.app import app
+from tests.claims.declared import declare
 from tests.lab.experiments import counts_runs, fails, number
-
-
-@pytest.fixture
-def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
-    """A ledger with no claims in it, and no record of verdicts."""
-    registry: dict[str, Claim] = {}
-    monkeypatch.setattr(ledger, "_REGISTRY", registry)
-    monkeypatch.setattr(room, "load", lambda paper=None: None)
-    return registry
-
-
-def declare(where: str = "Lemma 1", **options: Any) -> Claim:
-    """A claim that five numbers are positive."""
-    options = {
-        "paper": "kronecker",
-        "says": "They are positive.",
-        "cells": lambda: [number.cell(seed=seed, x=1.0) for seed in range(5)],
-    } | options
-
-    @claim(where=where, **options)
-    def positive(found: Sequence[Found]) -> Finding:
-        least = min(one.result["y"] for one in found)
-        return Finding(Verdict.HOLDS if least > 0 else Verdict.FAILS_AS_PRINTED, {"least": least})
-
-    return positive
 
 
 def test_the_six_verdicts() -> None:
@@ -272,60 +245,6 @@ def test_a_bad_record_is_named(tmp_path: Path, text: str, told: str) -> None:
         expected(file)
 
 
-def invoke(*arguments: object):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "160", "NO_COLOR": "1"})
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch, empty) -> dict[str, Verdict]:
-    """The verdicts on record, to be filled in; and no report is written."""
-    table: dict[str, Verdict] = {}
-    monkeypatch.setattr(verdicts, "expected", lambda: table)
-    monkeypatch.setattr(page, "write_report", lambda judgements, store: store.folder / "report.html")
-    return table
-
-
-def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> None:
-    assert "No claims are recorded yet" in invoke("claims", "--store", tmp_path / "r").stdout
-    made = declare()
-    before = invoke("claims", "--store", tmp_path / "r")
-    assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
-    assert "undecided" in before.stdout
-    recorded[made.id] = Verdict.HOLDS
-    invoke("reproduce", "--store", tmp_path / "r", "--in-process")
-    after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
-    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5 of 5 cells"))
-
-
-@pytest.mark.parametrize("columns", [80, 100, 30])
-@pytest.mark.parametrize("many", [1, 7])
-def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, columns: int, many: int) -> None:
-    words = " ".join(f"word{i}" for i in range(60))
-    made = [
-        declare(
-            f"Theorem {i}", part="a part with a name that goes on and on", cells=lambda: [number.cell(seed=1, x=1.0)]
-        )
-        for i in range(many)
-    ]
-    for one in made:
-        object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, note=words))
-    with Store.create(tmp_path) as store:
-        reproduce(made, store, in_process(), profile="quick")
-    arguments = ["claims", "--store", str(tmp_path)]
-    told = CliRunner().invoke(app, arguments, env={"COLUMNS": str(columns), "NO_COLOR": "1"}).stdout.splitlines()
-    for one in made:
-        assert f"holds asymptotically  {one.id}" in told
-    assert told[-1] == f"{many} claim{'s' * (many > 1)}: {many} holds asymptotically."
-    found = [line for line in told if line.startswith("   ")]
-    assert max(map(len, found)) <= max(columns, 60)
-    assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]
-    if many == 1:  # a few are told in full
-        assert "word59" in found[-1]
-    else:
-        assert len(found) == 3 * many
-        assert found[2].endswith("...")
-
-
 def test_seconds_are_for_figures_and_no_check_sees_them(empty, tmp_path: Path) -> None:
     seen: list[Found] = []
 
@@ -346,50 +265,3 @@ def test_seconds_are_for_figures_and_no_check_sees_them(empty, tmp_path: Path) -
     assert judged.seconds is None
     assert drawn.seconds is not None
     assert drawn.seconds > 0
-
-
-def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) -> None:
-    made = declare()
-    recorded[made.id] = Verdict.HOLDS
-    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
-    assert done.exit_code == 0
-    assert all(word in done.stdout for word in (made.id, "holds", " s"))
-    recorded[made.id] = Verdict.FAILS_AS_PRINTED
-    differs = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
-    assert differs.exit_code == 1
-    assert f"DIFFERS  {made.id}: holds, and fails as printed is recorded." in differs.stderr
-    assert invoke("reproduce", "--store", tmp_path / "r", "--only", "kronecker/lemma-7").exit_code == 2
-    assert invoke("reproduce", "--store", tmp_path / "r", "--paper", "cookbook").exit_code == 2
-
-
-def test_reproduce_only_runs_what_is_asked(recorded, tmp_path: Path) -> None:
-    one, other = declare("Lemma 1"), declare("Lemma 2", cells=lambda: [number.cell(seed=9, x=9.0)])
-    recorded |= {one.id: Verdict.HOLDS, other.id: Verdict.HOLDS}
-    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process", "--only", other.id)
-    assert done.exit_code == 0
-    assert one.id not in done.stdout
-    with Store.open(tmp_path / "r") as store:
-        assert [record.cell.seed for record in store.records()] == [9]
-
-
-def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = declare()
-    recorded[made.id] = Verdict.HOLDS
-    given: list[Any] = []
-
-    def write(judgements: Sequence[Judgement], store: Store) -> Path:
-        given.append([one.verdict for one in judgements])
-        return store.folder / "report.html"
-
-    monkeypatch.setattr(page, "write_report", write)
-    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
-    assert given == [[Verdict.HOLDS]]
-    assert f"The report: {(tmp_path / 'r' / 'report.html').as_uri()}" in done.stdout
-
-
-def test_reproduce_with_a_failing_cell_exits_with_1(recorded, tmp_path: Path) -> None:
-    made = declare(cells=lambda: [fails.cell(seed=1, when=1)])
-    recorded[made.id] = Verdict.UNDECIDED
-    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
-    assert done.exit_code == 1
-    assert "1 cell failed" in done.stderr

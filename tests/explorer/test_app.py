@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from dash import html
 from dash.dependencies import Input, Output
-from typer.testing import CliRunner
 
-from separatrix.commands.app import app as command_line
-from separatrix.commands.explore import PORT
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, server
 from separatrix.explorer.app import make_app
@@ -246,83 +242,3 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
             bound(make_app(tmp_path, pages=PAGES), Door("127.0.0.1", port))
     finally:
         server.close()
-
-
-@pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> list[Door]:
-    """Where the command would have served; nothing is served."""
-    found: list[Door] = []
-
-    def stand_in(app, door: Door):
-        found.append(door)
-        return SimpleNamespace(run=lambda: None, close=lambda: None), f"http://there/?token={door.token}"
-
-    monkeypatch.setattr("separatrix.explorer.server.bound", stand_in)
-    monkeypatch.setattr("separatrix.explorer.app.make_app", lambda store: store)
-    return found
-
-
-def explore(*options: object):
-    return CliRunner().invoke(command_line, ["explore", *map(str, options)])
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
-def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(doors: list[Door], host: str) -> None:
-    """On this machine alone too: other users of it, and their programs, reach the port as well."""
-    for _ in range(2):
-        done = explore("--host", host)
-        assert done.exit_code == 0
-        assert f"The explorer: http://there/?token={doors[-1].token}\n" in done.output
-        assert "open the whole address" in done.output
-    assert (doors[0].host, doors[0].port) == (host, PORT)
-    assert doors[0].token
-    assert len(doors[0].token) >= 24
-    assert doors[0].token != doors[1].token
-    explore("--host", host, "--token", "correct-horse-battery")
-    assert doors[2].token == "correct-horse-battery"
-
-
-def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(doors: list[Door]) -> None:
-    done = explore("--no-token")
-    assert done.exit_code == 0
-    assert doors[0] == Door("127.0.0.1", PORT, None)
-    assert "open the whole address" not in done.output
-    for options, why in (
-        (["--no-token", "--host", "0.0.0.0"], "--no-token: expected a --host that is this machine alone"),
-        (["--no-token", "--token", "correct-horse-battery"], "--no-token: expected no --token beside it"),
-        (["--token", "short"], "--token: expected at least 16 characters"),
-    ):
-        done = explore(*options)
-        assert done.exit_code == 2
-        assert why in done.output
-    assert len(doors) == 1
-
-
-def test_the_browser_is_not_given_the_token_where_others_see_it(
-    doors: list[Door], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The arguments of a process are everyone's to read: the browser's is a file that is its owner's alone."""
-    opened: list[tuple[str, str, int]] = []
-
-    def look(link: str) -> bool:
-        file = Path(link.removeprefix("file://"))
-        opened.append((link, file.read_text("utf-8"), stat.S_IMODE(file.parent.stat().st_mode)))
-        return True
-
-    monkeypatch.setattr("webbrowser.open", look)
-    assert explore("--open").exit_code == 0
-    [(link, text, mode)] = opened
-    assert doors[0].token
-    assert doors[0].token not in link
-    assert f"url=http://there/?token={doors[0].token}" in text
-    assert mode == 0o700
-    assert not Path(link.removeprefix("file://")).exists()
-
-
-@pytest.mark.parametrize("name", ["dash", "waitress"])
-def test_a_missing_extra_is_a_sentence(run, name: str) -> None:
-    hide = f"import sys; sys.modules['{name}'] = None; from separatrix.commands.main import main; main()"
-    done = run(hide, "explore")
-    assert done.returncode == 2
-    assert f"explore needs {name}, which is not installed: pip install 'separatrix[explore]'" in done.stderr
-    assert "Traceback" not in done.stderr

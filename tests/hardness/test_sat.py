@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pysat.solvers import Cadical153
-from typer.testing import CliRunner
 
 from separatrix import hardness
-from separatrix.commands.app import app
 from separatrix.errors import ArgumentError
 from separatrix.hardness import sat
 from separatrix.hardness.cnf import Formula, planted_formula, random_formula
@@ -136,41 +134,3 @@ def test_an_assignment_that_fails_the_formula_is_never_given(monkeypatch: pytest
     monkeypatch.setattr(sat, "triple_by_attention", lambda instance: (0, 0, 0))
     with pytest.raises(AssertionError, match="does not satisfy"):
         decide_formula(Formula(1, ((1,),)))
-
-
-def test_the_command(tmp_path: Path) -> None:
-    formula, _ = planted_formula(22, 40, 3, 1)
-    file = tmp_path / "planted.cnf"
-    file.write_text(dimacs(formula))
-    done = CliRunner().invoke(app, ["sat", str(file)])
-    assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
-    assert lines[0] == "c CNF: 22 variables, 40 clauses"
-    assert lines[3].startswith("c attention: 256 queries, 129 and 129 keys of width 160")
-    assert "s SATISFIABLE" in lines
-    values = [int(word) for line in lines if line.startswith("v ") for word in line.split()[1:]]
-    assert [abs(value) for value in values] == [*range(1, 23), 0]
-    assert formula.holds([value > 0 for value in values[:-1]])
-
-
-def test_the_command_on_no_and_on_bad_input(tmp_path: Path) -> None:
-    file = tmp_path / "no.cnf"
-    file.write_text("p cnf 2 3\n1 0\n-1 2 0\n-2 0\n")
-    done = CliRunner().invoke(app, ["sat", str(file), "--road", "protocol"])
-    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "s UNSATISFIABLE")
-    file.write_text("p cnf 2 3\n1 0\n-1 2 0\n-2\n")
-    done = CliRunner().invoke(app, ["sat", str(file)])
-    assert done.exit_code == 2
-    assert "line 4: expected a 0 that ends the last clause" in done.output
-    done = CliRunner().invoke(app, ["sat", str(tmp_path / "none.cnf")])
-    assert done.exit_code == 2
-    assert "No such file" in done.output
-
-
-@pytest.mark.parametrize("count", [19, 20, 21, 40])
-def test_every_value_is_printed_once(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = sat.Decision(True, (True,) * count, ())
-    monkeypatch.setattr(sat, "satisfiable", lambda file, road: found)
-    lines = CliRunner().invoke(app, ["sat", str(tmp_path / "any.cnf")]).output.splitlines()
-    values = [int(word) for line in lines if line.startswith("v ") for word in line.split()[1:]]
-    assert values == [*range(1, count + 1), 0]

@@ -13,10 +13,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-import typer
 
 import separatrix.lab
-from separatrix.commands.ending import in_a_sentence
 from separatrix.lab import Store, in_process, run
 from separatrix.lab.interrupts import cut_short, held_back, noted
 from tests.lab.experiments import number
@@ -142,14 +140,3 @@ def test_ctrl_c_is_held_back_and_not_lost() -> None:
     with pytest.raises(KeyboardInterrupt):
         go_on()
     assert reached == ["the end"]
-
-
-def test_a_command_that_is_interrupted_outside_a_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    @in_a_sentence
-    def command() -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(typer.Exit) as ended:
-        command()
-    assert ended.value.exit_code == 130
-    assert "Stopped. What is done is kept. To go on, run the same command again: separatrix" in capsys.readouterr().err

@@ -301,29 +301,6 @@ def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypa
     assert sorted(file.name for file in store.folder.glob("*.draft")) == []
 
 
-def test_the_command(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import typer
-
-    from separatrix.commands.report import report
-
-    shown: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)) or len(shown) == 1)
-    alone = typer.Typer()
-    alone.command()(report)
-    with Store.create(tmp_path / "r"):
-        pass
-    address = (tmp_path / "r" / "report.html").as_uri()
-    quiet = CliRunner().invoke(alone, ["--store", str(tmp_path / "r")])
-    assert (quiet.exit_code, quiet.stdout, shown) == (0, f"The report: {address}\n", [])
-    assert CliRunner().invoke(alone, ["--store", str(tmp_path / "r"), "--open"]).exit_code == 0
-    assert shown == [address]
-    refused = CliRunner().invoke(alone, ["--store", str(tmp_path / "r"), "--open"])
-    assert refused.exit_code == 1
-    assert "no browser could be started" in refused.stderr
-    nothing = CliRunner().invoke(alone, ["--store", str(tmp_path / "none")])
-    assert (nothing.exit_code, "There is no store in" in nothing.stderr) == (2, True)
-
-
 def test_reproduce_writes_the_report(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("separatrix.claims.verdicts.expected", lambda: {})
     done = CliRunner().invoke(app, ["reproduce", "--store", str(tmp_path), "--in-process"])

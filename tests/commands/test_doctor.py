@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import Result
 from typer.testing import CliRunner
 
 from separatrix import doctor
+from separatrix.attention import operator, reference
 from separatrix.attention.assumptions import ASSUMPTIONS
 from separatrix.attention.cost import Shape, exact_cost
 from separatrix.attention.measured import Measurement
@@ -138,3 +141,74 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     measured = doctor.assumptions()
     assert {each.assumption for each in measured["cpu"]} == set(ASSUMPTIONS)
+
+
+MAIN = "from separatrix.commands.main import main; main()"
+
+
+def test_doctor(run) -> None:
+    done = run(MAIN, "doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in (torch.__version__, "torch threads", "roofline, d = 16", "roofline, d = 64"):
+        assert word in done.stdout
+    assert all(name in done.stdout for name in operator.METHODS)
+    assert "exact" in operator.METHODS
+    assert done.stdout.count("passed") == len(operator.METHODS)
+
+
+def test_a_failing_method_fails_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # without a store of results
+    right = operator.tensor_attention
+
+    def wrong(*arguments, method, **options):
+        return [2 * x if method == "polynomial" else x for x in right(*arguments, method=method, **options)]
+
+    monkeypatch.setattr(operator, "tensor_attention", wrong)
+    monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    assert done.output.count("passed") == done.output.count("FAILED") == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda out, lse: (out + 1e-9, lse),
+        lambda out, lse: (out, lse + 1e-9),
+        lambda out, lse: (out * torch.nan, lse),
+        lambda out, lse: (out, lse.index_fill(-1, torch.tensor([0]), torch.nan)),
+        lambda out, lse: (out.float(), lse),
+    ],
+    ids=["output", "lse", "NaN output", "one NaN lse", "float32"],
+)
+def test_self_check_can_fail(wrong) -> None:
+    assert doctor.self_check("right", reference.tensor_attention).passed
+    assert not doctor.self_check("wrong", lambda *QKV: wrong(*reference.tensor_attention(*QKV))).passed
+
+
+def test_roofline_counts_four_flops_a_score_and_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**6))
+    monkeypatch.setattr(doctor, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(doctor, "BLOCKS", ((3, 5), (4, 7), (2, 6)))
+    best = doctor.roofline(2, seconds=100.0)
+    assert (best.width, best.rows, best.columns) == (2, 4, 7)
+    assert best.gflops == pytest.approx(4 * 4 * 7 * 2 / 3 / 1e9)
+
+
+def test_extras_are_those_of_the_project(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = {
+        requirement.split(">")[0]: extra
+        for extra, requirements in project["optional-dependencies"].items()
+        for requirement in requirements
+        if extra not in ("all", "dev", "docs") and not requirement.startswith("separatrix[")
+    }
+    assert declared == doctor.EXTRAS
+    assert tuple(requirement.split(">")[0] for requirement in project["dependencies"]) == doctor.CORE
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # without a store of results
+    monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": "lab"})
+    monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
+    assert "not installed: pip install 'separatrix[lab]'" in CliRunner().invoke(app, ["doctor"]).output

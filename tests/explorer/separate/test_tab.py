@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-import shlex
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from separatrix.commands.app import app as command_line
 from separatrix.errors import ArgumentError
 from separatrix.explorer.app import make_app
 from separatrix.explorer.separate import code as separate_code
@@ -25,8 +21,6 @@ from separatrix.explorer.separate import view as separate_view
 from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
 from separatrix.separation import CrossAttention, SelfAttention, outcome
 from separatrix.separation.results import PARTS
-from separatrix.separation.row_shares import any_row, paper_row
-from separatrix.separation.tokens import class_sizes
 from tests.explorer.reader import Reader, reader, texts
 
 BY_NAME = {field.name: field for field in FIELDS}
@@ -67,43 +61,6 @@ def test_another_mechanism_takes_the_place_of_softmax(mechanism: str) -> None:
     assert view.probabilities.success == found.success
     exact = separate_view.make(values).success_probability()
     assert view.probabilities.lin_silent_on_d1 == exact.lin_silent_on_d1
-
-
-def literal_row(setting: Any, which: int, query: str, softmax: bool) -> list[float]:
-    """The definition, on all n tokens: scores, weights, and the sum of a row over each kind of key."""
-    cross = isinstance(setting, CrossAttention)
-    data = setting.element(which, 0, 0) if cross else setting.element(which, 0)
-    scores = data.A1 @ setting.weight_matrix() @ data.A2.T
-    attention = torch.softmax(scores, -1) if softmax else scores / scores.sum(-1, keepdim=True)
-    classes = len(class_sizes(setting))
-    row = attention[0 if query == "special" else classes - 1].numpy()
-    of = np.arange(setting.n) % classes
-    sees_classes = not cross and setting.weights == "identity" and query == "other"
-    masks = [np.arange(setting.n) == 0, (of == 0) & (np.arange(setting.n) > 0)]
-    masks.append((of == classes - 1) & sees_classes)
-    masks.append(~np.logical_or.reduce(masks))
-    return [float(row[mask].sum()) for mask in masks]
-
-
-@pytest.mark.parametrize("weights", ["identity", "ones", "cross"])
-@pytest.mark.parametrize(("n", "d"), [("20", "7"), ("23", "6"), ("4", "5"), ("12", "4")])
-def test_rows_are_those_of_the_definition(weights: str, n: str, d: str) -> None:
-    setting = separate_view.make(given_values(weights=weights, n=n, d=d, a0="0.05", b="0.3", c="0.7"))
-    for which in (0, 1):
-        for query in ("special", "other"):
-            for softmax in (True, False):
-                wanted = literal_row(setting, which, query, softmax)
-                np.testing.assert_allclose(paper_row(setting, which, query, softmax=softmax), wanted, atol=1e-13)
-                mechanism = MECHANISMS["softmax" if softmax else "linear"][2]
-                np.testing.assert_allclose(any_row(setting, which, query, mechanism), wanted, atol=1e-13)
-
-
-def test_a_row_at_ten_to_the_hundred() -> None:
-    setting = separate_view.make(given_values(n="10^100", d="12"))
-    row = paper_row(setting, 1, "special", softmax=True)
-    assert row[0] > 1 - 1e-12
-    assert sum(row) == pytest.approx(1, abs=1e-12)
-    assert 0 < paper_row(setting, 1, "special", softmax=False)[0] < 1e-98
 
 
 def test_hypotheses_are_named_where_they_break() -> None:
@@ -195,24 +152,6 @@ def test_the_code_to_take_away_runs_and_says_the_same(run) -> None:
             "success"
         ] == view.probabilities.success
         assert outside.split("\n  ")[1:] == [str(one) for one in view.broken]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()) or "default")
-def test_the_command_to_take_away_runs_and_says_the_same(case: dict[str, str]) -> None:
-    values = given_values(**case)
-    view = separate_view.look(values)
-    words = shlex.split(separate_code.command(values))
-    assert words[0] == "separatrix"
-    told = CliRunner().invoke(command_line, words[1:], env={"COLUMNS": "120"})
-    assert told.exit_code == 0
-    assert all(what in told.output and probability in told.output for what, _, probability in view.parts())
-    assert (separate_view.outside(view) or "Every hypothesis") in told.output.replace("\n", " ")
-
-
-def test_a_bad_value_of_the_command_is_a_sentence() -> None:
-    done = CliRunner().invoke(command_line, ["separate", "--n", "1e6", "--d", "2"])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "separatrix: d: expected a whole number from 3 to 102, got '2'.\n"
 
 
 def test_the_page_shows_it(visitor: Reader) -> None:

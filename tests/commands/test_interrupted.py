@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
+from separatrix.commands.ending import in_a_sentence
 from separatrix.lab import Store
 
 PRESS = """
@@ -126,3 +129,14 @@ def test_a_ctrl_c_that_a_library_makes_into_another_error(run) -> None:
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.startswith("Stopped. What is done is kept. To go on")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_command_that_is_interrupted_outside_a_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    @in_a_sentence
+    def command() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 130
+    assert "Stopped. What is done is kept. To go on, run the same command again: separatrix" in capsys.readouterr().err

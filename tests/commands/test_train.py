@@ -17,7 +17,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from separatrix.commands import train as train_command
-from separatrix.commands.app import app, train_log
+from separatrix.commands import train_log
+from separatrix.commands.app import app
 from separatrix.commands.train_display import Bars, Lines, spoken
 from separatrix.commands.train_log import json_lines, line
 from separatrix.errors import ArgumentError

@@ -1,0 +1,37 @@
+"""A ledger with no claims in it, and a claim to declare there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from separatrix import claims
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
+from tests.lab.experiments import number
+
+
+def emptied(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
+    """A ledger with no claims in it, until the test is over."""
+    registry: dict[str, Claim] = {}
+    monkeypatch.setattr(ledger, "_REGISTRY", registry)
+    monkeypatch.setattr(claims, "load", lambda paper=None: None)
+    return registry
+
+
+def declare(where: str = "Lemma 1", **options: Any) -> Claim:
+    """A claim that five numbers are positive."""
+    options = {
+        "paper": "kronecker",
+        "says": "They are positive.",
+        "cells": lambda: [number.cell(seed=seed, x=1.0) for seed in range(5)],
+    } | options
+
+    @claim(where=where, **options)
+    def positive(found: Sequence[Found]) -> Finding:
+        least = min(one.result["y"] for one in found)
+        return Finding(Verdict.HOLDS if least > 0 else Verdict.FAILS_AS_PRINTED, {"least": least})
+
+    return positive

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from separatrix.claims import verdicts
+from separatrix.claims.ledger import Claim, Verdict
+from separatrix.report import page
+from tests.claims.declared import emptied
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
+    """A ledger with no claims in it."""
+    return emptied(monkeypatch)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, empty: dict[str, Claim]) -> dict[str, Verdict]:
+    """The verdicts on record, to be filled in; and no report is written."""
+    table: dict[str, Verdict] = {}
+    monkeypatch.setattr(verdicts, "expected", lambda: table)
+    monkeypatch.setattr(page, "write_report", lambda judgements, store: store.folder / "report.html")
+    return table

@@ -1,0 +1,54 @@
+"""`separatrix claims`: every verdict and id, whole at any width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from separatrix.claims.ledger import Finding, Verdict
+from separatrix.claims.reproduce import reproduce
+from separatrix.lab import Store, in_process
+from tests.claims.declared import declare
+from tests.commands.invoked import invoke
+from tests.lab.experiments import number
+
+
+def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> None:
+    assert "No claims are recorded yet" in invoke("claims", "--store", tmp_path / "r").stdout
+    made = declare()
+    before = invoke("claims", "--store", tmp_path / "r")
+    assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
+    assert "undecided" in before.stdout
+    recorded[made.id] = Verdict.HOLDS
+    invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
+    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5 of 5 cells"))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 30])
+@pytest.mark.parametrize("many", [1, 7])
+def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, columns: int, many: int) -> None:
+    words = " ".join(f"word{i}" for i in range(60))
+    made = [
+        declare(
+            f"Theorem {i}", part="a part with a name that goes on and on", cells=lambda: [number.cell(seed=1, x=1.0)]
+        )
+        for i in range(many)
+    ]
+    for one in made:
+        object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, note=words))
+    with Store.create(tmp_path) as store:
+        reproduce(made, store, in_process(), profile="quick")
+    told = invoke("claims", "--store", tmp_path, COLUMNS=str(columns)).stdout.splitlines()
+    for one in made:
+        assert f"holds asymptotically  {one.id}" in told
+    assert told[-1] == f"{many} claim{'s' * (many > 1)}: {many} holds asymptotically."
+    found = [line for line in told if line.startswith("   ")]
+    assert max(map(len, found)) <= max(columns, 60)
+    assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]
+    if many == 1:  # a few are told in full
+        assert "word59" in found[-1]
+    else:
+        assert len(found) == 3 * many
+        assert found[2].endswith("...")

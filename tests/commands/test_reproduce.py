@@ -1,0 +1,64 @@
+"""`separatrix reproduce`: it fails by the record of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from separatrix.claims.ledger import Verdict
+from separatrix.claims.verdicts import Judgement
+from separatrix.lab import Store
+from separatrix.report import page
+from tests.claims.declared import declare
+from tests.commands.invoked import invoke
+from tests.lab.experiments import fails, number
+
+
+def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) -> None:
+    made = declare()
+    recorded[made.id] = Verdict.HOLDS
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert done.exit_code == 0
+    assert all(word in done.stdout for word in (made.id, "holds", " s"))
+    recorded[made.id] = Verdict.FAILS_AS_PRINTED
+    differs = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert differs.exit_code == 1
+    assert f"DIFFERS  {made.id}: holds, and fails as printed is recorded." in differs.stderr
+    assert invoke("reproduce", "--store", tmp_path / "r", "--only", "kronecker/lemma-7").exit_code == 2
+    assert invoke("reproduce", "--store", tmp_path / "r", "--paper", "cookbook").exit_code == 2
+
+
+def test_reproduce_only_runs_what_is_asked(recorded, tmp_path: Path) -> None:
+    one, other = declare("Lemma 1"), declare("Lemma 2", cells=lambda: [number.cell(seed=9, x=9.0)])
+    recorded |= {one.id: Verdict.HOLDS, other.id: Verdict.HOLDS}
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process", "--only", other.id)
+    assert done.exit_code == 0
+    assert one.id not in done.stdout
+    with Store.open(tmp_path / "r") as store:
+        assert [record.cell.seed for record in store.records()] == [9]
+
+
+def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = declare()
+    recorded[made.id] = Verdict.HOLDS
+    given: list[Any] = []
+
+    def write(judgements: Sequence[Judgement], store: Store) -> Path:
+        given.append([one.verdict for one in judgements])
+        return store.folder / "report.html"
+
+    monkeypatch.setattr(page, "write_report", write)
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert given == [[Verdict.HOLDS]]
+    assert f"The report: {(tmp_path / 'r' / 'report.html').as_uri()}" in done.stdout
+
+
+def test_reproduce_with_a_failing_cell_exits_with_1(recorded, tmp_path: Path) -> None:
+    made = declare(cells=lambda: [fails.cell(seed=1, when=1)])
+    recorded[made.id] = Verdict.UNDECIDED
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    assert done.exit_code == 1
+    assert "1 cell failed" in done.stderr

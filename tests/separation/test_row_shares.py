@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from separatrix.explorer.separate import view as separate_view
-from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
-from separatrix.separation import CrossAttention
+from separatrix.separation import CrossAttention, SelfAttention
+from separatrix.separation.mechanisms import linear
+from separatrix.separation.mechanisms import softmax as softmax_attention
 from separatrix.separation.row_shares import any_row, paper_row
 from separatrix.separation.tokens import class_sizes
 
-BY_NAME = {field.name: field for field in FIELDS}
 
-
-def given_values(**changed: str) -> dict[str, Any]:
-    """The fields' values where these texts are not the defaults."""
-    return {name: field.read(changed.get(name, field.default)) for name, field in BY_NAME.items()}
+def made(weights: str, n: int, d: int) -> CrossAttention | SelfAttention:
+    """A setting of the paper's, strict or not."""
+    if weights == "cross":
+        return CrossAttention(n=n, d=d, m=15, a0="0.05", a1="1.2", strict=False)
+    return SelfAttention(n=n, d=d, m=15, a0="0.05", a1="1.2", b="0.3", c="0.7", weights=weights, strict=False)
 
 
 def literal_row(setting: Any, which: int, query: str, softmax: bool) -> list[float]:
@@ -39,20 +39,20 @@ def literal_row(setting: Any, which: int, query: str, softmax: bool) -> list[flo
 
 
 @pytest.mark.parametrize("weights", ["identity", "ones", "cross"])
-@pytest.mark.parametrize(("n", "d"), [("20", "7"), ("23", "6"), ("4", "5"), ("12", "4")])
-def test_rows_are_those_of_the_definition(weights: str, n: str, d: str) -> None:
-    setting = separate_view.make(given_values(weights=weights, n=n, d=d, a0="0.05", b="0.3", c="0.7"))
+@pytest.mark.parametrize(("n", "d"), [(20, 7), (23, 6), (4, 5), (12, 4)])
+def test_rows_are_those_of_the_definition(weights: str, n: int, d: int) -> None:
+    setting = made(weights, n, d)
     for which in (0, 1):
         for query in ("special", "other"):
             for softmax in (True, False):
                 wanted = literal_row(setting, which, query, softmax)
                 np.testing.assert_allclose(paper_row(setting, which, query, softmax=softmax), wanted, atol=1e-13)
-                mechanism = MECHANISMS["softmax" if softmax else "linear"][2]
+                mechanism = softmax_attention() if softmax else linear("identity")
                 np.testing.assert_allclose(any_row(setting, which, query, mechanism), wanted, atol=1e-13)
 
 
 def test_a_row_at_ten_to_the_hundred() -> None:
-    setting = separate_view.make(given_values(n="10^100", d="12"))
+    setting = SelfAttention(n=10**100, d=12, m=15, a0="0.01", a1="1.2", b="0.2", c="0.8", weights="ones", strict=False)
     row = paper_row(setting, 1, "special", softmax=True)
     assert row[0] > 1 - 1e-12
     assert sum(row) == pytest.approx(1, abs=1e-12)

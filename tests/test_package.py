@@ -13,6 +13,7 @@ GROUND = {"errors", "checks", "files"}
 SCIENCE = GROUND | {"attention", "nn"}
 PAPERS = SCIENCE | {"separation", "selection", "hardness", "learning"}
 CLAIMS = PAPERS | {"__init__", "lab", "claims"}
+TABS = CLAIMS | {"doctor", "report", "runs"}
 BELOW = {
     "checks": {"errors"},
     "files": {"errors"},
@@ -27,8 +28,9 @@ BELOW = {
     "lab": GROUND,
     "claims": PAPERS | {"__init__", "lab"},
     "report": CLAIMS,
-    "explorer": CLAIMS | {"doctor", "report"},
-    "commands": CLAIMS | {"doctor", "report", "explorer"},
+    "runs": SCIENCE | {"selection", "lab"},
+    "explorer": TABS,
+    "commands": TABS | {"explorer"},
     "__init__": PAPERS,
     "__main__": {"commands"},
 }

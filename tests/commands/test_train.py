@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import struct
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from separatrix.commands import train as train_command
-from separatrix.commands import train_log
 from separatrix.commands.app import app
-from separatrix.commands.train_display import Bars, Lines, spoken
-from separatrix.commands.train_log import json_lines, line
+from separatrix.commands.train import selection as train_command
+from separatrix.commands.train.display import Bars, Lines, spoken
+from separatrix.commands.train.tensorboard import numbers
 from separatrix.errors import ArgumentError
-from separatrix.files import draft_of
+from separatrix.lab import Store
+from separatrix.lab.arrays import named_in, place
+from separatrix.lab.lease import Lease
+from separatrix.runs.cells import came_out, pieces
+from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings, paper_settings
-from separatrix.selection.training import Record, train
+from separatrix.selection.training import Record, resumable, train
+from tests.lab.helpers import contents
 
 SMALL = {
     "--T": "9", "--q": "2", "--d": "2", "--d-e": "14", "--threshold": "0.6", "--batch": "6", "--steps": "75",
@@ -48,37 +52,47 @@ SETTINGS = TrainingSettings(
 def ran(folder: Path, *more: str, **other: str) -> Result:
     options = {**SMALL, **{f"--{name.replace('_', '-')}": value for name, value in other.items()}}
     words = [word for option in options.items() for word in option]
-    return CliRunner().invoke(app, ["train", "selection", "--folder", str(folder), *words, *more])
+    return CliRunner().invoke(app, ["train", "selection", "--store", str(folder), *words, *more])
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in path.read_text().splitlines()]
+def runs(folder: Path) -> list[StoredRun]:
+    with Store.open(folder) as store:
+        return list(stored_runs(store))
 
 
-def expected_lines(settings: TrainingSettings = SETTINGS) -> list[str]:
-    return [line(record) for record in train(settings)]
+def records(folder: Path) -> list[dict[str, Any]]:
+    """The records of the one run that a store has."""
+    [run] = runs(folder)
+    return run.records()
+
+
+def expected_records(settings: TrainingSettings = SETTINGS) -> list[dict[str, Any]]:
+    return came_out(train(settings), None)["records"]
 
 
 class _Interrupted:
-    """A training that Ctrl-C stops at its n-th record."""
+    """A training that Ctrl-C stops after its n-th record."""
 
     def __init__(self, at: int) -> None:
         self.left = at
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        for record in train(*values, **named):
-            if not self.left:
-                raise KeyboardInterrupt
-            self.left -= 1
-            yield record
+        with closing(resumable(*values, **named)) as run:
+            for made in run:
+                if isinstance(made, Record):
+                    if not self.left:
+                        raise KeyboardInterrupt
+                    self.left -= 1
+                yield made
 
 
 def test_the_records_are_those_of_the_run(tmp_path: Path) -> None:
     done = ran(tmp_path)
     assert done.exit_code == 0, done.output
-    head, *records = (tmp_path / "seed-0.jsonl").read_text().splitlines()
-    assert json.loads(head)["settings"] == json.loads(SETTINGS.to_json())
-    assert records == expected_lines()
+    [run] = runs(tmp_path)
+    assert run.settings == SETTINGS
+    assert run.records() == expected_records()
+    assert sorted(run.kept()) == [20, 40, 60, 75]
     assert "seed 0: loss" in done.stdout
     assert "step 75 of 75" in done.stderr
     assert "T=18" in done.stderr
@@ -91,82 +105,78 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(
     tmp_path: Path, stopped_at: int, every: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("separatrix.selection.training.train", _Interrupted(stopped_at))
+        patch.setattr("separatrix.selection.training.resumable", _Interrupted(stopped_at))
         patch.setattr("sys.argv", ["separatrix", "train", "selection", "--T", "9"])
-        stopped = ran(tmp_path, checkpoint_every=every)
+        stopped = ran(tmp_path / "stopped", checkpoint_every=every)
     assert stopped.exit_code == 130
     assert "run the same command again: separatrix train selection --T 9" in stopped.stderr
-    assert len(read(tmp_path / "seed-0.jsonl")) == 1 + stopped_at
-    with (tmp_path / "seed-0.jsonl").open("a") as file:
-        file.write('{"step":4')  # what a killed process may leave
-    resumes = (tmp_path / "seed-0.safetensors").exists()
-    assert resumes == (int(every) < 10 * stopped_at)
-    again = ran(tmp_path, checkpoint_every=every)
+    resumes = int(every) < 10 * stopped_at
+    assert len(runs(tmp_path / "stopped")) == resumes
+    again = ran(tmp_path / "stopped", checkpoint_every=every)
     assert again.exit_code == 0, again.output
-    assert (tmp_path / "seed-0.jsonl").read_text().splitlines()[1:] == expected_lines()
     assert ("goes on from step" in again.stderr) == resumes
+    ran(tmp_path / "unbroken", checkpoint_every=every)
+    assert records(tmp_path / "stopped") == expected_records()
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "unbroken")
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     ran(tmp_path)
-    before = (tmp_path / "seed-0.jsonl").read_bytes()
+    before = contents(tmp_path)
     again = ran(tmp_path)
     assert again.exit_code == 0
     assert "all 75 steps were done before" in again.stdout
-    assert (tmp_path / "seed-0.jsonl").read_bytes() == before
+    assert contents(tmp_path) == before
 
 
 def test_seeds_are_runs_of_their_own(tmp_path: Path) -> None:
     done = ran(tmp_path, seeds="3", seed="4", steps="20")
     assert done.exit_code == 0, done.output
-    ends = [read(tmp_path / f"seed-{seed}.jsonl") for seed in (4, 5, 6)]
-    assert [lines[0]["settings"]["seed"] for lines in ends] == [4, 5, 6]
-    assert len({lines[-1]["loss"] for lines in ends}) == 3
+    found = runs(tmp_path)
+    assert [run.settings.seed for run in found] == [4, 5, 6]
+    assert len({run.records()[-1]["loss"] for run in found}) == len({run.name for run in found}) == 3
+
+
+def test_runs_with_other_settings_share_a_store(tmp_path: Path) -> None:
+    ran(tmp_path)
+    assert ran(tmp_path, batch="7").exit_code == 0
+    assert [run.settings.batch for run in runs(tmp_path)] == [6, 7]
 
 
 def test_divergence_is_said_and_everything_kept(tmp_path: Path) -> None:
-    done = ran(tmp_path, "--lr", "25:1e30", init="random", std="1.0", seeds="2")
-    assert done.exit_code == 1
-    assert done.stdout.count("The run diverged: the batch loss at step") == 2
-    for seed in (0, 1):
-        records = read(tmp_path / f"seed-{seed}.jsonl")[1:]
-        assert [record["step"] for record in records[:3]] == [0, 10, 20]
-        assert "diverged" in records[-1]["stopped"]
-        assert all(record["stopped"] is None for record in records[:-1])
-
-
-def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
-    ran(tmp_path)
-    before = (tmp_path / "seed-0.jsonl").read_bytes()
-    other = ran(tmp_path, batch="7")
-    assert other.exit_code == 2
-    assert "a checkpoint of the same settings" in other.stderr
-    (tmp_path / "seed-0.safetensors").unlink()
-    other = ran(tmp_path, batch="7")
-    assert other.exit_code == 2
-    assert "--folder: expected a folder of the same settings" in other.stderr
-    assert (tmp_path / "seed-0.jsonl").read_bytes() == before
+    for _ in range(2):  # the second time from what the store has
+        done = ran(tmp_path, "--lr", "25:1e30", init="random", std="1.0", seeds="2")
+        assert done.exit_code == 1
+        assert done.stdout.count("The run diverged: the batch loss at step") == 2
+    for run in runs(tmp_path):
+        found = run.records()
+        assert [record["step"] for record in found[:3]] == [0, 10, 20]
+        assert "diverged" in found[-1]["stopped"]
+        assert all(record["stopped"] is None for record in found[:-1])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_two_commands_do_not_train_one_run(tmp_path: Path) -> None:
-    with train_log.alone(tmp_path / "seed-0.lock"):
+    first = pieces(SETTINGS, 20)[0]
+    with Store.create(tmp_path) as store, Lease(store) as lease:
+        lease.take([(first.key, first)], failed_too=True)
         second = ran(tmp_path)
         assert second.exit_code == 2
         assert "Another command trains this run" in second.stderr
-        assert not (tmp_path / "seed-0.jsonl").exists()
     assert ran(tmp_path).exit_code == 0
 
 
-def test_records_behind_their_checkpoint_are_refused(tmp_path: Path) -> None:
-    ran(tmp_path, steps="40")
-    records = tmp_path / "seed-0.jsonl"
-    records.write_text("".join(f"{text}\n" for text in records.read_text().splitlines()[:-2]))
-    with (
-        pytest.raises(train_log.SeparatrixError, match="no record of step 40"),
-        json_lines(records, TrainingSettings(**{**vars(SETTINGS), "steps": 40}), 40),
-    ):
-        pass
+def test_a_damaged_piece_is_trained_again(tmp_path: Path) -> None:
+    ran(tmp_path)
+    before = contents(tmp_path)
+    with Store.open(tmp_path) as store:
+        record = store.record(pieces(SETTINGS, 20)[1].key)
+        digest = next(iter(named_in(record.result or "")))
+    place(tmp_path / "arrays", digest).write_bytes(b"junk")
+    again = ran(tmp_path)
+    assert again.exit_code == 0
+    assert "goes on from step 20" in again.stderr
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -191,7 +201,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = ran(tmp_path / "file")
     assert done.exit_code == 2
-    assert "could not be written" in done.stderr
+    assert "cannot be opened for writing" in done.stderr
 
 
 def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,7 +210,7 @@ def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(train_command, "_train", lambda settings, *_: asked.append(settings) or "done")
     for optimiser in ("sgd", "adam"):
         words = ["train", "selection", "--optimiser", optimiser, "--encoding", "fixed", "--init", "random"]
-        assert CliRunner().invoke(app, [*words, "--folder", str(tmp_path)]).exit_code == 0
+        assert CliRunner().invoke(app, [*words, "--store", str(tmp_path)]).exit_code == 0
     assert asked == [paper_settings("fixed", optimiser, "random") for optimiser in ("sgd", "adam")]
 
 
@@ -229,7 +239,7 @@ def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.Monke
     pytest.importorskip("tensorboardX")
     board = tmp_path / "board"
     with monkeypatch.context() as patch:
-        patch.setattr("separatrix.selection.training.train", _Interrupted(5))
+        patch.setattr("separatrix.selection.training.resumable", _Interrupted(5))
         assert ran(tmp_path, tensorboard=str(board)).exit_code == 130
     assert ran(tmp_path, tensorboard=str(board)).exit_code == 0
     told = events(board / "seed-0")
@@ -237,7 +247,7 @@ def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.Monke
     lasting = [one for one in told[:restart] if one[1] < 41] + told[restart + 1 :]
     wanted = []
     for record in train(SETTINGS):
-        wanted += [(name, record.step, value) for name, value in train_log.numbers(record).items()]
+        wanted += [(name, record.step, value) for name, value in numbers(record).items()]
     assert [one[:2] for one in lasting] == [one[:2] for one in wanted]
     assert [one[2] for one in lasting] == pytest.approx([one[2] for one in wanted], rel=1e-6)
 
@@ -290,44 +300,6 @@ def test_a_pipe_gets_lines_now_and_then() -> None:
     ]
 
 
-@pytest.mark.parametrize("every", [1, 7, 10, 15, 20, 75])
-def test_the_record_that_a_checkpoint_needs_is_on_the_disk_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
-) -> None:
-    kept: dict[int, bool] = {}
-    keep = train_log.JsonLines.keep
-
-    def noting(log: train_log.JsonLines, record: Record, *, lasting: bool) -> None:
-        kept[record.step] = lasting
-        keep(log, record, lasting=lasting)
-
-    monkeypatch.setattr(train_log.JsonLines, "keep", noting)
-    assert ran(tmp_path, checkpoint_every=str(every)).exit_code == 0
-    for checkpoint in [*range(every, 75, every), 75]:
-        assert kept[max(step for step in kept if step <= checkpoint)], checkpoint
-
-
-def test_what_a_killed_run_left_half_written_is_cleared(tmp_path: Path) -> None:
-    drafts = [draft_of(tmp_path / name) for name in ("seed-0.safetensors", "seed-0.jsonl")]
-    for draft in drafts:
-        draft.write_bytes(b"half")
-    assert ran(tmp_path).exit_code == 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["seed-0.jsonl", "seed-0.lock", "seed-0.safetensors"]
-
-
-def test_records_that_are_no_text_after_the_checkpoint_are_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A power cut may leave anything where nothing had been flushed."""
-    with monkeypatch.context() as patch:
-        patch.setattr("separatrix.selection.training.train", _Interrupted(4))
-        assert ran(tmp_path).exit_code == 130
-    with (tmp_path / "seed-0.jsonl").open("ab") as file:
-        file.write(b"\xff\x00\n\x00\x00\n[]\n")
-    assert ran(tmp_path).exit_code == 0
-    assert (tmp_path / "seed-0.jsonl").read_text().splitlines()[1:] == expected_lines()
-
-
 def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -336,7 +308,7 @@ def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]}
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
-    assert len(modes) == 5
+    assert {"store.sqlite", "arrays"} <= set(modes)
 
 
 @pytest.mark.soak
@@ -345,12 +317,16 @@ def test_a_run_that_is_killed_fifty_times_ends_as_one_that_is_not(tmp_path: Path
     """At random moments, of the start too; each time after at least one more record, so that it gets to its end."""
     moments, options = random.Random(0), {**SMALL, "--d-e": "64", "--steps": "8000", "--lr": "0.1"}
     words = [word for option in options.items() for word in option]
-    command = [sys.executable, "-m", "separatrix", "train", "selection", *words, "--folder"]
-    killed, records = tmp_path / "killed", tmp_path / "killed" / "seed-0.jsonl"
+    command = [sys.executable, "-m", "separatrix", "train", "selection", *words, "--store"]
+    killed = tmp_path / "killed"
+
+    def done() -> int:
+        return len(runs(killed)[0].done) if (killed / "store.sqlite").exists() and runs(killed) else 0
+
     for _ in range(50):
-        before = records.read_bytes().count(b"\n") if records.exists() else 0
+        before = done()
         run = subprocess.Popen([*command, str(killed)], stderr=subprocess.DEVNULL)
-        while not records.exists() or records.read_bytes().count(b"\n") <= before:
+        while done() <= before:
             assert run.poll() is None, "the run ended before it was killed"
             time.sleep(0.005)
         time.sleep(moments.uniform(0, 0.05))
@@ -358,5 +334,4 @@ def test_a_run_that_is_killed_fifty_times_ends_as_one_that_is_not(tmp_path: Path
         run.wait()
     for folder in (killed, tmp_path / "unbroken"):
         subprocess.run([*command, str(folder)], check=True, capture_output=True)
-    for name in ("seed-0.jsonl", "seed-0.safetensors"):
-        assert (killed / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes(), name
+    assert contents(killed) == contents(tmp_path / "unbroken")

@@ -75,14 +75,6 @@ def sound_store(folder: Path) -> None:
         assert damages == [], damages
 
 
-def sound_training(folder: Path) -> None:
-    """There is nothing to be verified: that the run goes on shows that its checkpoint and its records are whole."""
-
-
-def trained(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.glob("seed-*") if file.suffix in (".jsonl", ".safetensors")}
-
-
 def reproduced(folder: Path) -> Any:
     page = (folder / "report.html").read_bytes()
     return contents(folder), page.endswith(b"</html>\n")
@@ -93,11 +85,11 @@ def scenarios(base: Path) -> dict[str, Scenario]:
     (base / "sweep.toml").write_text(SWEEP)
     sweep = ["sweep", str(base / "sweep.toml"), "--module", "tests.lab.experiments", "--in-process", "--store"]
     claim = ["reproduce", *(word for one in CLAIMS for word in ("--only", one)), "--in-process", "--store"]
-    train = ["train", "selection", *(str(word) for option in TRAINING.items() for word in option), "--folder"]
+    train = ["train", "selection", *(str(word) for option in TRAINING.items() for word in option), "--store"]
     return {
         "sweep": Scenario(lambda folder: [*sweep, str(folder)], lab_app, contents, sound_store),
         "reproduction": Scenario(lambda folder: [*claim, str(folder)], lab_app, reproduced, sound_store),
-        "training": Scenario(lambda folder: [*train, str(folder)], whole_app, trained, sound_training),
+        "training": Scenario(lambda folder: [*train, str(folder)], whole_app, contents, sound_store),
     }
 
 

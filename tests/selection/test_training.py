@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
 import threading
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 import torch
 from torch import Tensor
 
-from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.files import draft_of
-from separatrix.selection.checkpoint import generator_from, load_checkpoint
+from separatrix.errors import ArgumentError
+from separatrix.selection.checkpoint import Checkpoint, generator_from
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.isometry import coherence
 from separatrix.selection.settings import TrainingSettings, heat_map_settings, paper_settings
 from separatrix.selection.stream import BLOCK, Blocks, derived_generator
 from separatrix.selection.task import subset_average
-from separatrix.selection.training import Record, train
+from separatrix.selection.training import Record, resumable, train
 from separatrix.selection.transformer import SelectionTransformer, selection_loss
 from separatrix.selection.validation import validation_points
 
@@ -126,76 +124,39 @@ def test_a_run_is_the_plain_autograd_loop_on_the_same_data(encoding: str, optimi
     assert [record.step for record in records] == [0, 10, 20, 30, 40]
 
 
+def _split(made: Iterable[Record | Checkpoint]) -> tuple[list[Record], list[Checkpoint]]:
+    found = list(made)
+    return [one for one in found if isinstance(one, Record)], [one for one in found if isinstance(one, Checkpoint)]
+
+
 @pytest.mark.parametrize(("encoding", "optimiser", "initial"), KINDS)
-def test_a_run_killed_anywhere_goes_on_bit_for_bit(encoding: str, optimiser: str, initial: str, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_any_state_bit_for_bit(encoding: str, optimiser: str, initial: str) -> None:
     settings = _settings(encoding, optimiser, initial)
     whole = {record.step: record for record in train(settings)}
-    for killed_after, every in [(1, 7), (3, 16), (6, 10), (8, 33), (9, 20)]:
-        path = tmp_path / f"{killed_after}.safetensors"
-        run = train(settings, checkpoint=path, checkpoint_every=every)
-        before = [next(run) for _ in range(killed_after)]
-        run.close()
-        after = list(train(settings, checkpoint=path, checkpoint_every=every))
-        assert {record.step for record in before + after} == set(whole)
-        assert all(_same(record, whole[record.step]) for record in before + after)
-        assert list(train(settings, checkpoint=path, checkpoint_every=every)) == []
+    for every in (7, 10, 16, 33, 100):
+        records, states = _split(resumable(settings, checkpoint_every=every))
+        assert [state.step for state in states] == [*range(every, settings.steps, every), settings.steps]
+        assert all(_same(record, whole[record.step]) for record in records)
+        for state in states:
+            # A state survives being written and read, and is not changed by the run that goes on from it.
+            read = Checkpoint.of_tensors(state.step, {name: one.numpy() for name, one in state.tensors().items()})
+            before = {name: one.clone() for name, one in read.tensors().items()}
+            after, later = _split(resumable(settings, start=read, checkpoint_every=every))
+            assert [record.step for record in after] == [step for step in whole if step > state.step]
+            assert all(_same(record, whole[record.step]) for record in after)
+            assert all(torch.equal(one, before[name]) for name, one in read.tensors().items())
+            for one, two in zip(later, [other for other in states if other.step > state.step], strict=True):
+                assert one.step == two.step
+                assert all(torch.equal(tensor, two.tensors()[name]) for name, tensor in one.tensors().items())
 
 
-def test_a_half_written_checkpoint_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "run.safetensors"
-    run = train(SMALL, checkpoint=path, checkpoint_every=10)
-    for _ in range(4):
-        next(run)
-    run.close()
-    draft_of(path).write_bytes(b"half")
-    step = load_checkpoint(path, SMALL).step
-    rest = list(train(SMALL, checkpoint=path, checkpoint_every=10))
-    assert rest[0].step == step + 10
-
-
-def test_the_same_run_leaves_the_same_bytes(run, tmp_path: Path) -> None:
-    """Each in a process of its own: the order of what is not ordered differs from one to the next."""
-    code = (
-        "import sys; from pathlib import Path; from tests.selection.test_training import SMALL\n"
-        "from separatrix.selection.training import train\n"
-        "list(train(SMALL, checkpoint=Path(sys.argv[1])))"
-    )
-    root = Path(__file__).resolve().parents[2]
-    paths = [tmp_path / f"{k}.safetensors" for k in range(3)]
-    for path in paths:
-        done = run(code, str(path), PYTHONPATH=f"{root / 'src'}:{root}", PYTHONHASHSEED="random")
-        assert done.returncode == 0, done.stderr
-    assert len({path.read_bytes() for path in paths}) == 1
-
-
-def test_a_flipped_bit_of_a_checkpoint_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "run.safetensors"
-    list(train(SMALL, checkpoint=path))
-    data, draw = path.read_bytes(), random.Random(0)
-    header = 8 * (8 + int.from_bytes(data[:8], "little"))
-    bits = [
-        *range(64),
-        *(draw.randrange(header) for _ in range(100)),
-        *(draw.randrange(8 * len(data)) for _ in range(50)),
-    ]
-    for bit in bits:
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        with pytest.raises(SeparatrixError, match="Bring it back, or remove it to start again"):
-            load_checkpoint(path, SMALL)
-    path.write_bytes(data)
-    assert load_checkpoint(path, SMALL).step == SMALL.steps
-
-
-def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.safetensors"
-    list(train(SMALL, checkpoint=path))
-    with pytest.raises(ArgumentError, match="a checkpoint of the same settings"):
-        next(train(dataclasses.replace(SMALL, seed=4), checkpoint=path))
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(SeparatrixError, match="is damaged or cannot be read"):
-        next(train(SMALL, checkpoint=path))
+def test_a_state_of_another_run_is_refused() -> None:
+    _, [state] = _split(resumable(SMALL))
+    for other in ({"d": 3}, {"optimiser": "adam"}):
+        with pytest.raises(ArgumentError, match="start: expected a state of a run with the same settings"):
+            next(resumable(dataclasses.replace(SMALL, **other), start=state))
+    with pytest.raises(ArgumentError, match="checkpoint_every: expected an integer >= 1"):
+        next(resumable(SMALL, checkpoint_every=0))
 
 
 def test_records_hold_what_they_say() -> None:

@@ -17,7 +17,7 @@ from separatrix.commands.sat import sat
 from separatrix.commands.separate import separate
 from separatrix.commands.store import store_app
 from separatrix.commands.sweep import sweep
-from separatrix.commands.train import train_app
+from separatrix.commands.train.selection import train_app
 from separatrix.commands.verify import verify
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=separatrix.__doc__)

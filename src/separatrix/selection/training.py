@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from separatrix.checks import whole
-from separatrix.selection.checkpoint import Checkpoint, generator_from, load_checkpoint, save_checkpoint
+from separatrix.errors import ArgumentError
+from separatrix.selection.checkpoint import Checkpoint, generator_from
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.gradient import batch_gradient
 from separatrix.selection.optimisers import adam_state, adam_update, sgd_update
@@ -32,7 +32,7 @@ from separatrix.selection.stream import Blocks, derived_generator
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
 
-__all__ = ["EXPLOSION", "Record", "train"]
+__all__ = ["EXPLOSION", "Record", "resumable", "train"]
 
 EXPLOSION = 1000.0
 """A batch loss this many times the loss of answering zero stops a run."""
@@ -59,26 +59,40 @@ class Record:
     stopped: str | None = None
 
 
-def train(
-    settings: TrainingSettings, *, checkpoint: Path | None = None, checkpoint_every: int = 5000
-) -> Generator[Record, None, None]:
-    """Records at every settings.validate_every steps, at the snapshots and at the end.
+def train(settings: TrainingSettings) -> Generator[Record, None, None]:
+    """Train, and yield a record at every settings.validate_every steps, at the snapshots and at the end."""
+    with closing(resumable(settings)) as run:
+        for made in run:
+            if isinstance(made, Record):
+                yield made
 
-    checkpoint: a file to keep the state in, every `checkpoint_every` steps and at the end; when it exists the run goes
-    on from it, and the records after it are the ones the uninterrupted run gives.
+
+def resumable(
+    settings: TrainingSettings, *, start: Checkpoint | None = None, checkpoint_every: int | None = None
+) -> Generator[Record | Checkpoint, None, None]:
+    """Train, and yield the records of `train` and, between them, states from which the run can go on.
+
+    Args:
+        settings: the run.
+        start: a state of the same run; the records after it are the ones that the uninterrupted run gives. Its
+            tensors are left as they are.
+        checkpoint_every: the steps between two states. There is one at the end in any case, unless the run diverged.
     """
-    whole("checkpoint_every", checkpoint_every, low=1)
-    resumed = checkpoint is not None and checkpoint.exists()
-    run = _Run(settings, load_checkpoint(checkpoint, settings) if checkpoint and resumed else _initial(settings))
+    every = settings.steps or 1 if checkpoint_every is None else whole("checkpoint_every", checkpoint_every, low=1)
+    initial = _initial(settings)
+    if start is not None and not start.fits(initial):
+        raise ArgumentError("start", expected="a state of a run with the same settings", got="one of another run")
+    run = _Run(settings, start or initial)
     recorded = _record_steps(settings)
-    saved = frozenset([*range(checkpoint_every, settings.steps, checkpoint_every), settings.steps])
+    saved = frozenset([*range(every, settings.steps, every), settings.steps])
+    resumed = start is not None
     try:
         while True:
-            # A checkpoint is written after the record of its step was taken: what resumes from it goes straight on.
+            # A state is yielded after the record of its step: what goes on from it goes straight on.
             if not resumed and run.step in recorded:
                 yield run.record()
-            if not resumed and run.step in saved and checkpoint is not None:
-                save_checkpoint(checkpoint, settings, run.state())
+            if not resumed and run.step in saved:
+                yield run.state()
             resumed = False
             if run.step == settings.steps:
                 return
@@ -94,7 +108,8 @@ class _Run:
 
     def __init__(self, settings: TrainingSettings, start: Checkpoint) -> None:
         self.settings = settings
-        self.step, self.W, self.V, self.moments = start.step, start.W, start.V, start.moments
+        self.step, self.W, self.V = start.step, start.W.clone(), start.V.clone()
+        self.moments = tuple(moment.clone() for moment in start.moments)
         self.total, self.count = start.window.tolist()
         self.points = validation_points(settings, derived_generator(settings.seed, _POINTS))
         self.validation = generator_from(start.validation_state)
@@ -143,7 +158,8 @@ class _Run:
     def state(self) -> Checkpoint:
         window = torch.tensor([self.total, self.count], dtype=torch.float64)
         states = (*self.blocks.states, self.validation.get_state())
-        return Checkpoint(self.step, self.W, self.V, self.moments, window, *states)
+        moments = tuple(moment.clone() for moment in self.moments)
+        return Checkpoint(self.step, self.W.clone(), self.V.clone(), moments, window, *states)
 
 
 def _record_steps(settings: TrainingSettings) -> frozenset[int]:

@@ -31,8 +31,13 @@ from separatrix.explorer.learn.training_start import MOST_RUNS, Asked, Starter
 from separatrix.explorer.learn.training_state import Standing, alive, standing
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
+from separatrix.lab.interrupts import noted
+from separatrix.lab.lease import Lease
+from separatrix.runs.train import kept, trained
+from tests.lab.helpers import contents
 
 SMALL = Asked(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=3)
+NONE = "run-0123456789ab"
 LONG = Asked(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
@@ -65,18 +70,18 @@ def starter(tmp_path: Path) -> Iterator[Starter]:
 
 def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(SMALL)
-    assert (name, alive(tmp_path)) == ("run-0001", name)
+    assert name == SMALL.name() == alive(tmp_path)
     wait(lambda: not standing(tmp_path, name).alive)
     assert standing(tmp_path, name).word == "finished"
     found = read_run(tmp_path, name)
     assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
-    assert 100 in found.kept
-    assert set(found.kept) <= set(range(5, 101, 5))
+    assert found.kept == tuple(range(5, 101, 5))
     # The same by the command that the page offers to copy.
-    done = CliRunner().invoke(command_line, shlex.split(SMALL.command(str(tmp_path / "own")))[1:])
+    own = tmp_path / "own"
+    done = CliRunner().invoke(command_line, [*shlex.split(SMALL.command())[1:], "--store", str(own)])
     assert done.exit_code == 0
-    own = (tmp_path / "own" / "seed-3.jsonl").read_text()
-    assert own == (tmp_path / "training" / name / "seed-3.jsonl").read_text()
+    assert contents(own) == contents(tmp_path)
+    assert listed(own) == listed(tmp_path) == {name: "T = 8, q = 2, stochastic, sgd, seed 3"}
     step, W, V = found.at(10**6)
     assert (step, W.shape, V.shape) == (100, (18, 18), (2, 18))
     assert found.at(0)[0] == found.kept[0]
@@ -87,6 +92,8 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
         starter.go_on(name)
     with pytest.raises(SeparatrixError, match="does not run: it is finished"):
         starter.stop(name)
+    with pytest.raises(SeparatrixError, match="is finished: another seed is another run"):
+        starter.start(SMALL)
 
 
 def test_the_program_to_copy_gives_the_same_records(starter: Starter) -> None:
@@ -102,6 +109,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
     with pytest.raises(SeparatrixError, match=f"{name} still runs, and one run at a time"):
         starter.start(SMALL)
     assert sorted(one.name for one in (tmp_path / "training").iterdir()) == ["lock", name]
+    assert name in listed(tmp_path)
     # Another explorer on the same store sees it, may not start one, and can stop it.
     other = Starter(tmp_path)
     with pytest.raises(SeparatrixError, match="still runs"):
@@ -160,14 +168,12 @@ def test_what_would_be_refused_is_not_started(starter: Starter, tmp_path: Path) 
 
 def test_there_are_only_so_many(starter: Starter, tmp_path: Path) -> None:
     for at in range(MOST_RUNS):
-        (tmp_path / "training" / f"run-{at:04d}").mkdir(parents=True)
+        (tmp_path / "training" / f"run-{at:012x}").mkdir(parents=True)
     with pytest.raises(SeparatrixError, match="remove some first"):
         starter.start(SMALL)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "..", "run-0001/../../x", "run-0001", "/etc", "cell-abc", "run-\u0661\u0661\u0661\u0661"]
-)
+@pytest.mark.parametrize("name", ["", "..", f"{NONE}/../../x", NONE, "/etc", "cell-abc", "run-" + "\u0661" * 12])
 def test_a_name_is_no_path(starter: Starter, tmp_path: Path, name: str) -> None:
     (tmp_path / "training").mkdir()
     for act in (starter.stop, starter.go_on, lambda one: read_run(tmp_path, one)):
@@ -177,37 +183,35 @@ def test_a_name_is_no_path(starter: Starter, tmp_path: Path, name: str) -> None:
 
 
 def test_a_run_cut_off_with_no_word_can_go_on(tmp_path: Path) -> None:
-    folder = tmp_path / "training" / "run-0001"
+    folder = tmp_path / "training" / NONE
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
-    assert standing(tmp_path, "run-0001").word == "cut off"
-    assert read_run(tmp_path, "run-0001").steps == 70
+    assert standing(tmp_path, NONE).word == "cut off"
+    assert read_run(tmp_path, NONE).steps == 70
 
 
-def test_a_half_written_record_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a run of the command, in the folder where the command keeps its runs."""
-    monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(command_line, shlex.split(SMALL.command())[1:]).exit_code == 0
-    assert listed(tmp_path) == {"seed-3": "seed 3 of `separatrix train selection`"}
-    whole = read_run(tmp_path, "seed-3")
-    assert (whole.step[-1], whole.kept, whole.at(0)[0]) == (100, (100,), 100)
-    path = Path("runs/selection/seed-3.jsonl")
-    path.write_text(path.read_text()[:-30])
-    assert read_run(tmp_path, "seed-3").step == whole.step[:-1]
-    monkeypatch.setattr(training_runs, "RECORDS_BYTES", 10)
-    with pytest.raises(SeparatrixError, match="longer than"):
-        read_run(tmp_path, "seed-3")
+def test_a_run_of_the_command_is_listed_before_it_ends(tmp_path: Path) -> None:
+    settings = SMALL.settings()
+    with Store.create(tmp_path) as store, noted(), Lease(store) as lease:
+        records = trained(lease, settings, SMALL.checkpoint_every, kept(store, settings, SMALL.checkpoint_every))
+        while next(records).step < 20:
+            pass
+        records.close()
+    found = read_run(tmp_path, SMALL.name())
+    assert (found.step[-1], found.kept, found.steps) == (15, (5, 10, 15), 100)
+    assert (found.at(12)[0], found.at(0)[0], found.at(10**6)[0]) == (10, 5, 15)
 
 
-def test_damaged_weights_are_said(starter: Starter, tmp_path: Path) -> None:
-    folder = tmp_path / "training" / "run-0001"
-    (folder / "weights").mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
-    (folder / "weights" / "step-5.safetensors").write_bytes(b"nothing")
-    (folder / "weights" / "elsewhere.safetensors").write_bytes(b"nothing")
-    found = read_run(tmp_path, "run-0001")
-    assert found.kept == (5,)
-    with pytest.raises(SeparatrixError, match=r"The weights in step-5\.safetensors cannot be read"):
+def test_damaged_weights_are_said(tmp_path: Path) -> None:
+    settings = SMALL.settings()
+    with Store.create(tmp_path) as store, noted(), Lease(store) as lease:
+        list(trained(lease, settings, 100, kept(store, settings, 100)))
+    for file in tmp_path.glob("arrays/*/*"):
+        file.write_bytes(b"nothing")
+    [name] = listed(tmp_path)
+    found = read_run(tmp_path, name)
+    assert found.kept == (100,)
+    with pytest.raises(SeparatrixError, match="does not hold what its name says"):
         found.at(5)
 
 
@@ -264,12 +268,14 @@ def test_the_keeper_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest
         child.stdout.readline()
     (tmp_path / "stop").touch()
     monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 0.2)
-    assert keeper.watched(child, tmp_path, tmp_path / "none") == "stopped"
+    assert keeper.watched(child, tmp_path) == "stopped"
     assert child.wait() == -9
 
 
 def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"arguments": shlex.split(LONG.command())[1:-2], "seed": 0}))
+    folder = tmp_path / "training" / NONE
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"arguments": LONG.arguments(), "seed": 0}))
     runs: list[subprocess.Popen[bytes]] = []
 
     def fails(run: subprocess.Popen[bytes], *_: Path) -> None:
@@ -278,9 +284,9 @@ def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(keeper, "watched", fails)
     with (tmp_path / "lock").open("w") as lock, pytest.raises(OSError, match="no space"):
-        keeper.main(tmp_path, lock.fileno())
+        keeper.main(folder, lock.fileno())
     assert [run.returncode for run in runs] == [-9]
-    assert not (tmp_path / "end.json").exists()
+    assert not (folder / "end.json").exists()
 
 
 def test_the_keeper_needs_no_torch(run) -> None:
@@ -312,6 +318,6 @@ def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> 
 def test_a_lock_that_nobody_holds_is_no_run(tmp_path: Path) -> None:
     assert alive(tmp_path) is None
     (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "lock").write_text("run-0001")
+    (tmp_path / "training" / "lock").write_text(NONE)
     assert alive(tmp_path) is None
     assert os.listdir(tmp_path / "training") == ["lock"]

@@ -1,10 +1,9 @@
-"""Run a training run for the page, and keep its weights: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK``.
+"""Run a training run for the page: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK``.
 
 The run itself is `separatrix train selection`, a process of its own. The keeper stops it when a file ``stop`` appears
 in the folder, or when its own standard input ends, which is when the explorer ends, in whatever way: a run never
-outlives the page that shows it, and goes on from its checkpoint when it is asked to. Each checkpoint is copied to
-``weights/step-N.safetensors``, and ``end.json`` says how it ended. LOCK is the number of an open file whose lock says
-that a run is alive. Nothing here imports torch.
+outlives the page that shows it, and goes on from its checkpoint when it is asked to. The file ``end.json`` says how it
+ended. LOCK is the number of an open file whose lock says that a run is alive. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from separatrix.explorer.learn.training_state import COMMAND, END, OUTPUT, STOP, WEIGHTS, step_of
+from separatrix.explorer.learn.training_state import COMMAND, END, OUTPUT, STOP
+from separatrix.files import write_whole
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
@@ -28,43 +28,37 @@ PATIENCE_SECONDS = 20.0
 def main(folder: Path, lock: int) -> None:
     """Run, watch, and say how it ended."""
     told = json.loads((folder / COMMAND).read_text("utf-8"))
-    (folder / WEIGHTS).mkdir(exist_ok=True)
-    words = [sys.executable, "-m", "separatrix", *told["arguments"], "--folder", str(folder)]
+    store = folder.parent.parent
+    words = [sys.executable, "-m", "separatrix", *told["arguments"], "--store", str(store)]
     with (folder / OUTPUT).open("ab") as output:
         # The run holds the lock too: it counts as alive even if its keeper is killed.
         run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock])
     try:
-        asked = watched(run, folder, folder / f"seed-{told['seed']}.safetensors")
+        asked = watched(run, folder)
     except BaseException:  # a run that nobody watches would go on with nobody to stop it
         run.kill()
         run.wait()
         raise
     code = run.wait()
     how = asked or ("finished" if code == 0 else "failed")
-    written = folder / f"{END}.partial"
-    written.write_text(json.dumps({"how": how, "code": code}), "utf-8")
-    written.replace(folder / END)
+    write_whole(folder / END, json.dumps({"how": how, "code": code}).encode())
 
 
-def watched(run: subprocess.Popen[bytes], folder: Path, checkpoint: Path) -> str | None:
-    """Copy checkpoints until the run ends; the answer is who asked it to, if anyone did."""
+def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
+    """Wait until the run ends; the answer is who asked it to, if anyone did."""
     asked: str | None = None
     deadline = float("inf")
-    seen: tuple[int, int] | None = None
-    while True:
-        ended = run.poll() is not None
-        seen = copied(checkpoint, folder / WEIGHTS, seen)
-        if ended:
-            return asked
+    while run.poll() is None:
         if asked is None:
             asked = _asked(folder)
             if asked:
-                run.send_signal(signal.SIGINT)  # it writes down what it has, and ends
+                run.send_signal(signal.SIGINT)  # it ends, and has kept what it had at its last checkpoint
                 deadline = time.monotonic() + PATIENCE_SECONDS
         else:
             time.sleep(POLL_SECONDS)
         if time.monotonic() > deadline:
             run.kill()
+    return asked
 
 
 def _asked(folder: Path) -> str | None:
@@ -73,23 +67,6 @@ def _asked(folder: Path) -> str | None:
         return "stopped"
     readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)
     return "ended with the explorer" if readable and not os.read(sys.stdin.fileno(), 1) else None
-
-
-def copied(checkpoint: Path, folder: Path, seen: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Copy the checkpoint if it is not the one seen before; checkpoints are renamed into place, so it is whole."""
-    try:
-        with checkpoint.open("rb") as file:
-            about = os.fstat(file.fileno())
-            found = about.st_ino, about.st_mtime_ns
-            if found == seen:
-                return seen
-            data = file.read()
-    except FileNotFoundError:
-        return seen
-    written = folder / "copy.partial"
-    written.write_bytes(data)
-    written.replace(folder / f"step-{step_of(data)}.safetensors")
-    return found
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Training runs as the page shows them, wherever they lie: started from the page, by the command, or kept as cells.
+"""Training runs as the page shows them: those of `separatrix train selection`, and those that claims rest on.
 
-A run has a name that the server made; what a visitor asks for is looked up among those names and never used as a path.
+All are read from the store. A run has a name that the server made; what a visitor asks for is looked up among those
+names and never used as a path.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,21 +16,17 @@ from typing import Any
 import numpy as np
 
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.learn.training_state import COMMAND, FOLDER, TRAINING, WEIGHTS, step_of, told
+from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
 from separatrix.explorer.learn.view import Floats
-from separatrix.lab import plain
 from separatrix.lab.store import Record, Store
+from separatrix.runs.read import StoredRun, stored_runs
+from separatrix.selection.settings import TrainingSettings
 
-COMMAND_FOLDER = Path("runs/selection")
-"""Where `separatrix train selection` keeps its runs unless told otherwise."""
-RECORDS_BYTES = 2**24
-"""The longest file of records that is read."""
 MOST_ENTRIES = 200 * 200
 """The largest W that is drawn."""
-MOST_CELLS = 40
-"""Runs in the store that are listed."""
+MOST_LISTED = 40
+"""Runs of each kind that are listed."""
 
-_SEED, _STEP = re.compile(r"seed-(\d{1,9})\.jsonl"), re.compile(r"step-(\d{1,9})\.safetensors")
 Weights = tuple[int, Floats, Floats]
 
 
@@ -63,87 +59,71 @@ class TrainingRun:
 
 
 def listed(store: Path) -> dict[str, str]:
-    """The runs by name, with what a reader sees for each: the page's, newest first, the command's, the store's."""
-    training = store / TRAINING
+    """Give the runs by name, with what a reader sees for each: those that were trained, newest first, then claims'."""
     found: dict[str, str] = {}
-    if training.is_dir():
-        names = sorted((one.name for one in training.iterdir() if FOLDER.fullmatch(one.name)), reverse=True)
-        found |= {name: f"{name}, started here" for name in names}
-    if COMMAND_FOLDER.is_dir():
-        seeds = sorted(int(match[1]) for one in COMMAND_FOLDER.iterdir() if (match := _SEED.fullmatch(one.name)))
-        found |= {f"seed-{seed}": f"seed {seed} of `separatrix train selection`" for seed in seeds}
-    for record in _cells(store):
-        found[f"cell-{record.key[:12]}"] = _cell_title(record)
+    training = store / TRAINING
+    if training.is_dir():  # one that began a moment ago is not in the store yet
+        found |= {one.name: f"{one.name}, started here" for one in training.iterdir() if NAME.fullmatch(one.name)}
+    if not (store / "store.sqlite").exists():
+        return found
+    with Store.open(store) as opened:
+        for run in reversed(list(stored_runs(opened))[-MOST_LISTED:]):
+            found[run.name] = _title(run.settings)
+        for record in _cells(opened):
+            found[f"cell-{record.key[:12]}"] = _cell_title(record)
     return found
 
 
 def known(store: Path, name: str) -> str:
-    """The name, if a run has it."""
-    started = FOLDER.fullmatch(name) and (store / TRAINING / name).is_dir()
+    """Give the name back, if a run has it."""
+    started = NAME.fullmatch(name) and (store / TRAINING / name).is_dir()
     if not started and name not in listed(store):
         raise ArgumentError("run", expected="one of the runs that are listed", got=repr(name[:40]))
     return name
 
 
 def read_run(store: Path, name: str) -> TrainingRun:
-    """The run of that name."""
+    """Read the run of that name."""
     name = known(store, name)
     if name.startswith("cell-"):
         return _of_cell(store, name)
-    if name.startswith("run-"):
-        folder = store / TRAINING / name
-        [records] = [one for one in folder.iterdir() if _SEED.fullmatch(one.name)] or [folder / "seed-0.jsonl"]
-        kept = {int(match[1]): one for one in _inside(folder / WEIGHTS) if (match := _STEP.fullmatch(one.name))}
-        steps = (told(folder / COMMAND) or {}).get("steps", 0)
-        return _of_records(name, records, kept, steps)
-    records = COMMAND_FOLDER / f"{name}.jsonl"
-    last = records.with_suffix(".safetensors")
-    return _of_records(name, records, {_step_of(last): last} if last.exists() else {}, 0)
+    if (store / "store.sqlite").exists():
+        with Store.open(store) as opened:
+            for run in stored_runs(opened, name):
+                return _of_pieces(store, run)
+    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps", 0)
+    return TrainingRun(name, int(steps), {}, (), {}, (), _no_weights)
 
 
-def _inside(folder: Path) -> Iterator[Path]:
-    yield from folder.iterdir() if folder.is_dir() else ()
+def _no_weights(step: int) -> Weights:
+    raise SeparatrixError("This run has kept no weights yet.")
 
 
-def _of_records(name: str, path: Path, files: Mapping[int, Path], steps: int) -> TrainingRun:
-    """From the lines of JSON that a run leaves: the settings, then a record a line; the last may be half written."""
-    lines = _lines(path)
-    settings = json.loads(lines[0])["settings"] if lines else {}
-    records = [plain.read(line) for line in lines[1:]]
-    named = ("loss", "cosine_W", "cosine_V")
-    columns = {one: tuple(record[one] for record in records) for one in named}
+def _title(settings: TrainingSettings) -> str:
+    return f"T = {settings.T}, q = {settings.q}, {settings.encoding}, {settings.optimiser}, seed {settings.seed}"
+
+
+def _of_pieces(store: Path, run: StoredRun) -> TrainingRun:
+    records, kept = run.records(), run.kept()
+    columns = {one: tuple(record[one] for record in records) for one in ("loss", "cosine_W", "cosine_V")}
     tasks = list(records[0]["validation"]) if records else []
     columns |= {task: tuple(record["validation"].get(task) for record in records) for task in tasks}
+
+    def weights(step: int) -> Weights:
+        with Store.open(store) as opened:
+            state = opened.result(kept[step])["state"]
+        return _drawable(step, state["W"], state["V"])
+
     return TrainingRun(
-        name,
-        int(settings.get("steps", steps)),
-        settings,
+        _title(run.settings),
+        run.settings.steps,
+        dataclasses.asdict(run.settings),
         tuple(record["step"] for record in records),
         {one.replace("_", " of "): column for one, column in columns.items()},
-        tuple(sorted(files)),
-        lambda step: _weights(files[step]),
+        tuple(sorted(kept)),
+        weights,
         records[-1]["stopped"] if records else None,
     )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        if path.stat().st_size > RECORDS_BYTES:
-            raise SeparatrixError(f"The records of this run are longer than {RECORDS_BYTES / 2**20:g} MiB.")
-        return path.read_text("utf-8").split("\n")[:-1]
-    except FileNotFoundError:
-        return []
-
-
-def _weights(path: Path) -> Weights:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        tensors = load_file(path)
-        return _drawable(_step_of(path), tensors["W"], tensors["V"])
-    except (SafetensorError, OSError, KeyError) as error:
-        raise SeparatrixError(f"The weights in {path.name} cannot be read: {error}") from error
 
 
 def _drawable(step: int, W: Any, V: Any) -> Weights:
@@ -152,18 +132,10 @@ def _drawable(step: int, W: Any, V: Any) -> Weights:
     return step, np.asarray(W, np.float64), np.asarray(V, np.float64)
 
 
-def _step_of(path: Path) -> int:
-    with path.open("rb") as file:
-        return step_of(file.read(2**16))
-
-
-def _cells(store: Path) -> Iterator[Record]:
-    """The training runs that `separatrix reproduce` left in the store, if there is one."""
-    if not (store / "store.sqlite").exists():
-        return
-    with Store.open(store) as opened:
-        for experiment in ("selection.heat_maps", "selection.training"):
-            yield from islice(opened.records(experiment, "done"), MOST_CELLS)
+def _cells(store: Store) -> Iterator[Record]:
+    """Give the training runs that `separatrix reproduce` left in the store."""
+    for experiment in ("selection.heat_maps", "selection.training"):
+        yield from islice(store.records(experiment, "done"), MOST_LISTED)
 
 
 def _cell_title(record: Record) -> str:

@@ -18,8 +18,8 @@ from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.training_state import (
     COMMAND,
     END,
-    FOLDER,
     LOCK,
+    NAME,
     OUTPUT,
     STOP,
     TRAINING,
@@ -27,10 +27,10 @@ from separatrix.explorer.learn.training_state import (
     standing,
     told,
 )
+from separatrix.files import Held, hold, make_folder, write_whole
+from separatrix.lab.store import Store
+from separatrix.runs.cells import name_of
 from separatrix.selection.settings import TrainingSettings
-
-if sys.platform != "win32":
-    import fcntl
 
 MOST_RUNS = 50
 THRESHOLD, BATCH = 0.5, 64
@@ -52,11 +52,11 @@ class Asked:
     seed: int
 
     def arguments(self) -> list[str]:
-        """The words of the command after `separatrix`, without its folder."""
+        """Give the words of the command after `separatrix`, without its store."""
         settings = self.settings()
         numbers = {"T": self.T, "q": self.q, "d": self.d, "d-e": self.width, "threshold": THRESHOLD, "lr": self.eta}
         numbers |= {"batch": BATCH, "steps": self.steps, "seed": self.seed, "validate-every": settings.validate_every}
-        numbers |= {"checkpoint-every": max(1, self.steps // CHECKPOINTS)}
+        numbers |= {"checkpoint-every": self.checkpoint_every}
         words = [word for name, value in numbers.items() for word in (f"--{name}", repr(value))]
         for name, tasks in (("T", settings.validation_T), ("q", settings.validation_q)):
             words += [word for task in tasks for word in (f"--validation-{name}", str(task))]
@@ -79,9 +79,18 @@ class Asked:
             validation_q=(min(self.q + 2, self.T),),
         )
 
-    def command(self, folder: str = "runs/selection") -> str:
-        """The command that does the same."""
-        return f"separatrix {' '.join(self.arguments())} --folder {folder}"
+    @property
+    def checkpoint_every(self) -> int:
+        """The steps between two states that are kept."""
+        return max(1, self.steps // CHECKPOINTS)
+
+    def name(self) -> str:
+        """Name the run, as the store does: equal choices are the same run."""
+        return name_of(self.settings(), self.checkpoint_every)
+
+    def command(self) -> str:
+        """Write the command that does the same."""
+        return f"separatrix {' '.join(self.arguments())}"
 
     def python(self) -> str:
         """The program that does the same."""
@@ -102,19 +111,20 @@ class Starter:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, asked: Asked) -> str:
-        """Begin a new run; the answer is its name."""
+        """Begin a run, or let it go on if it was begun before; the answer is its name."""
+        name, training = asked.name(), self.store / TRAINING
         words = {"arguments": asked.arguments(), "seed": asked.seed, "steps": asked.steps}
         with self._one:
-            training = self.store / TRAINING
-            training.mkdir(parents=True, exist_ok=True)
-            names = sorted(one.name for one in training.iterdir() if FOLDER.fullmatch(one.name))
-            if len(names) >= MOST_RUNS:
-                raise SeparatrixError(f"There are {len(names)} runs in {TRAINING}/ of the store: remove some first.")
+            Store.create(self.store).close()  # before the run does, so that no reader meets it half made
+            make_folder(training)
+            folders = [one.name for one in training.iterdir() if NAME.fullmatch(one.name)]
+            if name in folders and standing(self.store, name).word == "finished":
+                raise SeparatrixError(f"{name} has these very numbers and is finished: another seed is another run.")
+            if name not in folders and len(folders) >= MOST_RUNS:
+                raise SeparatrixError(f"There are {len(folders)} runs in {TRAINING}/ of the store: remove some first.")
             lock = self._locked(training)
             try:
-                name = f"run-{int(names[-1][4:]) + 1 if names else 1:04d}"
-                (training / name).mkdir()
-                (training / name / COMMAND).write_text(json.dumps(words), "utf-8")
+                write_whole(training / name / COMMAND, json.dumps(words).encode())
                 self._keep(name, lock)
             finally:
                 os.close(lock)
@@ -125,11 +135,8 @@ class Starter:
         with self._one:
             if not standing(self.store, self._known(name)).resumable:
                 raise SeparatrixError(f"{name} cannot go on: it is {standing(self.store, name).word}.")
-            folder = self.store / TRAINING / name
-            lock = self._locked(folder.parent)
+            lock = self._locked(self.store / TRAINING)
             try:
-                for mark in (STOP, END):
-                    (folder / mark).unlink(missing_ok=True)
                 self._keep(name, lock)
             finally:
                 os.close(lock)
@@ -141,7 +148,7 @@ class Starter:
         (self.store / TRAINING / name / STOP).touch()
 
     def _known(self, name: str) -> str:
-        if not FOLDER.fullmatch(name) or told(self.store / TRAINING / name / COMMAND) is None:
+        if not NAME.fullmatch(name) or told(self.store / TRAINING / name / COMMAND) is None:
             raise ArgumentError("run", expected="a run that was started from the page", got=repr(name[:40]))
         return name
 
@@ -149,27 +156,24 @@ class Starter:
         """An open file with the one lock there is; whoever inherits the file holds the lock."""
         if sys.platform == "win32":
             raise SeparatrixError("Runs cannot be started from the page on Windows: `separatrix train selection` can.")
-        lock = os.open(training / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         for _ in range(LOCK_TRIES):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                return hold(training / LOCK)
+            except Held:
                 if name := alive(self.store):
-                    said = f"{name} still runs, and one run at a time is enough: stop it, or wait."
-                    break
+                    raise SeparatrixError(
+                        f"{name} still runs, and one run at a time is enough: stop it, or wait."
+                    ) from None
                 time.sleep(LOCK_SECONDS)
-            else:
-                return lock
-        else:
-            said = f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again."
-        os.close(lock)
-        raise SeparatrixError(said)
+        raise SeparatrixError(f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again.")
 
     def _keep(self, name: str, lock: int) -> None:
         """Name the run in the lock, and leave it to a keeper out of reach of Ctrl-C, which is for the explorer."""
         os.ftruncate(lock, 0)
         os.pwrite(lock, name.encode("ascii"), 0)
         folder = self.store / TRAINING / name
+        for mark in (STOP, END):
+            (folder / mark).unlink(missing_ok=True)
         with (folder / OUTPUT).open("ab") as output:
             self.held[name] = keeper = subprocess.Popen(
                 [sys.executable, "-m", "separatrix.explorer.learn.keeper", str(folder.absolute()), str(lock)],

@@ -1,9 +1,9 @@
-"""What a training run that the page started leaves in its folder, and how it stands, read back from there alone.
+"""A training run that the page started: its process, read back from a folder alone.
 
-``<store>/training/run-0001/`` has ``run.json`` (what was asked for), the records and the checkpoint of `separatrix
-train selection`, ``weights/``, ``output.txt`` (what the command said), ``stop`` (once someone asked for it) and
-``end.json`` (once it ended). ``<store>/training/lock`` is locked while a run is alive and names it, so that there is
-one at a time, whichever explorer started it.
+The run itself is in the store, as every run of `separatrix train selection`. ``<store>/training/<name of the run>/``
+has what concerns its process: ``run.json`` (what was asked for), ``output.txt`` (what the command said), ``stop`` (once
+someone asked for it) and ``end.json`` (once it ended). ``<store>/training/lock`` is locked while a run is alive and
+names it, so that there is one at a time, whichever explorer started it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if sys.platform != "win32":
-    import fcntl
+from separatrix.files import is_held
 
 TRAINING, LOCK = "training", "lock"
-COMMAND, OUTPUT, STOP, END, WEIGHTS = "run.json", "output.txt", "stop", "end.json", "weights"
-FOLDER = re.compile(r"run-[0-9]{4}")
+COMMAND, OUTPUT, STOP, END = "run.json", "output.txt", "stop", "end.json"
+NAME = re.compile(r"run-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -35,25 +33,9 @@ class Standing:
 
 
 def alive(store: Path) -> str | None:
-    """The name of the run that is alive, if one is."""
-    try:
-        handle = os.open(store / TRAINING / LOCK, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        return os.read(handle, 64).decode("ascii").strip() if _is_locked(handle) else None
-    finally:
-        os.close(handle)
-
-
-def _is_locked(handle: int) -> bool:
-    if sys.platform == "win32":  # where no run can be started
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+    """Give the name of the run that is alive, if one is."""
+    lock = store / TRAINING / LOCK
+    return lock.read_text("ascii").strip() if os.name == "posix" and is_held(lock) else None
 
 
 def standing(store: Path, name: str) -> Standing:
@@ -73,7 +55,7 @@ def standing(store: Path, name: str) -> Standing:
             said = "It ended when the explorer did; it can go on from its last checkpoint."
             return Standing("stopped", said, resumable=True)
         case "failed":
-            return Standing("failed", last_words(folder))
+            return Standing("failed", last_line(folder))
     said = "It was cut off with no word; it can go on from its last checkpoint."
     return Standing("cut off", said, resumable=True)
 
@@ -87,8 +69,8 @@ def told(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def last_words(folder: Path, most: int = 400) -> str:
-    """What the command said last: what made it fail."""
+def last_line(folder: Path, most: int = 400) -> str:
+    """Give the last line of what the command said, which tells what made it fail."""
     try:
         with (folder / OUTPUT).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - most))
@@ -96,9 +78,3 @@ def last_words(folder: Path, most: int = 400) -> str:
     except FileNotFoundError:
         lines = []
     return f"It failed: {lines[-1]}" if lines else "It failed with no word."
-
-
-def step_of(header: bytes) -> int:
-    """The step in the first bytes of a checkpoint, which are its header."""
-    length = int.from_bytes(header[:8], "little")
-    return int(json.loads(header[8 : 8 + length])["__metadata__"]["step"])

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.ending import again, in_a_sentence
+from separatrix.commands.options import RESULTS, StoreOption
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.files import clear_drafts, make_folder
 from separatrix.lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from separatrix.commands.train_display import Display
+    from separatrix.commands.train.display import Display
+    from separatrix.lab.lease import Lease
     from separatrix.selection.settings import TrainingSettings
+    from separatrix.selection.training import Record
 
 train_app = typer.Typer(no_args_is_help=True, help="Train the models of the papers; a stopped run goes on.")
 
@@ -85,7 +85,7 @@ def selection(
     validation_q: Annotated[
         list[int] | None, typer.Option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 likewise.")
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where checkpoints and records are kept.")] = Path("runs/selection"),
+    store: StoreOption = RESULTS,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 1000,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard's events.", metavar="DIR", show_default=False)
@@ -93,8 +93,11 @@ def selection(
 ) -> None:
     """Train the one-layer transformer on sparse token selection, with the paper's settings unless said otherwise."""
     from separatrix.checks import whole
-    from separatrix.commands.train_display import display
-    from separatrix.commands.train_log import summary_writer
+    from separatrix.commands.train.display import display
+    from separatrix.commands.train.tensorboard import summary_writer
+    from separatrix.lab.interrupts import noted
+    from separatrix.lab.lease import Lease
+    from separatrix.lab.store import Store
     from separatrix.selection.settings import TrainingSettings
 
     whole("--seeds", seeds, low=1)
@@ -126,24 +129,20 @@ def selection(
         summary_writer()  # what is missing is said before the first step, not after the last
     ends: list[str] = []
     try:
-        with display() as shown:
+        with Store.create(store) as opened, noted(), Lease(opened) as lease, display() as shown:
             for settings in runs:
-                ends.append(_train(settings, folder, checkpoint_every, tensorboard, shown))
+                ends.append(_train(settings, lease, checkpoint_every, tensorboard, shown))
     except OSError as error:
         raise SeparatrixError(
-            f"{error.filename or folder} could not be written ({error}). What was kept before stays; mend it and run "
-            "the same command again."
+            f"{error.filename or tensorboard} could not be written ({error}). What was kept before stays; mend it and "
+            "run the same command again."
         ) from error
     except KeyboardInterrupt:
-        typer.echo(
-            f"Stopped. The records so far and the last checkpoint of each run are kept in {folder}. To go on, run the "
-            f"same command again: {shlex.join(['separatrix', *sys.argv[1:]])}",
-            err=True,
-        )
+        typer.echo(f"Stopped. Each run is kept in {store} up to its last checkpoint. To go on, {again()}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     for settings, end in zip(runs, ends, strict=True):
         typer.echo(f"seed {settings.seed}: {end}")
-    typer.echo(f"Records: {folder}/seed-*.jsonl. Weights: {folder}/seed-*.safetensors.")
+    typer.echo(f"Records and weights: `separatrix store ls --experiment runs.selection --store {store}`.")
     if any("diverged" in end for end in ends):
         raise typer.Exit(1)
 
@@ -164,34 +163,24 @@ def rates(texts: Sequence[str]) -> tuple[tuple[int, float], ...]:
     return tuple(found)
 
 
-def _train(settings: TrainingSettings, folder: Path, every: int, tensorboard: Path | None, shown: Display) -> str:
-    """One run, from its checkpoint if there is one. The answer is how it ended, in a sentence."""
-    from separatrix.commands.train_display import spoken
-    from separatrix.commands.train_log import Log, alone, board, json_lines
-    from separatrix.selection.checkpoint import load_checkpoint
-    from separatrix.selection.training import train
+def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Path | None, shown: Display) -> str:
+    """Train one run, from its last checkpoint if there is one. The answer is how it ended, in a sentence."""
+    from separatrix.commands.train.display import spoken
+    from separatrix.commands.train.tensorboard import board
+    from separatrix.runs.train import kept, trained
 
-    make_folder(folder)
     name = f"seed-{settings.seed}"
-    checkpoint, path = folder / f"{name}.safetensors", folder / f"{name}.jsonl"
+    start = kept(lease.store, settings, every)
+    if start.over is not None:
+        return start.over
+    shown.begin(name, settings.steps, start.step)
     with ExitStack() as stack:
-        stack.enter_context(alone(folder / f"{name}.lock"))
-        for file in (checkpoint, path):
-            clear_drafts(file)
-        start = load_checkpoint(checkpoint, settings).step if checkpoint.exists() else None
-        shown.begin(name, settings.steps, start or 0)
-        if start == settings.steps:
-            return f"all {settings.steps:,} steps were done before."
-        logs: list[Log] = [stack.enter_context(json_lines(path, settings, start))]
+        logs: list[Callable[[Record], None]] = [shown.show]
         if tensorboard is not None:
-            logs += stack.enter_context(board(tensorboard / name, start))
-        records = train(settings, checkpoint=checkpoint, checkpoint_every=every)
-        stack.callback(records.close)
+            resumed_at = None if start.state is None else start.step
+            logs.append(stack.enter_context(board(tensorboard / name, resumed_at)))
+        records = stack.enter_context(closing(trained(lease, settings, every, start)))
         for record in records:
-            followed = record.step + settings.validate_every
-            # Whether a checkpoint comes before the next record: also right after this one, at the same step.
-            lasting = (record.step - 1) // every != (followed - 1) // every or followed > settings.steps
             for log in logs:
-                log.keep(record, lasting=lasting)
-            shown.show(record)
+                log(record)
     return f"{record.stopped} What came before is kept." if record.stopped else spoken(record)

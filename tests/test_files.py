@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from separatrix import files
-from separatrix.files import Held, clear_drafts, draft_of, hold, is_held, make_folder, write_whole
+from separatrix.files import (
+    Held,
+    draft_folder,
+    drafts_in,
+    held,
+    hold,
+    hold_bytes,
+    is_held,
+    make_folder,
+    put_in_place,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -79,15 +90,38 @@ def test_what_fails_leaves_the_old_file_and_no_draft(
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"old")]
 
 
-def test_drafts_of_a_file_are_cleared_and_no_others(tmp_path: Path) -> None:
-    names = ["run[1].jsonl", "run1.jsonl", "run[1].jsonl.draft", "other"]
-    for name in names:
-        (tmp_path / name).touch()
-    for path in (tmp_path / "run[1].jsonl", tmp_path / "other"):
-        draft_of(path).touch()
-    clear_drafts(tmp_path / "run[1].jsonl")
-    assert sorted(one.name for one in tmp_path.iterdir() if "other." not in one.name) == sorted(names)
-    assert len(list(tmp_path.glob("other.*.draft"))) == 1
+def test_a_folder_is_put_in_place_whole_or_removed(tmp_path: Path) -> None:
+    with draft_folder(tmp_path / "made") as draft:
+        (draft / "file").write_bytes(b"all")
+        assert drafts_in(tmp_path) == [draft]
+        put_in_place(draft, tmp_path / "made")
+    with pytest.raises(RuntimeError), draft_folder(tmp_path / "failed"):
+        raise RuntimeError
+    assert [one.relative_to(tmp_path).as_posix() for one in sorted(tmp_path.rglob("*"))] == ["made", "made/file"]
+    assert drafts_in(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_bytes_are_held_by_one_process(run, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    other = (
+        "import sys; from separatrix.files import Held, hold_bytes\n"
+        "try: hold_bytes(open(sys.argv[1], 'r+b'), int(sys.argv[2]), 10); print('free')\n"
+        "except Held: print('held')"
+    )
+    with path.open("r+b") as file:
+        hold_bytes(file, 100, 5)
+        assert [run(other, str(path), first).stdout for first in ("80", "95")] == ["free\n", "held\n"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_lock_is_held_during_a_block(tmp_path: Path) -> None:
+    with held(tmp_path / "lock"):
+        assert is_held(tmp_path / "lock")
+        with pytest.raises(Held), held(tmp_path / "lock"):
+            pass
+    assert not is_held(tmp_path / "lock")
 
 
 def test_a_folder_where_a_file_is(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import sys
-from glob import escape
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 if sys.platform != "win32":
@@ -28,12 +31,14 @@ if sys.platform != "win32":
 
 __all__ = [
     "Held",
-    "clear_drafts",
-    "draft_of",
-    "flush_folder",
+    "draft_folder",
+    "drafts_in",
+    "held",
     "hold",
+    "hold_bytes",
     "is_held",
     "make_folder",
+    "put_in_place",
     "read_at_most",
     "write_whole",
 ]
@@ -50,28 +55,42 @@ class Held(Exception):
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, or leave what was there; make its folder if there is none."""
     make_folder(path.parent)
-    draft = draft_of(path)
+    draft = _draft_of(path)
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FOR_THE_USER), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        put_in_place(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
 
 
-def draft_of(path: Path) -> Path:
-    """A new name for what is to be renamed to `path`."""
+@contextmanager
+def draft_folder(path: Path) -> Iterator[Path]:
+    """Make a folder beside `path` to be filled; it is removed at the end of the block, unless it was put in place."""
+    draft = _draft_of(path.absolute())
+    try:
+        make_folder(draft)
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Rename a whole file or folder to its name, and bring the name to the disk."""
+    os.replace(draft, path)
+    _flush_folder(path.absolute().parent)
+
+
+def drafts_in(folder: Path) -> list[Path]:
+    """List what killed writers left in a folder, files and folders; or what others are writing now."""
+    return list(folder.glob("*.draft"))
+
+
+def _draft_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.{uuid4().hex}.draft")
-
-
-def clear_drafts(path: Path) -> None:
-    """Remove what killed writers of `path` left; the caller knows that nobody is writing it."""
-    for draft in path.parent.glob(f"{escape(path.name)}.{'?' * 32}.draft"):
-        draft.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -85,10 +104,10 @@ def make_folder(folder: Path) -> None:
         if not folder.is_dir():
             raise
     else:
-        flush_folder(folder.parent)
+        _flush_folder(folder.parent)
 
 
-def flush_folder(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
@@ -143,6 +162,29 @@ def hold(path: Path, *, wait: bool = False) -> int:
             os.close(handle)
             raise
         os.close(handle)  # it was removed before its lock was taken
+
+
+@contextmanager
+def held(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a file during the block, as `hold` does."""
+    handle = hold(path, wait=wait)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def hold_bytes(file: BinaryIO, first: int, count: int) -> None:
+    """Lock some bytes of an open file until it is closed; such locks are others than those of `hold`.
+
+    Raises:
+        Held: another process has locked one of them.
+    """
+    if sys.platform != "win32":
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+        except BlockingIOError:
+            raise Held(file.name) from None
 
 
 def _is_named(handle: int, path: Path) -> bool:

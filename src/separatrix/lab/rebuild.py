@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from separatrix.errors import ArgumentError
-from separatrix.files import draft_of, flush_folder, hold, make_folder
+from separatrix.files import Held, draft_folder, held, hold_bytes, make_folder, put_in_place
 from separatrix.lab import arrays, pages, rows
 from separatrix.lab.faults import StoreError, plainly
 from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
-
-if sys.platform != "win32":
-    import fcntl
 
 _FIRST_SHARED_BYTE, _SHARED_BYTES = 0x40000002, 510
 """The bytes of a file that SQLite locks for as long as a connection in write-ahead mode is open."""
@@ -51,15 +47,14 @@ def replace(folder: Path, records: Iterable[Record], why: str) -> Path:
     """
     path = folder / "store.sqlite"
     aside = next(one for n in range(1, 10**9) if not (one := folder / f"store.{why}-{n}.sqlite").exists())
-    with plainly(path), _draft(folder / "rebuilt") as draft, _alone_with(path):
+    with plainly(path), draft_folder(folder / "rebuilt") as draft, _alone_with(path):
         write(draft, records)
         os.link(path, aside)
         for suffix in ("-wal", "-shm"):
             log = path.with_name(path.name + suffix)
             if log.exists():
                 log.rename(aside.with_name(aside.name + suffix))
-        os.replace(draft / path.name, path)
-        flush_folder(folder)
+        put_in_place(draft / path.name, path)
     return aside
 
 
@@ -84,10 +79,9 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
                     arrays.put(draft / "arrays", digest, arrays.fetch(store.arrays, digest))
                 yield row
 
-    with plainly(target), _draft(target) as draft:
+    with plainly(target), draft_folder(target) as draft:
         write(draft, whole())
-        os.replace(draft, target)
-        flush_folder(target.absolute().parent)
+        put_in_place(draft, target)
     return copied, left
 
 
@@ -104,13 +98,11 @@ def write(folder: Path, records: Iterable[Record]) -> None:
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Wait for whoever else makes the file of this store anew."""
     lock = folder / "runs" / "rebuild.lock"
-    with plainly(lock):
-        make_folder(lock.parent)
-        handle = hold(lock, wait=True)
-    try:
+    with ExitStack() as stack:
+        with plainly(lock):
+            make_folder(lock.parent)
+            stack.enter_context(held(lock, wait=True))
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -121,18 +113,7 @@ def _alone_with(path: Path) -> Iterator[None]:
         return
     with path.open("r+b") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES, _FIRST_SHARED_BYTE)
-        except BlockingIOError:
+            hold_bytes(file, _FIRST_SHARED_BYTE, _SHARED_BYTES)
+        except Held:
             raise StoreError(f"{path} is open in another program. Close it, and run the same command again.") from None
         yield
-
-
-@contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """A folder that is removed at the end of the block, unless it was renamed."""
-    draft = draft_of(target.absolute())
-    try:
-        make_folder(draft)
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

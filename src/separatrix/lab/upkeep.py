@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from separatrix.files import drafts_in
 from separatrix.lab import alive, arrays, rebuild, rows
 from separatrix.lab.faults import DamagedError, StoreError, plainly
 from separatrix.lab.rows import Damaged, Record
@@ -73,12 +74,12 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
             needed = {digest for record in store.records() for digest in arrays.named_in(record.result or "")}
             names = ((path, path.stem) for path in arrays.files(store.arrays))
             waste = [path for path, name in names if name not in needed or path != arrays.place(store.arrays, name)]
-            waste += [path for path in folder.glob("*.draft") if path.is_file()]
+            waste += [path for path in drafts_in(folder) if path.is_file()]
             size = sum(path.stat().st_size for path in waste)
             for path in [*waste, *(lock for lock in alive.locks(folder) if not alive.lives(folder, lock.stem))]:
                 path.unlink(missing_ok=True)
         with plainly(store.path):
-            for path in folder.glob("*.draft"):
+            for path in drafts_in(folder):
                 shutil.rmtree(path)
             store.connection.execute("VACUUM")
     return Cleared(len(waste), size, forgotten, aside, rescued)

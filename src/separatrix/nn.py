@@ -18,7 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.arguments import check_call, is_dense, layout
-from separatrix.attention.bounded import (
+from separatrix.attention.certificate.output import Certificate, value_range
+from separatrix.attention.exact.operators import flatten_heads
+from separatrix.attention.operator import tensor_attention
+from separatrix.attention.planning.plan import check_tolerance
+from separatrix.attention.polynomial.frame import Tokens
+from separatrix.attention.streaming.bounded_attention import bounded_attention
+from separatrix.attention.streaming.bounded_plan import (
     BoundedPlan,
     check_bound,
     normalised,
@@ -26,13 +32,7 @@ from separatrix.attention.bounded import (
     score_radius,
     sum_rounding,
 )
-from separatrix.attention.bounded_attention import bounded_attention
-from separatrix.attention.certificate import Certificate, value_range
-from separatrix.attention.exact import flatten_heads
-from separatrix.attention.frame import Tokens
-from separatrix.attention.operator import tensor_attention
-from separatrix.attention.plan import check_tolerance
-from separatrix.attention.state import TensorAttentionState
+from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.errors import ArgumentError
 
 __all__ = ["TensorAttention", "normalised"]

@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import certificate, certified, exact_rounding, forecast, frame, plan, reference
+from separatrix.attention import certified, reference
+from separatrix.attention.arithmetic.summation import Summing, expanded_sum
+from separatrix.attention.certificate import output as certificate
 from separatrix.attention.checker import check
-from separatrix.attention.greedy import greedy_alphas, greedy_tail
-from separatrix.attention.summation import Summing, expanded_sum
+from separatrix.attention.planning import exact_type as exact_rounding
+from separatrix.attention.planning import forecast, plan
+from separatrix.attention.polynomial import frame
+from separatrix.attention.polynomial.greedy import greedy_alphas, greedy_tail
 from tests.contracts.attention_contract import draw, inputs
 
 
@@ -217,7 +221,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
 
 
 def plan_analysis(x):
-    from separatrix.attention.frame import Tokens
+    from separatrix.attention.polynomial.frame import Tokens
 
     tokens = Tokens(x[:1], (x[1:2], x[2:3]), (x[3:4], x[4:5]), (), 0.5)
     return forecast.analyse(tokens, is_causal=False, offset=0)

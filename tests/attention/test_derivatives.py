@@ -12,8 +12,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
-from separatrix.attention import exact, reference, tiling
-from separatrix.attention.bounded_attention import attend_bounded, attend_bounded_backward
+from separatrix.attention import reference
+from separatrix.attention.exact import operators as exact
+from separatrix.attention.exact.blocks import tiling
+from separatrix.attention.streaming.bounded_attention import attend_bounded, attend_bounded_backward
 from tests.attention.test_exact import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both

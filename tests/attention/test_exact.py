@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import by_reference, reference, tiling
-from separatrix.attention.overflow import score_bound
+from separatrix.attention import reference
+from separatrix.attention.exact import by_reference
+from separatrix.attention.exact.blocks import tiling
+from separatrix.attention.exact.blocks.overflow import score_bound
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import reference, remainder
-from separatrix.attention.incoming import Power
+from separatrix.attention import reference
+from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.polynomial import remainder
 
 TINY = 2**-148
 """Twice the smallest number of float32, which every promise on float32 gradients leaves aside."""

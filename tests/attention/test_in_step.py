@@ -22,10 +22,12 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import separatrix as sx
-from separatrix.attention import agreement, parallel, parallel_exact, standing
-from separatrix.attention.parallel import AbsentRankError, sharded_attention, sharded_exact_attention
-from separatrix.attention.standing import Board, Place, Standing
-from separatrix.attention.state import TensorAttentionState
+from separatrix.attention.sharded import agreement, standing
+from separatrix.attention.sharded import exact as parallel_exact
+from separatrix.attention.sharded import near_linear as parallel
+from separatrix.attention.sharded.near_linear import AbsentRankError, sharded_attention, sharded_exact_attention
+from separatrix.attention.sharded.standing import Board, Place, Standing
+from separatrix.attention.streaming.state import TensorAttentionState
 
 COUNT, TOKENS = 3, 4
 KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]

@@ -8,8 +8,10 @@ import mpmath
 import pytest
 import torch
 
-from separatrix.attention import assumptions, certificate, greedy, measured
-from separatrix.attention.assumptions import ASSUMPTIONS
+from separatrix.attention.arithmetic import assumptions, measured
+from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
+from separatrix.attention.certificate import output as certificate
+from separatrix.attention.polynomial import greedy
 from separatrix.errors import SeparatrixError
 
 

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from separatrix.attention.greedy import greedy_alphas
-from separatrix.attention.monomials import (
+from separatrix.attention.polynomial.greedy import greedy_alphas
+from separatrix.attention.polynomial.monomials import (
     downward_closed,
     monomials,
     monomials_backward,

@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
-from separatrix.attention import cost, parallel
-from separatrix.attention.bounded import expansion, plan_bounded
-from separatrix.attention.bounded_attention import bounded_attention
-from separatrix.attention.frame import Tokens
-from separatrix.attention.parallel import counted_communication, sharded_attention, sharded_exact_attention
-from separatrix.attention.parallel_exact import merge
-from separatrix.attention.polynomial import states
+from separatrix.attention.planning import cost
+from separatrix.attention.polynomial.frame import Tokens
+from separatrix.attention.polynomial.sums import states
+from separatrix.attention.sharded import near_linear as parallel
+from separatrix.attention.sharded.exact import merge
+from separatrix.attention.sharded.near_linear import counted_communication, sharded_attention, sharded_exact_attention
+from separatrix.attention.streaming.bounded_attention import bounded_attention
+from separatrix.attention.streaming.bounded_plan import expansion, plan_bounded
 
 D, D_V, BATCH = 3, 2, (2,)
 

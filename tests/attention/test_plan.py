@@ -10,12 +10,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
-from separatrix.attention import forecast as forecasting
-from separatrix.attention import plan as planning
-from separatrix.attention.cost import paper_rank, threshold
-from separatrix.attention.frame import Tokens
-from separatrix.attention.plan import worst_case_degree
-from separatrix.attention.precision import float32_products_are_float32
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.planning import forecast as forecasting
+from separatrix.attention.planning import plan as planning
+from separatrix.attention.planning.cost import paper_rank, threshold
+from separatrix.attention.planning.plan import worst_case_degree
+from separatrix.attention.polynomial.frame import Tokens
 from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
 

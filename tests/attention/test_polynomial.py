@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import causal, polynomial, reference
+from separatrix.attention import reference
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
 

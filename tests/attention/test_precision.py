@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import precision
-from separatrix.attention.precision import float32_products_are_float32, require_ieee_arithmetic
+from separatrix.attention.arithmetic import precision
+from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 
 # Two scores, 1/8 and 1, of keys that are not normal numbers in float32; the values are 1 and -1.
 SUBNORMAL = """
@@ -46,7 +46,7 @@ refused("layer", lambda: layer(tokens))
 
 SHARDED = """
 import torch.distributed as dist
-from separatrix.attention.parallel import sharded_attention
+from separatrix.attention.sharded.near_linear import sharded_attention
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 refused("sharded", lambda: sharded_attention(x, x, x, bound=1.0, tolerance=1e-3))
 refused("causal", lambda: sharded_attention(x, x, x, bound=1.0, tolerance=1e-3, is_causal=True))
@@ -105,7 +105,7 @@ def test_sound_arithmetic_is_not_refused(run):
     """Whatever the context: inference mode, autocast, another default type, transforms; and with more threads later."""
     code = """
 import torch
-from separatrix.attention.precision import _rows, require_ieee_arithmetic as check
+from separatrix.attention.arithmetic.precision import _rows, require_ieee_arithmetic as check
 def checked(x):
     _rows.cache_clear()
     check()

@@ -6,11 +6,18 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.cost import Expanded
-from separatrix.attention.greedy import greedy_alphas
-from separatrix.attention.lanes import Lanes, lanes
-from separatrix.attention.monomials import downward_closed, total_degree
-from separatrix.attention.products import Direct, Factored, expanded, expanded_total_degree, factoring, products
+from separatrix.attention.planning.cost import Expanded
+from separatrix.attention.polynomial.greedy import greedy_alphas
+from separatrix.attention.polynomial.lanes import Lanes, lanes
+from separatrix.attention.polynomial.monomials import downward_closed, total_degree
+from separatrix.attention.polynomial.products import (
+    Direct,
+    Factored,
+    expanded,
+    expanded_total_degree,
+    factoring,
+    products,
+)
 
 SETS = {
     "total degree 4 of 3": total_degree(3, 4),

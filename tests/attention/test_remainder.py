@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from separatrix.attention.remainder import chebyshev, taylor, taylor_factor
+from separatrix.attention.polynomial.remainder import chebyshev, taylor, taylor_factor
 
 mpmath.mp.dps = 50
 

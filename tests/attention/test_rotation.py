@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import forecast, plan, reference, rotation
-from separatrix.attention.frame import Tokens, key_mean, make_frame
+from separatrix.attention import reference
+from separatrix.attention.planning import forecast, plan
+from separatrix.attention.polynomial import rotation
+from separatrix.attention.polynomial.frame import Tokens, key_mean, make_frame
 
 WIDE = np.longdouble
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from separatrix.attention.kronecker_rows import chunks
+from separatrix.attention.exact.blocks.kronecker_rows import chunks
+from separatrix.attention.exact.blocks.schedule import Box, Positions, boxes
 from separatrix.attention.reference import allowed_tuples
-from separatrix.attention.schedule import Box, Positions, boxes
 
 
 @given(

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import bounded, reference
+from separatrix.attention import reference
+from separatrix.attention.streaming import bounded_plan as bounded
 
 
 def uniform(seed, *shape, dtype=torch.float64, bound=1.0):

@@ -8,13 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from separatrix.attention import blocks, causal, polynomial
-from separatrix.attention.frame import Frame, Tokens
-from separatrix.attention.incoming import Power
-from separatrix.attention.monomials import total_degree
-from separatrix.attention.polynomial import Expansion, Sums
-from separatrix.attention.schedule import Positions
-from separatrix.attention.summation import (
+from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.arithmetic.summation import (
     EXPONENTIAL,
     Step,
     Summation,
@@ -23,7 +18,14 @@ from separatrix.attention.summation import (
     expanded_gradient_sum,
     expanded_sum,
 )
-from separatrix.attention.tiling import Problem, gradient_summation, summation, tiling_of
+from separatrix.attention.exact.blocks import passes as blocks
+from separatrix.attention.exact.blocks.schedule import Positions
+from separatrix.attention.exact.blocks.tiling import Problem, gradient_summation, summation, tiling_of
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.frame import Frame, Tokens
+from separatrix.attention.polynomial.monomials import total_degree
+from separatrix.attention.polynomial.sums import Expansion, Sums
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
@@ -142,8 +144,8 @@ def problem_of(order: int, length: int, positions: Positions) -> Problem:
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positions, monkeypatch):
-    monkeypatch.setattr("separatrix.attention.tiling._BLOCK", {"cpu": 1 << 13})
-    monkeypatch.setattr("separatrix.attention.blocks.needs_no_shift", lambda *call: False)
+    monkeypatch.setattr("separatrix.attention.exact.blocks.tiling._BLOCK", {"cpu": 1 << 13})
+    monkeypatch.setattr("separatrix.attention.exact.blocks.passes.needs_no_shift", lambda *call: False)
     problem = problem_of(order, length, positions)
     assert len(tiling_of(problem).found) >= 1
     with Counting(torch.float32):

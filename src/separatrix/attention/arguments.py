@@ -14,7 +14,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from separatrix.attention.schedule import Positions
+from separatrix.attention.exact.blocks.schedule import Positions
 from separatrix.errors import ArgumentError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

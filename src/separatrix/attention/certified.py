@@ -11,17 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention import causal, polynomial
 from separatrix.attention.arguments import Call
-from separatrix.attention.assumptions import LOG
-from separatrix.attention.certificate import Certificate, certify
-from separatrix.attention.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
-from separatrix.attention.exact import exact_attention, flatten_heads
-from separatrix.attention.exact_rounding import exact_type
-from separatrix.attention.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
-from separatrix.attention.frame import Tokens, key_mean
-from separatrix.attention.gradient_certificate import GradientCertificate
-from separatrix.attention.plan import (
+from separatrix.attention.arithmetic.assumptions import LOG
+from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.certificate.gradient import GradientCertificate
+from separatrix.attention.certificate.output import Certificate, certify
+from separatrix.attention.dispatch.readable import check_readable
+from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.exact.operators import exact_attention, flatten_heads
+from separatrix.attention.planning.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
+from separatrix.attention.planning.exact_type import exact_type
+from separatrix.attention.planning.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
+from separatrix.attention.planning.plan import (
     Plan,
     Recipe,
     choose,
@@ -31,12 +33,11 @@ from separatrix.attention.plan import (
     polynomial_plan,
     recipes,
 )
-from separatrix.attention.polynomial import Expansion, Sums
-from separatrix.attention.precision import no_autocast, require_ieee_arithmetic
-from separatrix.attention.products import expanded
-from separatrix.attention.readable import check_readable
-from separatrix.attention.second_derivatives import only_first_derivatives
-from separatrix.attention.summation import Summing
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.frame import Tokens, key_mean
+from separatrix.attention.polynomial.products import expanded
+from separatrix.attention.polynomial.sums import Expansion, Sums
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]

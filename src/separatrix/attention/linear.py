@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from separatrix.attention.arguments import is_dense, layout
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.features import FeatureMap, mapped
-from separatrix.attention.precision import no_autocast
-from separatrix.attention.registration import operator
 from separatrix.errors import ArgumentError, SeparatrixError
 
 __all__ = ["linear_attention"]

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from separatrix.attention.arguments import check_call
 from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
-from separatrix.attention.exact import exact_attention, fused_attention, plain_attention
-from separatrix.attention.plan import Plan, check_tolerance
+from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")

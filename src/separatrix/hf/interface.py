@@ -13,9 +13,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from separatrix.attention.arguments import Call, check_call
 from separatrix.attention.certified import Certified, certify_call, plan_call
-from separatrix.attention.forecast import Analysis
 from separatrix.attention.operator import tensor_attention
-from separatrix.attention.plan import check_tolerance, recipes
+from separatrix.attention.planning.forecast import Analysis
+from separatrix.attention.planning.plan import check_tolerance, recipes
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask
 

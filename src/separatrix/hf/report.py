@@ -13,11 +13,11 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from separatrix.attention.certified import plan_call
-from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.forecast import amplitudes
-from separatrix.attention.frame import chunks
-from separatrix.attention.plan import Plan, check_tolerance
-from separatrix.attention.products import expanded
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.forecast import amplitudes
+from separatrix.attention.planning.plan import Plan, check_tolerance
+from separatrix.attention.polynomial.frame import chunks
+from separatrix.attention.polynomial.products import expanded
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
 from separatrix.hf.masks import make_mask

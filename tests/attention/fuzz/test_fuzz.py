@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import state
-from separatrix.attention.certificate import Certificate
+from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.streaming import state
 from tests.attention.fuzz import __main__ as fuzz_command
 from tests.attention.fuzz import layers, manners, running, shards
 from tests.attention.fuzz.calls import draw_call

@@ -14,7 +14,7 @@ import separatrix as sx
 from benchmarks import Row
 from benchmarks.roofline import product_seconds
 from benchmarks.timing import alternate, peak_bytes
-from separatrix.attention.planning.cost import paper_rank
+from separatrix.attention.planning.paper_rules import paper_rank
 from separatrix.attention.planning.plan import worst_case_degree
 from separatrix.attention.polynomial.greedy import greedy_alphas
 

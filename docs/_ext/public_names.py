@@ -13,7 +13,7 @@ PAGES = {
     "separatrix": ("separatrix",),
     "nn": ("separatrix.nn",),
     "attention": (
-        "separatrix.attention.sharded.near_linear",
+        "separatrix.attention.sharded",
         "separatrix.attention.features",
         "separatrix.attention.reference",
     ),

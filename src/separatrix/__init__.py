@@ -11,7 +11,7 @@ if _TYPE_CHECKING:
     from separatrix.attention.exact.error_bound import exact_error_bound
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
-    from separatrix.attention.planning.cost import max_order
+    from separatrix.attention.planning.paper_rules import max_order
     from separatrix.attention.planning.plan import Plan, plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.errors import ArgumentError, SeparatrixError
@@ -54,7 +54,7 @@ _HOMES = {
     "certified_attention": "attention.operator",
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
-    "max_order": "attention.planning.cost",
+    "max_order": "attention.planning.paper_rules",
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.planning.plan",
     "tensor_attention": "attention.operator",

@@ -25,7 +25,7 @@ import separatrix as sx
 from separatrix.attention.sharded import agreement, standing
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
-from separatrix.attention.sharded.near_linear import AbsentRankError, sharded_attention, sharded_exact_attention
+from separatrix.attention.sharded import AbsentRankError, sharded_attention, sharded_exact_attention
 from separatrix.attention.sharded.standing import Board, Place, Standing
 from separatrix.attention.streaming.state import TensorAttentionState
 

@@ -13,7 +13,7 @@ import separatrix as sx
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.planning import forecast as forecasting
 from separatrix.attention.planning import plan as planning
-from separatrix.attention.planning.cost import paper_rank, threshold
+from separatrix.attention.planning.paper_rules import paper_rank, threshold
 from separatrix.attention.planning.plan import worst_case_degree
 from separatrix.attention.polynomial.frame import Tokens
 from separatrix.claims.kronecker.live_bytes import LiveBytes

@@ -46,7 +46,7 @@ refused("layer", lambda: layer(tokens))
 
 SHARDED = """
 import torch.distributed as dist
-from separatrix.attention.sharded.near_linear import sharded_attention
+from separatrix.attention.sharded import sharded_attention
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 refused("sharded", lambda: sharded_attention(x, x, x, bound=1.0, tolerance=1e-3))
 refused("causal", lambda: sharded_attention(x, x, x, bound=1.0, tolerance=1e-3, is_causal=True))

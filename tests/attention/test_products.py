@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.planning.cost import Expanded
+from separatrix.attention.polynomial.expanded import Expanded
 from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.lanes import Lanes, lanes
 from separatrix.attention.polynomial.monomials import downward_closed, total_degree

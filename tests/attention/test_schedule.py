@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from separatrix.attention.exact.blocks.kronecker_rows import chunks
-from separatrix.attention.exact.blocks.schedule import Box, Positions, boxes
+from separatrix.attention.exact.blocks.schedule import Box, boxes
+from separatrix.attention.positions import Positions
 from separatrix.attention.reference import allowed_tuples
 
 

@@ -19,13 +19,13 @@ from separatrix.attention.arithmetic.summation import (
     expanded_sum,
 )
 from separatrix.attention.exact.blocks import passes as blocks
-from separatrix.attention.exact.blocks.schedule import Positions
 from separatrix.attention.exact.blocks.tiling import Problem, gradient_summation, summation, tiling_of
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.frame import Frame, Tokens
 from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.attention.polynomial.sums import Expansion, Sums
+from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2

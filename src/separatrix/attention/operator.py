@@ -7,7 +7,8 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from separatrix.attention.arguments import check_call
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.call import check_call, flattened
 from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
 from separatrix.attention.planning.plan import Plan, check_tolerance
@@ -123,7 +124,7 @@ def tensor_attention(
         plain = plain_attention(query, keys, values, scale)
         if plain is not None:
             return plain
-    call = check_call(
+    given = check_arguments(
         query,
         keys,
         values,
@@ -135,12 +136,12 @@ def tensor_attention(
         enable_gqa=enable_gqa,
     )
     if tolerance is not None:
-        result = certify_call(call, check_tolerance(tolerance), method, with_lse=return_lse)
+        result = certify_call(flattened(given), check_tolerance(tolerance), method, with_lse=return_lse)
         return (result.output, result.lse) if return_lse else result.output
-    fused = None if return_lse else fused_attention(call)
+    fused = None if return_lse else fused_attention(given)
     if fused is not None:
         return fused
-    out, lse = exact_attention(call)
+    out, lse = exact_attention(flattened(given))
     return (out, lse) if return_lse else out
 
 

@@ -37,9 +37,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient, reaches
-from separatrix.attention.planning.cost import PIECE
-from separatrix.attention.polynomial.frame import Chunk, Frame, Tokens, chunks, finite_extremes
+from separatrix.attention.polynomial.chunks import PIECE
+from separatrix.attention.polynomial.frame import Chunk, Frame, chunks, finite_extremes
 from separatrix.attention.polynomial.remainder import Polynomial
 from separatrix.attention.polynomial.rotation import derivative_drift
 from separatrix.attention.polynomial.sums import Expansion, Sums
@@ -92,14 +93,14 @@ class ValueRange:
         return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
 
 
-def value_range(tokens: Tokens) -> ValueRange:
+def value_range(call: Call) -> ValueRange:
     """From the smallest and the largest value of each set: the extremes of a product are products of extremes."""
-    heads, _, d_v = tokens.values[0].shape
-    low = high = torch.ones(heads, d_v, dtype=torch.float64, device=tokens.query.device)
-    lows = highs = torch.zeros(heads, dtype=torch.float64, device=tokens.query.device)
-    magnitudes, varied = [], torch.zeros(heads, d_v, dtype=torch.bool, device=tokens.query.device)
-    for m, value in enumerate(tokens.values):
-        least, most = finite_extremes(f"values[{m}]", value, tokens.masks[m] if tokens.masks else None)
+    heads, _, d_v = call.values[0].shape
+    low = high = torch.ones(heads, d_v, dtype=torch.float64, device=call.query.device)
+    lows = highs = torch.zeros(heads, dtype=torch.float64, device=call.query.device)
+    magnitudes, varied = [], torch.zeros(heads, d_v, dtype=torch.bool, device=call.query.device)
+    for m, value in enumerate(call.values):
+        least, most = finite_extremes(f"values[{m}]", value, call.masks[m] if call.masks else None)
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
         magnitudes.append(torch.maximum(least.abs(), most.abs()))
@@ -122,16 +123,16 @@ def _without(m: int, magnitudes: list[Tensor]) -> Tensor:
     return product.amax(1) * _SLACK
 
 
-def key_norms(tokens: Tokens, frame: Frame) -> Tensor:
+def key_norms(call: Call, frame: Frame) -> Tensor:
     """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
-    total = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
-    for m, key in enumerate(tokens.keys):
+    total = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
+    for m, key in enumerate(call.keys):
         largest = torch.zeros_like(total)
         for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
-            mask = tokens.masks[m][:, start:stop] if tokens.masks else None
+            mask = call.masks[m][:, start:stop] if call.masks else None
             x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-            largest = torch.maximum(largest, _power_sum(x, tokens.order).amax(1))
-        total = total * largest ** (1 / tokens.order)
+            largest = torch.maximum(largest, _power_sum(x, call.order).amax(1))
+        total = total * largest ** (1 / call.order)
     return total
 
 
@@ -140,23 +141,23 @@ def _power_sum(x: Tensor, k: int) -> Tensor:
     return _power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000
 
 
-def query_radii(tokens: Tokens, frame: Frame, norms: Tensor) -> Tensor:
+def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
     """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
     amplitude = torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
-    radii = tokens.query.new_empty(tokens.query.shape[:2], dtype=torch.float64)
-    for start, stop in _pieces(4 * tokens.query.shape[0] * frame.width, tokens.query.shape[1]):
-        x = frame.coordinates(tokens.query[:, start:stop], 0).to(torch.float64)
+    radii = call.query.new_empty(call.query.shape[:2], dtype=torch.float64)
+    for start, stop in _pieces(4 * call.query.shape[0] * frame.width, call.query.shape[1]):
+        x = frame.coordinates(call.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = _power_sum(x, tokens.order) ** (1 / tokens.order) * norms.unsqueeze(-1)
+        by_hoelder = _power_sum(x, call.order) ** (1 / call.order) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     # Coordinates in float32 are rounded once more than the scores they stand for.
-    return radii * _SLACK * (1 + (tokens.order + 2) * torch.finfo(frame.dtype).eps)
+    return radii * _SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
 
 
 def certify(
-    tokens: Tokens,
+    call: Call,
     expansion: Expansion,
     polynomial: Polynomial | None,
     sums: Sums,
@@ -228,7 +229,7 @@ def certify(
                 into[here] = found.masked_fill(~proved, math.inf)
     gradient = None
     if weights is not None:
-        shifts = derivative_drift(tokens, expansion.frame)
+        shifts = derivative_drift(call, expansion.frame)
         gradient = certify_gradient(
             weights, reaches(expansion.frame), shifts, width, largest, values.others, sums.output.dtype, copies
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from separatrix.attention.arguments import Call
+from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import has_tangent
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode
 from separatrix.errors import SeparatrixError

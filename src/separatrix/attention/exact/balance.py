@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from separatrix.attention.exact.blocks.tiling import Problem
+from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
 
@@ -43,7 +43,7 @@ def log2_abs(x: float) -> float:
 class Magnitudes:
     """The largest magnitude in each coordinate of each factor, in float64; NaN or inf where the input has any.
 
-    `scores` is (k, H, d) for the query and the keys, `values` (k - 1, H, d_v), and `dtype` the type of the problem.
+    `scores` is (k, H, d) for the query and the keys, `values` (k - 1, H, d_v), and `dtype` the type of the call.
     """
 
     scores: Tensor
@@ -52,12 +52,12 @@ class Magnitudes:
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, problem: Problem) -> Magnitudes:
-        """Those of a problem, none of whose sets is empty."""
-        scores = [x.abs().amax(1) for x in (problem.query, *problem.keys)]
-        values = [x.abs().amax(1) for x in problem.values]
+    def of(cls, call: Call) -> Magnitudes:
+        """Those of a call, none of whose sets is empty."""
+        scores = [x.abs().amax(1) for x in (call.query, *call.keys)]
+        values = [x.abs().amax(1) for x in call.values]
         largest = [torch.stack(x).to(torch.float64) for x in (scores, values)]
-        return cls(largest[0], largest[1], problem.scale, problem.query.dtype)
+        return cls(largest[0], largest[1], call.scale, call.query.dtype)
 
     @property
     def multiplications(self) -> float:
@@ -83,21 +83,21 @@ class Magnitudes:
 
 @dataclass(frozen=True)
 class Balance:
-    """A problem with factors near 1, and how to get from its results to those of the problem it stands for.
+    """A call with factors near 1, and how to get from its results to those of the call it stands for.
 
     The factors were divided by two to the `exponents`, (H, 1, d) for the query and each key set and (H, 1, d_v) for
-    each value set; the query was also multiplied by `scale`, (H, 1, d), and the scale of the problem is 1.
+    each value set; the query was also multiplied by `scale`, (H, 1, d), and the scale of the call is 1.
     """
 
-    problem: Problem
+    call: Call
     exponents: tuple[Tensor, ...]
     scale: Tensor
 
     @classmethod
-    def of(cls, problem: Problem, magnitudes: Magnitudes) -> Balance:
+    def of(cls, call: Call, magnitudes: Magnitudes) -> Balance:
         """For finite factors; an error that names them where the scores or the outputs themselves are out of range."""
         scores, values = (torch.frexp(x).exponent for x in (magnitudes.scores, magnitudes.values))
-        fraction, exponent = math.frexp(problem.scale)
+        fraction, exponent = math.frexp(call.scale)
         total = scores.sum(0) + exponent
         nothing = (magnitudes.scores == 0).any(0) | (fraction == 0)
         total = total.masked_fill(nothing, torch.iinfo(total.dtype).min)
@@ -108,12 +108,11 @@ class Balance:
         scale = (fraction * _power(total.clamp(min=-_MOST // 2))).masked_fill(nothing, 0.0).unsqueeze(1)
         exponents = tuple(x.unsqueeze(1) for x in (*scores, *values))
         query, *sets = (
-            times_power(x, -by)
-            for x, by in zip((problem.query, *problem.keys, *problem.values), exponents, strict=True)
+            times_power(x, -by) for x, by in zip((call.query, *call.keys, *call.values), exponents, strict=True)
         )
-        count = len(problem.keys)
+        count = len(call.keys)
         balanced = replace(
-            problem,
+            call,
             query=query * scale.to(query.dtype),
             keys=tuple(sets[:count]),
             values=tuple(sets[count:]),
@@ -123,23 +122,23 @@ class Balance:
 
     @property
     def _of_output(self) -> Tensor:
-        return torch.stack(self.exponents[len(self.problem.keys) + 1 :]).sum(0)
+        return torch.stack(self.exponents[len(self.call.keys) + 1 :]).sum(0)
 
     def output(self, out: Tensor) -> Tensor:
-        """The output (H, L_q, d_v) from that of the balanced problem; infinite where it leaves the type's range."""
+        """The output (H, L_q, d_v) from that of the balanced call; infinite where it leaves the type's range."""
         return times_power(out, self._of_output)
 
     def balanced_output(self, out: Tensor) -> Tensor:
         return times_power(out, -self._of_output)
 
     def balanced_gradient(self, grad_out: Tensor) -> Tensor:
-        """The gradient of the balanced problem's output from that of the output."""
+        """The gradient of the balanced call's output from that of the output."""
         return times_power(grad_out, self._of_output)
 
     def rescaled(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Tensors like query, keys and values, multiplied as these were to be balanced.
 
-        That takes tangents of the problem to those of the balanced one, and gradients of the balanced one back.
+        That takes tangents of the call to those of the balanced one, and gradients of the balanced one back.
         """
         query, *sets = (times_power(x, -by) for x, by in zip(tensors, self.exponents, strict=True))
         return [query * self.scale.to(query.dtype), *sets]

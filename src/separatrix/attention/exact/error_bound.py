@@ -33,13 +33,14 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import Call, check_call
+from separatrix.attention.arguments import check_arguments
 from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
+from separatrix.attention.call import Call, flattened
 from separatrix.attention.exact.balance import log2_abs, times_power
-from separatrix.attention.exact.blocks.tiling import Problem, summation
-from separatrix.attention.exact.operators import flatten_heads, is_fused
-from separatrix.attention.polynomial.frame import Tokens, finite_extremes, largest_magnitudes
+from separatrix.attention.exact.engine import engine_for
+from separatrix.attention.exact.operators import is_fused
+from separatrix.attention.polynomial.frame import finite_extremes, largest_magnitudes
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
@@ -119,7 +120,7 @@ def exact_error_bound(
         >>> bound.shape, bool((bound < 1e-4).all())
         (torch.Size([2, 7]), True)
     """
-    call = check_call(
+    given = check_arguments(
         query,
         keys,
         values,
@@ -132,7 +133,7 @@ def exact_error_bound(
     )
     require_ieee_arithmetic()
     with torch.no_grad():
-        out, lse = _bounds(call, fused=is_fused(call) and not return_lse)
+        out, lse = _bounds(flattened(given), fused=is_fused(given) and not return_lse)
     return (out, lse) if return_lse else out
 
 
@@ -148,33 +149,30 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
             "torch.set_float32_matmul_precision: products of float32 may be computed with fewer digits, and no bound "
             'on the error is known then. Set it to "highest", or pass float64.'
         )
-    batch, query, keys, values, masks = flatten_heads(call)
-    if 0 in (*query.shape, *(key.shape[1] for key in keys)):
-        nothing = query.new_zeros(*batch, query.shape[1], dtype=torch.float64)
+    if call.is_empty:
+        nothing = call.shaped(call.query.new_zeros(call.query.shape[:2], dtype=torch.float64))
         return nothing, nothing
-    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-    radii, ends = score_radii(tokens), value_ends(tokens)
-    out, lse = blocks_bounds(tokens, call, radii, ends, dtype)
+    radii, ends = score_radii(call), value_ends(call)
+    out, lse = engine_bounds(call, radii, ends, dtype)
     if fused:
-        out = torch.maximum(out, _fused_bound(tokens, radii, ends, dtype))
-    return out.reshape(*batch, -1), lse.reshape(*batch, -1)
+        out = torch.maximum(out, _fused_bound(call, radii, ends, dtype))
+    return call.shaped(out), call.shaped(lse)
 
 
-def score_radii(tokens: Tokens) -> Tensor:
+def score_radii(call: Call) -> Tensor:
     """R_i (H, L_q): no sum of magnitudes of the terms of a query's scores is larger; an error for what is not finite.
 
     The smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. They are made
     of logarithms: a product of some of the factors may be out of the range of float64 where the bound is not.
     """
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    largest_magnitudes("query", tokens.query, None)
-    query = tokens.query.to(torch.float64).abs()
-    scale = log2_abs(tokens.scale)
-    amplitudes, norms = query.log2() + scale, _log_norms(query, tokens.order) + scale
-    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+    largest_magnitudes("query", call.query, None)
+    query = call.query.to(torch.float64).abs()
+    scale = log2_abs(call.scale)
+    amplitudes, norms = query.log2() + scale, _log_norms(query, call.order) + scale
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         amplitudes = amplitudes + largest_magnitudes(f"keys[{m}]", key, mask).log2().unsqueeze(1)
         key = key if mask is None else key.masked_fill(~mask.unsqueeze(-1), 0.0)
-        norms = norms + _log_norms(key.to(torch.float64).abs(), tokens.order).amax(1, keepdim=True)
+        norms = norms + _log_norms(key.to(torch.float64).abs(), call.order).amax(1, keepdim=True)
     return 1.01 * torch.minimum(amplitudes.exp2().sum(-1), norms.exp2())
 
 
@@ -192,12 +190,11 @@ class Ends(NamedTuple):
     largest: Tensor
 
 
-def value_ends(tokens: Tokens) -> Ends:
+def value_ends(call: Call) -> Ends:
     """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    low = high = torch.ones_like(tokens.values[0][:, 0], dtype=torch.float64)
+    low = high = torch.ones_like(call.values[0][:, 0], dtype=torch.float64)
     exponents = torch.zeros_like(low, dtype=torch.int32)
-    for m, (value, mask) in enumerate(zip(tokens.values, masks, strict=True)):
+    for m, (value, mask) in enumerate(zip(call.values, call.mask_of_each, strict=True)):
         least, most = finite_extremes(f"values[{m}]", value, mask)
         by = torch.frexp(torch.maximum(least.abs(), most.abs())).exponent
         least, most, exponents = times_power(least, -by), times_power(most, -by), exponents + by
@@ -207,28 +204,27 @@ def value_ends(tokens: Tokens) -> Ends:
     return Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
 
 
-def blocks_bounds(tokens: Tokens, call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by blocks, computed in `dtype`."""
+def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its engine, in `dtype`."""
     u = torch.finfo(dtype).eps / 2
-    delta = 1.01 * (tokens.query.shape[2] + tokens.order + 8) * u * radii + (EXP + 4) * u
-    problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
-    sums = _relative(summation(problem).count(), u)
-    tuples = sum(math.log(max(key.shape[1], 1)) for key in tokens.keys)
+    delta = 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
+    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
 
 
-def _fused_bound(tokens: Tokens, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
+def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
     """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`."""
-    out, u = torch.finfo(tokens.query.dtype), torch.finfo(dtype).eps / 2
-    length, d = tokens.keys[0].shape[1], tokens.query.shape[2]
+    out, u = torch.finfo(call.query.dtype), torch.finfo(dtype).eps / 2
+    length, d = call.keys[0].shape[1], call.query.shape[2]
     half = out.bits == 16
     exponential = (2.0**-12 if half else 0.0) + (8 if dtype == torch.float64 else 48) * u
     delta = 1.01 * (d + 16) * u * radii + exponential
     sums = 2 * _relative(length + 6 * -(-length // 512) + 16, u) + 4 * u
     weights = out.eps / 2 + length * out.smallest_normal * out.eps / 2 if half else 0.0
     underflow = 4 * length * torch.finfo(dtype).tiny
-    return _of_average(delta, sums + 1.01 * weights, ends, tokens.query.dtype) + underflow
+    return _of_average(delta, sums + 1.01 * weights, ends, call.query.dtype) + underflow
 
 
 def _relative(count: int, u: float) -> float:

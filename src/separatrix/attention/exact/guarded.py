@@ -1,8 +1,8 @@
-r"""Exact attention by `blocks` with its two guards: against leaving the range, and against what is not finite.
+r"""Exact attention by an `engine` with two guards: against leaving the range, and against what is not finite.
 
 - Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
   An output that its type cannot hold is refused.
-- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In the blocks it would:
+- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would:
   what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot see it are
   computed once more, with every token that is not finite put to zero.
 
@@ -19,65 +19,58 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from separatrix.attention.call import Call, Changes, Gradients
 from separatrix.attention.exact.balance import Balance, Magnitudes
-from separatrix.attention.exact.blocks import passes as blocks
-from separatrix.attention.exact.blocks import tangents as forward_mode
-from separatrix.attention.exact.blocks.passes import Gradients
-from separatrix.attention.exact.blocks.tangents import Changes
-from separatrix.attention.exact.blocks.tiling import Problem
+from separatrix.attention.exact.engine import engine_for
 from separatrix.errors import SeparatrixError
 
 
-def forward(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in `dtype`, and the log-sum-exp (H, L_q) in the problem's own type."""
-    if _is_empty(problem):
-        out, lse = blocks.forward(problem)
+def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in `dtype`, and the log-sum-exp (H, L_q) in the call's own type."""
+    if call.is_empty:
+        out, lse = engine_for(call).forward(call)
         return out.to(dtype), lse
-    magnitudes = Magnitudes.of(problem)
+    magnitudes = Magnitudes.of(call)
     if magnitudes.moderate():
-        out, lse = blocks.forward(problem)
+        out, lse = engine_for(call).forward(call)
     elif magnitudes.finite():
-        balance = Balance.of(problem, magnitudes)
-        out, lse = blocks.forward(balance.problem)
+        balance = Balance.of(call, magnitudes)
+        out, lse = engine_for(balance.call).forward(balance.call)
         out = balance.output(out)
     else:
-        return _forward_not_finite(problem, dtype)
+        return _forward_not_finite(call, dtype)
     return _representable(out.to(dtype), magnitudes), lse
 
 
-def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
-    magnitudes = None if _is_empty(problem) else Magnitudes.of(problem)
+    magnitudes = None if call.is_empty else Magnitudes.of(call)
     if magnitudes is None or magnitudes.moderate():
-        return blocks.backward(problem, out, lse, grad_out, grad_lse)
+        return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
     if not magnitudes.finite():
-        return _backward_not_finite(problem, out, lse, grad_out, grad_lse)
-    balance = Balance.of(problem, magnitudes)
-    query, keys, values = blocks.backward(
-        balance.problem, balance.balanced_output(out), lse, balance.balanced_gradient(grad_out), grad_lse
+        return _backward_not_finite(call, out, lse, grad_out, grad_lse)
+    balance = Balance.of(call, magnitudes)
+    query, keys, values = engine_for(balance.call).backward(
+        balance.call, balance.balanced_output(out), lse, balance.balanced_gradient(grad_out), grad_lse
     )
     query, *sets = balance.rescaled([query, *keys, *values])
     return query, sets[: len(keys)], sets[len(keys) :]
 
 
-def tangents(problem: Problem, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
     """The changes of output and log-sum-exp, given those of query, keys and values; see `tangents`.
 
     Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
     """
-    magnitudes = None if _is_empty(problem) else Magnitudes.of(problem)
+    magnitudes = None if call.is_empty else Magnitudes.of(call)
     if magnitudes is None or magnitudes.moderate() or not magnitudes.finite():
-        return forward_mode.tangents(problem, out, lse, changes)
-    balance = Balance.of(problem, magnitudes)
+        return engine_for(call).tangents(call, out, lse, changes)
+    balance = Balance.of(call, magnitudes)
     query, *sets = balance.rescaled([changes[0], *changes[1], *changes[2]])
-    count = len(problem.keys)
+    count = len(call.keys)
     balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
-    out_dot, lse_dot = forward_mode.tangents(balance.problem, balance.balanced_output(out), lse, balanced)
+    out_dot, lse_dot = engine_for(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)
     return balance.output(out_dot), lse_dot
-
-
-def _is_empty(problem: Problem) -> bool:
-    return 0 in (*problem.query.shape, *(key.shape[1] for key in problem.keys))
 
 
 def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
@@ -91,11 +84,11 @@ def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
     return out
 
 
-def _forward_not_finite(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    touched, clean = _cleaned(problem)
+def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    touched, clean = _cleaned(call)
     if not bool(touched.any()):
         return forward(clean, dtype)
-    out, lse = blocks.forward(problem)
+    out, lse = engine_for(call).forward(call)
     out = out.to(dtype)
     if not bool(touched.all()):
         clean_out, clean_lse = forward(clean, dtype)
@@ -103,8 +96,8 @@ def _forward_not_finite(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, T
     return out, lse
 
 
-def _backward_not_finite(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    touched, clean = _cleaned(problem)
+def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    touched, clean = _cleaned(call)
     rows = touched.unsqueeze(-1)
     # A log-sum-exp of -inf is that of a query with nothing to attend, which has no gradient.
     query, keys, values = backward(
@@ -117,8 +110,8 @@ def _backward_not_finite(problem: Problem, out: Tensor, lse: Tensor, grad_out: T
     wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
     if bool(wanted.any()):
         others = ~wanted
-        found = blocks.backward(
-            problem,
+        found = engine_for(call).backward(
+            call,
             out,
             lse,
             grad_out.masked_fill(others.unsqueeze(-1), 0.0),
@@ -129,22 +122,22 @@ def _backward_not_finite(problem: Problem, out: Tensor, lse: Tensor, grad_out: T
     return query, keys, values
 
 
-def _cleaned(problem: Problem) -> tuple[Tensor, Problem]:
-    """The queries (H, L_q) that something not finite takes part in, and the problem with zeros in its place.
+def _cleaned(call: Call) -> tuple[Tensor, Call]:
+    """The queries (H, L_q) that something not finite takes part in, and the call with zeros in its place.
 
     It takes part in a query of which an entry is not finite, and in one that may attend a tuple with such a token.
     """
-    bad_query = _not_finite(problem.query)
-    bad = [_not_finite(key) | _not_finite(value) for key, value in zip(problem.keys, problem.values, strict=True)]
-    shown = problem.masks or [torch.ones_like(x) for x in bad]
-    visible = [_visible(problem, m, x) for m, x in enumerate(shown)]
+    bad_query = _not_finite(call.query)
+    bad = [_not_finite(key) | _not_finite(value) for key, value in zip(call.keys, call.values, strict=True)]
+    shown = call.masks or [torch.ones_like(x) for x in bad]
+    visible = [_visible(call, m, x) for m, x in enumerate(shown)]
     attends = torch.stack(visible).all(0)
-    touched = bad_query | (torch.stack([_visible(problem, m, x) for m, x in enumerate(bad)]).any(0) & attends)
+    touched = bad_query | (torch.stack([_visible(call, m, x) for m, x in enumerate(bad)]).any(0) & attends)
     clean = replace(
-        problem,
-        query=problem.query.masked_fill(bad_query.unsqueeze(-1), 0.0),
-        keys=_zeroed(problem.keys, bad),
-        values=_zeroed(problem.values, bad),
+        call,
+        query=call.query.masked_fill(bad_query.unsqueeze(-1), 0.0),
+        keys=_zeroed(call.keys, bad),
+        values=_zeroed(call.values, bad),
     )
     return touched, clean
 
@@ -157,10 +150,10 @@ def _zeroed(sets: Sequence[Tensor], where: Sequence[Tensor]) -> tuple[Tensor, ..
     return tuple(x.masked_fill(rows.unsqueeze(-1), 0.0) for x, rows in zip(sets, where, strict=True))
 
 
-def _visible(problem: Problem, m: int, tokens: Tensor) -> Tensor:
+def _visible(call: Call, m: int, tokens: Tensor) -> Tensor:
     """Which queries (H, L_q) may, by their position, attend one of these tokens (H, L_m) of set m."""
     length = tokens.shape[1]
-    ranges = [problem.positions.visible(m, i, length) for i in range(problem.query.shape[1])]
+    ranges = [call.positions.visible(m, i, length) for i in range(call.query.shape[1])]
     start, stop = torch.tensor(ranges, device=tokens.device).unbind(1)
     counts = torch.nn.functional.pad(tokens.cumsum(1), (1, 0))
     return counts[:, stop] > counts[:, start]

@@ -15,23 +15,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES, Call
+from separatrix.attention.arguments import DTYPES, Given
 from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call, flattened
 from separatrix.attention.dispatch.derivatives import beyond_one_gradient, differentiable, differentiable_by
 from separatrix.attention.dispatch.registration import operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
-from separatrix.attention.exact.blocks.schedule import Positions
-from separatrix.attention.exact.blocks.tiling import Problem
 from separatrix.attention.exact.fused import attend_pairs
+from separatrix.attention.positions import Positions
 
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
-    batch, query, keys, values, masks = flatten_heads(call)
+    positions = call.positions
     # No position is 2^63 before another: a longer window is as good as this one.
-    windows = [0 if window is None else min(window, 2**63 - 1) for window in call.windows]
-    out, lse = attend(query, keys, values, masks, call.is_causal, call.query_offset, windows, call.scale)
-    return out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
+    windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
+    tensors = (call.query, list(call.keys), list(call.values), list(call.masks))
+    out, lse = attend(*tensors, positions.is_causal, positions.offset, windows, call.scale)
+    return call.shaped(out), call.shaped(lse)
 
 
 def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
@@ -62,58 +63,28 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
     return None
 
 
-def is_fused(call: Call) -> bool:
+def is_fused(given: Given) -> bool:
     """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
-    plain = call.order == 2 and call.query_offset == 0 and call.windows == (None,) and call.key_masks == (None,)
-    sizes = (call.query.shape[-2], call.keys[0].shape[-2], call.values[0].shape[-1])
-    return plain and 0 not in sizes and call.query.shape[-1] == call.values[0].shape[-1]
+    plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == given.key_masks == (None,)
+    sizes = (given.query.shape[-2], given.keys[0].shape[-2], given.values[0].shape[-1])
+    return plain and 0 not in sizes and given.query.shape[-1] == given.values[0].shape[-1]
 
 
-def fused_attention(call: Call) -> Tensor | None:
+def fused_attention(given: Given) -> Tensor | None:
     """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
-    if beyond_one_gradient() or not is_fused(call):
+    if beyond_one_gradient() or not is_fused(given):
         return None
-    (key,), (value,) = call.keys, call.values
-    with no_autocast(call.query.device.type):
-        if call.query.dim() == 4 and call.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
-            return attend_pairs(call.query, key, value, call.is_causal, call.scale)
-        batch, query, keys, values, _ = flatten_heads(call)
-        q, k, v = (x.unsqueeze(0) for x in (query, keys[0], values[0]))  # in any other shape PyTorch does not fuse
-        out = attend_pairs(q, k, v, call.is_causal, call.scale)
-    return None if out is None else out.reshape(*batch, *out.shape[-2:])
+    (key,), (value,) = given.keys, given.values
+    with no_autocast(given.query.device.type):
+        if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
+            return attend_pairs(given.query, key, value, given.is_causal, given.scale)
+        call = flattened(given)
+        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
+        out = attend_pairs(q, k, v, given.is_causal, given.scale)
+    return None if out is None else call.shaped(out.squeeze(0))
 
 
-Flat = tuple[tuple[int, ...], Tensor, list[Tensor], list[Tensor], list[Tensor]]
-
-
-def flatten_heads(call: Call) -> Flat:
-    """The batch shape, then query, keys, values and masks broadcast to it, each with one leading dimension.
-
-    There is a mask for each set, or none at all.
-    """
-    heads = call.query.shape[-3] if call.enable_gqa else None
-
-    def spread(x: Tensor) -> Tensor:
-        return x if heads is None else x.repeat_interleave(heads // x.shape[-3], dim=-3)
-
-    keys, values = [spread(key) for key in call.keys], [spread(value) for value in call.values]
-    shapes = {call.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))}
-    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
-    count = math.prod(batch)
-
-    def flat(x: Tensor) -> Tensor:
-        whole = x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
-        return whole.reshape(count, *x.shape[-2:])
-
-    masks = []
-    if any(mask is not None for mask in call.key_masks):
-        for mask, key in zip(call.key_masks, keys, strict=True):
-            mask = key.new_ones(key.shape[-2], dtype=torch.bool) if mask is None else mask
-            masks.append(mask.expand(*batch, -1).reshape(count, key.shape[-2]))
-    return tuple(batch), flat(call.query), [flat(x) for x in keys], [flat(x) for x in values], masks
-
-
-def _problem(
+def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
@@ -122,7 +93,7 @@ def _problem(
     offset: int,
     windows: Sequence[int],
     scale: float,
-) -> Problem:
+) -> Call:
     """Half types are computed in float32; what a mask hides is zeroed, so that not even a NaN gets out."""
 
     def shown(sets: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -131,7 +102,7 @@ def _problem(
         return tuple(x.to(dtype).masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, masks, strict=True))
 
     dtype = query.dtype if query.dtype == torch.float64 else torch.float32
-    return Problem(
+    return Call(
         query.to(dtype),
         shown(keys),
         shown(values),
@@ -153,7 +124,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
     with no_autocast(query.device.type):
-        return guarded.forward(_problem(query, keys, values, masks, is_causal, offset, windows, scale), query.dtype)
+        return guarded.forward(_call(query, keys, values, masks, is_causal, offset, windows, scale), query.dtype)
 
 
 def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -180,10 +151,10 @@ def _attend_backward(
     grad_lse: Tensor,
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
-    problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
-    dtype = problem.query.dtype
+    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
+    dtype = call.query.dtype
     with no_autocast(query.device.type):
-        dq, dks, dvs = guarded.backward(problem, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
+        dq, dks, dvs = guarded.backward(call, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
     for m, mask in enumerate(masks):
         dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
     return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]
@@ -212,11 +183,11 @@ def _attend_tangents(
     value_tangents: list[Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The tangents of output and log-sum-exp."""
-    problem = _problem(query, keys, values, masks, is_causal, offset, windows, scale)
-    moved = _problem(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
+    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
+    moved = _call(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
     with no_autocast(query.device.type):
         changes = (moved.query, moved.keys, moved.values)
-        out_dot, lse_dot = guarded.tangents(problem, out.to(problem.query.dtype), lse, changes)
+        out_dot, lse_dot = guarded.tangents(call, out.to(call.query.dtype), lse, changes)
     return out_dot.to(query.dtype), lse_dot
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens
+from separatrix.attention.polynomial.expanded import Expanded
 from separatrix.attention.polynomial.lanes import lanes
-from separatrix.errors import ArgumentError
 
 EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
 """A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
@@ -20,20 +21,12 @@ POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
 SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
 """Of planning: a coordinate of a sampled tuple, and an entry of d^3 of a head's change of basis."""
-CHUNK_BYTES = 3 << 24
-"""Of the monomials of a chunk."""
-PIECE = 1 << 20
-"""Entries that the certificate looks at together: they stay in cache through forty passes, and occupy all threads."""
 TUPLES = 256
 """Of the sample that a forecast is made from, for each query in it."""
-CAUSAL_BYTES = 1 << 22
-"""Of the running sums of a causal chunk."""
 CAUSAL_FEATURE = 1.5
 """A monomial and value column of a token when the states are running sums, for each key set."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
-LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
-"""Of a polynomial: beyond them nothing is tried."""
 
 
 @dataclass(frozen=True)
@@ -74,34 +67,6 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
     return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
 
 
-@dataclass(frozen=True)
-class Expanded:
-    """The monomials as their products see them: how many there are, and what leaving out the last factors costs.
-
-    `rows` are then written for a token, and a product has `pairs` of a row and a coordinate (see `products`).
-    """
-
-    rank: int
-    rows: int
-    pairs: int
-
-    def is_factored(self, d: int, columns: int) -> bool:
-        """Whether leaving the last factors to operands of so many columns writes fewer rows a token."""
-        return self.rows + 2 * d * columns < self.rank
-
-    def written(self, d: int, columns: int) -> int:
-        return self.rows + 2 * d * columns if self.is_factored(d, columns) else self.rank
-
-    def multiply_adds(self, d: int, columns: int) -> int:
-        """Of a product with the monomials of a token."""
-        return columns * (self.pairs if self.is_factored(d, columns) else self.rank)
-
-
-def direct(rank: int) -> Expanded:
-    """Monomials that are all multiplied out."""
-    return Expanded(rank, rank, rank)
-
-
 def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
     """States from each key set, then the queries against their product."""
     rank, d = expanded.rank, shape.d
@@ -115,15 +80,6 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
     written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
     time = POLYNOMIAL_START + (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * written) * (2.0 if wide else 1.0)
     return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
-
-
-def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
-    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go.
-
-    They stay in the last cache, and a product is long enough to be worth two threads.
-    """
-    fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
-    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
 
 
 def sampled_queries(heads: int) -> int:
@@ -149,11 +105,6 @@ def basis_time(shape: Shape) -> float:
 def sampled_tuples(heads: int, d: int) -> int:
     """How many of a query's tuples are scored at once."""
     return max(1, min(TUPLES, PIECE // (max(heads, 1) * sampled_queries(heads) * max(d, 1))))
-
-
-def causal_chunk(heads: int, rank: int, width: int) -> int:
-    """Tokens of a causal chunk: its running sums take about `CAUSAL_BYTES`."""
-    return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
 
 
 def _causal_bytes(shape: Shape, rank: int) -> float:
@@ -187,38 +138,3 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     certificate = 16 * max(min(PIECE, column * longest), column)
     sample = _sample_bytes(shape.heads, d)
     return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
-
-
-def paper_rank(d: int, degree: int, order: int) -> int:
-    """The rank that Lemma E.1 of Alman and Song counts, C(k (d + g), k g): the monomials of all k d variables.
-
-    >>> paper_rank(8, 4, 3)
-    1251677700
-    """
-    return math.comb(order * (d + degree), order * degree)
-
-
-def max_order(n: int, bound: float) -> float:
-    """The largest order k with bound < (ln n)^(1/k), the rule of Alman and Song's introduction; infinity if any k has.
-
-    For a bound of at most 1 (and n >= 3) every order qualifies. Below 2 not even ordinary attention does.
-
-    >>> max_order(10**6, 1.5), max_order(10**6, 1.0), max_order(10**6, 20.0)
-    (6, inf, 0)
-    """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 2:
-        raise ArgumentError("n", expected="an integer >= 2", got=n)
-    if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
-        raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
-    log_n = math.log(n)
-    if bound <= 1:
-        return math.inf if bound < 1 or log_n > 1 else 0
-    k = 0
-    while bound ** (k + 1) < log_n:
-        k += 1
-    return k
-
-
-def threshold(n: int, order: int) -> float:
-    """(ln n)^(1/k), where Theorems 1.3 and 1.4 of Alman and Song put the border between slow and near-linear."""
-    return math.log(n) ** (1 / order) if n > 1 else 0.0

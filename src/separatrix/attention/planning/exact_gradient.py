@@ -13,28 +13,26 @@ import math
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import Call
 from separatrix.attention.arithmetic.summation import EXPONENTIAL
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient
 from separatrix.attention.exact.blocks.passes import lowest
-from separatrix.attention.exact.blocks.tiling import Problem, gradient_summation
+from separatrix.attention.exact.engine import engine_for
 from separatrix.attention.planning.forecast import Analysis
 from separatrix.attention.polynomial.frame import largest_magnitudes
 
 
 def exact_gradient(
-    call: Call, analysis: Analysis, dtype: torch.dtype, radii: Tensor, per_query: Tensor, lse_error: float
+    analysis: Analysis, dtype: torch.dtype, radii: Tensor, per_query: Tensor, lse_error: float
 ) -> GradientCertificate:
     """The certificate of gradients through exact attention in `dtype`, whose outputs and log-sum-exps err as given."""
-    tokens, shape = analysis.tokens, analysis.shape
+    call, shape = analysis.call, analysis.shape
     u = torch.finfo(dtype).eps / 2
-    problem = Problem(tokens.query.to(dtype), tokens.keys, tokens.values, tokens.masks, call.positions, call.scale)
     tuples = math.prod(float(length) for length in shape.key_lengths)
     largest_lse = radii + math.log(max(tuples, 1.0)) + lse_error
     moved = (shape.d + shape.order + 8) * u * (radii + largest_lse) + lse_error + 4 * u * largest_lse
     raised = tuples * math.exp(lowest(dtype) + 1)
     tau = torch.expm1(1.01 * moved) + 2 * EXPONENTIAL * u + raised
-    gamma = gradient_summation(problem).gamma(dtype) * (1 + tau)
+    gamma = engine_for(call).gradient_summation(call, dtype).gamma(dtype) * (1 + tau)
     # |g . (v_t - o~)| is a sum of d_v + 1 products of magnitude at most 2 |v|_max |g|_1.
     against = (shape.d_v + shape.order + 6) * u * (1 + tau)
     weights = Weights(tau, tau, per_query, gamma + against, gamma)
@@ -48,20 +46,19 @@ def exact_gradient(
         magnitude,
         analysis.values.others,
         call.query.dtype,
-        analysis.copies,
+        call.copies,
     )
 
 
 def _reaches(analysis: Analysis) -> list[Tensor]:
     """The largest derivative of a score by an entry of the query and of each key set, as they are given, (H,) each."""
-    tokens = analysis.tokens
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    largest = [largest_magnitudes("query", tokens.query, None)]
-    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+    call = analysis.call
+    largest = [largest_magnitudes("query", call.query, None)]
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask))
     found = []
     for m in range(len(largest)):
-        product = torch.full_like(largest[0], abs(tokens.scale))
+        product = torch.full_like(largest[0], abs(call.scale))
         for other, x in enumerate(largest):
             if other != m:
                 product = product * x

@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import Call
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.certificate.gradient import GradientCertificate
-from separatrix.attention.exact.error_bound import Ends, blocks_bounds
+from separatrix.attention.exact.error_bound import Ends, engine_bounds
 from separatrix.attention.planning.exact_gradient import exact_gradient
 from separatrix.attention.planning.forecast import Analysis
 from separatrix.attention.polynomial.frame import largest_magnitudes
@@ -19,11 +18,12 @@ from separatrix.errors import SeparatrixError
 Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]
 
 
-def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
+def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
     """The type that keeps the tolerance, and in it bounds on the errors of outputs, log-sum-exps and gradients.
 
     Where gradients will be taken, the narrowest type that keeps the tolerance for them too, if there is one.
     """
+    call = analysis.call
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     kept: Rounded | None = None
     for dtype in dict.fromkeys((narrow, torch.float64)):
@@ -46,13 +46,13 @@ def exact_type(call: Call, analysis: Analysis, tolerance: float, with_lse: bool)
             continue
         radii = _radii(analysis)
         ends = Ends(*(x.amax(1, keepdim=True) for x in (analysis.values.width, analysis.values.magnitude)))
-        per_query, lse = blocks_bounds(analysis.tokens, call, radii, ends, dtype)
+        per_query, lse = engine_bounds(call, radii, ends, dtype)
         lse_error = float(lse.max()) if lse.numel() else 0.0
         worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
             if analysis.differentiable:
-                gradient = exact_gradient(call, analysis, dtype, radii, per_query, lse_error)
+                gradient = exact_gradient(analysis, dtype, radii, per_query, lse_error)
             found = (dtype, per_query, lse_error, gradient)
             if gradient is None or gradient.total <= tolerance:
                 return found
@@ -70,14 +70,13 @@ def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
 
     Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
     """
-    tokens = analysis.tokens
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    log = torch.log2(largest_magnitudes("query", tokens.query, None)).clamp(min=0.0)
-    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+    call = analysis.call
+    log = torch.log2(largest_magnitudes("query", call.query, None)).clamp(min=0.0)
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         log = log + torch.log2(largest_magnitudes(f"keys[{m}]", key, mask)).clamp(min=0.0)
     most = float(log.max()) if log.numel() else 0.0
-    most += max(0.0, math.log2(abs(tokens.scale))) if tokens.scale else 0.0
-    lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * tokens.order * max(tokens.query.shape[2], 1))
+    most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
+    lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * call.order * max(call.query.shape[2], 1))
     return lost <= math.log2(torch.finfo(dtype).eps) - 10
 
 
@@ -86,12 +85,12 @@ def _radii(analysis: Analysis) -> Tensor:
     if analysis.frame.shift is None:
         return analysis.radii
     # The bounds of the analysis are for centred keys, and exact attention does not centre.
-    tokens = analysis.tokens
-    key = tokens.keys[0].to(torch.float64)
-    if tokens.masks:
-        key = key.masked_fill(~tokens.masks[0].unsqueeze(-1), 0.0)
+    call = analysis.call
+    key = call.keys[0].to(torch.float64)
+    if call.masks:
+        key = key.masked_fill(~call.masks[0].unsqueeze(-1), 0.0)
     longest = _lengths(key).amax(-1, keepdim=True)
-    return abs(tokens.scale) * (_lengths(tokens.query.to(torch.float64)) * longest)
+    return abs(call.scale) * (_lengths(call.query.to(torch.float64)) * longest)
 
 
 def _lengths(x: Tensor) -> Tensor:

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summing, expanded_gradient_sum, expanded_sum
+from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
-from separatrix.attention.planning.cost import TUPLES, Shape, chunk_tokens, sampled_queries, sampled_tuples
-from separatrix.attention.polynomial.frame import Frame, Tokens, chunks, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
+from separatrix.attention.polynomial.chunks import chunk_tokens
+from separatrix.attention.polynomial.frame import Frame, chunks, key_mean, largest_magnitudes, make_frame
 from separatrix.attention.polynomial.greedy import greedy_error, key_powers
 from separatrix.attention.polynomial.monomials import Array
 from separatrix.attention.polynomial.remainder import Polynomial
@@ -25,21 +27,16 @@ from separatrix.attention.polynomial.rotation import drift, rotated
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores.
+    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores."""
 
-    Up to `copies` heads share a tensor of the call.
-    """
-
-    tokens: Tokens
+    call: Call
     shape: Shape
     frame: Frame
     norms: Tensor
     radii: Tensor
     values: ValueRange
     drift: Tensor | None
-    offset: int
     differentiable: bool
-    copies: int = 1
     powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
@@ -59,24 +56,23 @@ class Analysis:
     @cached_property
     def scores(self) -> Tensor:
         """(H, queries, tuples) in the sample."""
-        return _sample_scores(self.tokens, self.frame, self.sampled, self.shape.is_causal, self.offset)
+        return _sample_scores(self.call, self.frame, self.sampled)
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
-        masks: tuple[Tensor | None, ...] = self.tokens.masks or (None,) * len(self.tokens.keys)
-        sets = [(self.tokens.query, None), *zip(self.tokens.keys, masks, strict=True)]
+        sets = [(self.call.query, None), *zip(self.call.keys, self.call.mask_of_each, strict=True)]
         return max(float(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
 
 
-def analyse(tokens: Tokens, is_causal: bool, offset: int, differentiable: bool = False, copies: int = 1) -> Analysis:
+def analyse(call: Call, differentiable: bool = False) -> Analysis:
     """Bounds and a sample; an error for NaN or infinity.
 
     Where a gradient is wanted, all coordinates stay and sets are of total degree: scores may not depend on what they
     have a gradient in.
     """
-    shift = key_mean(tokens) if tokens.order == 2 and not is_causal else None
-    frame = make_frame(tokens, shift, torch.float64, differentiable)
-    return _analyse(tokens, frame, value_range(tokens), is_causal, offset, differentiable, copies)
+    shift = key_mean(call) if call.order == 2 and not call.positions.is_causal else None
+    frame = make_frame(call, shift, torch.float64, differentiable)
+    return _analyse(call, frame, value_range(call), differentiable)
 
 
 def in_float32(analysis: Analysis) -> bool:
@@ -102,28 +98,26 @@ _LEFT_OUT = 1 / 64
 
 def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     """The same in a better basis; None if there is none, or none is free: beyond order 2, and when causal."""
-    tokens, frame = analysis.tokens, analysis.frame
-    if tokens.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in tokens.query.shape:
+    call, frame = analysis.call, analysis.frame
+    if call.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in call.query.shape:
         return None
     width = float(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
-    basis = rotated(tokens, frame, None if analysis.differentiable else slack)
+    basis = rotated(call, frame, None if analysis.differentiable else slack)
     if basis is None:
         return None
-    return _analyse(tokens, basis, analysis.values, False, 0, analysis.differentiable, analysis.copies)
+    return _analyse(call, basis, analysis.values, analysis.differentiable)
 
 
-def _analyse(
-    tokens: Tokens, frame: Frame, values: ValueRange, is_causal: bool, offset: int, differentiable: bool, copies: int
-) -> Analysis:
-    norms = key_norms(tokens, frame)
-    radii = query_radii(tokens, frame, norms)
-    heads, length, d = tokens.query.shape
-    shape = Shape(heads, length, tuple(key.shape[1] for key in tokens.keys), d, tokens.values[0].shape[2], is_causal)
-    moved = drift(tokens, frame)
+def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool) -> Analysis:
+    norms = key_norms(call, frame)
+    radii = query_radii(call, frame, norms)
+    heads, length, d = call.query.shape
+    shape = Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
+    moved = drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    return Analysis(tokens, shape, frame, norms, radii, values, moved, offset, differentiable, copies)
+    return Analysis(call, shape, frame, norms, radii, values, moved, differentiable)
 
 
 def _sample_queries(radii: Tensor) -> Tensor:
@@ -134,38 +128,34 @@ def _sample_queries(radii: Tensor) -> Tensor:
     return torch.cat([radii.topk(count, dim=1).indices, even.expand(radii.shape[0], -1)], 1)
 
 
-def _sample_scores(tokens: Tokens, frame: Frame, sampled: Tensor, is_causal: bool, offset: int) -> Tensor:
+def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
     """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend."""
-    heads, _, d = tokens.query.shape
+    heads, _, d = call.query.shape
     generator = torch.Generator().manual_seed(0)
-    rows = torch.gather(tokens.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
+    rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
     queries = frame.coordinates(rows, 0).unsqueeze(-1)
     pieces = chunks(TUPLES, sampled_tuples(heads, d))
-    scores = [
-        _scores(tokens, frame, queries, sampled, stop - start, is_causal, offset, generator) for start, stop in pieces
-    ]
+    scores = [_scores(call, frame, queries, sampled, stop - start, generator) for start, stop in pieces]
     return torch.cat(scores, -1)
 
 
 def _scores(
-    tokens: Tokens,
+    call: Call,
     frame: Frame,
     queries: Tensor,
     sampled: Tensor,
     tuples: int,
-    is_causal: bool,
-    offset: int,
     generator: torch.Generator,
 ) -> Tensor:
     """The same for so many tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled ones."""
     product, heads = queries, queries.shape[0]
-    for m, key in enumerate(tokens.keys):
+    for m, key in enumerate(call.keys):
         where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
         seen = torch.full_like(sampled, key.shape[1])
-        if is_causal:
-            seen = torch.minimum(seen, (sampled + offset + 1).clamp(min=1))
+        if call.positions.is_causal:
+            seen = torch.minimum(seen, (sampled + call.positions.offset + 1).clamp(min=1))
         index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
-        mask = torch.gather(tokens.masks[m], 1, index.flatten(1)) if tokens.masks else None
+        mask = torch.gather(call.masks[m], 1, index.flatten(1)) if call.masks else None
         rows = key[torch.arange(heads, device=key.device).unsqueeze(1), index.flatten(1)]
         x = frame.coordinates(rows, m + 1, mask)
         product = product * x.reshape(*x.shape[:2], *index.shape[1:])
@@ -251,14 +241,14 @@ def least_error(analysis: Analysis, degree: int) -> float:
 def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:
     """E (H, c) of queries for a set shaped by the amplitudes; what it needs of the keys is computed once."""
     if not analysis.key_powers:
-        analysis.key_powers.update(key_powers(analysis.tokens, analysis.frame))
+        analysis.key_powers.update(key_powers(analysis.call, analysis.frame))
     return greedy_error(query, analysis.frame, alphas, amplitudes(analysis), analysis.key_powers)
 
 
 def greedy_forecast(analysis: Analysis, alphas: Array, dtype: torch.dtype) -> float:
     """The same for a set shaped by the amplitudes."""
     rows = analysis.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
-    E = outside(analysis, alphas, torch.gather(analysis.tokens.query, 1, rows))
+    E = outside(analysis, alphas, torch.gather(analysis.call.query, 1, rows))
     tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
     magnitude = torch.exp(analysis.sampled_radii)
     truncation = E / tuples * mean_power(analysis, 0)

@@ -13,16 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
-from separatrix.attention.planning.cost import (
-    AFFORDABLE,
-    LARGEST_DEGREE,
-    LARGEST_RANK,
-    Cost,
-    Shape,
-    exact_cost,
-    polynomial_cost,
-    threshold,
-)
+from separatrix.attention.planning.cost import AFFORDABLE, Cost, Shape, exact_cost, polynomial_cost
 from separatrix.attention.planning.forecast import (
     Analysis,
     amplitudes,
@@ -32,6 +23,8 @@ from separatrix.attention.planning.forecast import (
     least_error,
     least_rounding,
 )
+from separatrix.attention.planning.paper_rules import threshold
+from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.polynomial.products import expanded, expanded_total_degree
@@ -83,7 +76,7 @@ def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
 
 def dearest(analysis: Analysis, method: str) -> float:
     """The time beyond which no polynomial is looked for: that of exact attention, where it is `auto` and affordable."""
-    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
+    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
 
@@ -118,9 +111,9 @@ def recipes(
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
     """float32 where its forecast keeps the target and nothing leaves its range, else float64."""
-    given_wide = analysis.tokens.query.dtype == torch.float64
+    given_wide = analysis.call.query.dtype == torch.float64
     keeps = narrow <= target and in_float32(analysis)
-    keeps = keeps and float32_products_are_float32(analysis.tokens.query.device.type)
+    keeps = keeps and float32_products_are_float32(analysis.call.query.device.type)
     return torch.float32 if keeps and not given_wide else torch.float64
 
 
@@ -182,7 +175,7 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
 
 def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: str) -> Plan:
     """The cheaper of a recipe, None where there is none, and exact attention; an error if neither is affordable."""
-    wide = analysis.tokens.query.dtype == torch.float64
+    wide = analysis.call.query.dtype == torch.float64
     exact = exact_cost(analysis.shape, wide)
     plan = None if recipe is None else polynomial_plan(analysis, recipe, tolerance, exact)
     if method == "polynomial":
@@ -213,8 +206,8 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
 
 def exact_plan(analysis: Analysis, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
-    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
-    unit = torch.finfo(analysis.tokens.query.dtype).eps
+    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
+    unit = torch.finfo(analysis.call.query.dtype).eps
     largest = float(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
     return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
 
@@ -225,7 +218,7 @@ def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
     n = max(shape.query_length, *shape.key_lengths)
     return SeparatrixError(
         f"Attention of order {shape.order} over n = {n} tokens with entries up to B = {B:.4g} and tolerance "
-        f"{tolerance:.3g} is out of reach: {_in_reach(shape, B, abs(analysis.tokens.scale), lambda bound: tolerance)}"
+        f"{tolerance:.3g} is out of reach: {_in_reach(shape, B, abs(analysis.call.scale), lambda bound: tolerance)}"
     )
 
 

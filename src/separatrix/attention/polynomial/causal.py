@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.planning import cost
-from separatrix.attention.polynomial.frame import Tokens
+from separatrix.attention.call import Call
+from separatrix.attention.polynomial.chunks import causal_chunk
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
 from separatrix.attention.polynomial.sums import (
     Expansion,
@@ -32,9 +32,9 @@ from separatrix.attention.polynomial.sums import (
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 
-def chunk_size(tokens: Tokens, expansion: Expansion) -> int:
+def chunk_size(call: Call, expansion: Expansion) -> int:
     """Tokens of a chunk."""
-    return cost.causal_chunk(tokens.query.shape[0], expansion.index_set.rank, tokens.values[0].shape[2] + 1)
+    return causal_chunk(call.query.shape[0], expansion.index_set.rank, call.values[0].shape[2] + 1)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -123,36 +123,36 @@ def _chunk_backward(
     return grad_query, grad_keys, grad_values, grad_before
 
 
-def _rows(tokens: Tokens, offset: int, start: int, stop: int) -> tuple[Rows, list[Tensor]]:
+def _rows(call: Call, start: int, stop: int) -> tuple[Rows, list[Tensor]]:
     """Queries [start, stop), the keys and values at their positions, and which of these there are and may be seen."""
-    keys = [_local(key, start + offset, stop + offset) for key in tokens.keys]
-    values = [_local(value, start + offset, stop + offset) for value in tokens.values]
+    offset = call.positions.offset
+    keys = [_local(key, start + offset, stop + offset) for key in call.keys]
+    values = [_local(value, start + offset, stop + offset) for value in call.values]
     masks = []
-    for m, key in enumerate(tokens.keys):
-        seen = tokens.masks[m] if tokens.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
+    for m, key in enumerate(call.keys):
+        seen = call.masks[m] if call.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
         masks.append(_local(seen, start + offset, stop + offset))
-    return (tokens.query[:, start:stop], keys, values), masks
+    return (call.query[:, start:stop], keys, values), masks
 
 
-def _first_states(
-    tokens: Tokens, expansion: Expansion, offset: int, before: Sequence[Tensor] | None = None
-) -> list[Tensor]:
+def _first_states(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> list[Tensor]:
     """The states of the keys before the first query's own position, those of `before` among them."""
-    own = [key_state(tokens, expansion, m, 0, min(max(offset, 0), key.shape[1])) for m, key in enumerate(tokens.keys)]
+    first = max(call.positions.offset, 0)
+    own = [key_state(call, expansion, m, 0, min(first, key.shape[1])) for m, key in enumerate(call.keys)]
     return own if before is None else [z + earlier for z, earlier in zip(own, before, strict=True)]
 
 
-def attend_causal(tokens: Tokens, expansion: Expansion, offset: int, before: Sequence[Tensor] | None = None) -> Sums:
+def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> Sums:
     """Every query against the states of its prefix; `before` are the states of tokens before all of these."""
-    heads, length, _ = tokens.query.shape
-    d_v = tokens.values[0].shape[2]
-    out = tokens.query.new_empty(heads, length, d_v)
-    denominator, moments = (tokens.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
-    Z = _first_states(tokens, expansion, offset, before)
-    size = chunk_size(tokens, expansion)
+    heads, length, _ = call.query.shape
+    d_v = call.values[0].shape[2]
+    out = call.query.new_empty(heads, length, d_v)
+    denominator, moments = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    Z = _first_states(call, expansion, before)
+    size = chunk_size(call, expansion)
     for start in range(0, length, size):
         stop = min(start + size, length)
-        sums, moment, Z = _chunk(expansion, *_rows(tokens, offset, start, stop), Z)
+        sums, moment, Z = _chunk(expansion, *_rows(call, start, stop), Z)
         D = denominator[:, start:stop] = sums[..., d_v]
         moments[:, start:stop] = moment
         out[:, start:stop] = sums[..., :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(-1)
@@ -160,17 +160,16 @@ def attend_causal(tokens: Tokens, expansion: Expansion, offset: int, before: Seq
 
 
 def backward_causal(
-    tokens: Tokens, expansion: Expansion, sums: Sums, offset: int, grad_out: Tensor, grad_lse: Tensor
+    call: Call, expansion: Expansion, sums: Sums, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values."""
-    return backward_causal_after(tokens, expansion, sums, offset, None, grad_out, grad_lse)[:3]
+    return backward_causal_after(call, expansion, sums, None, grad_out, grad_lse)[:3]
 
 
 def backward_causal_after(
-    tokens: Tokens,
+    call: Call,
     expansion: Expansion,
     sums: Sums,
-    offset: int,
     before: Sequence[Tensor] | None,
     grad_out: Tensor,
     grad_lse: Tensor,
@@ -180,23 +179,23 @@ def backward_causal_after(
     A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
     within the section at hand: two square roots in place of all of them.
     """
-    power = incoming_power(sums, grad_out, grad_lse)
-    length, size = tokens.query.shape[1], chunk_size(tokens, expansion)
+    offset, power = call.positions.offset, incoming_power(sums, grad_out, grad_lse)
+    length, size = call.query.shape[1], chunk_size(call, expansion)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
     sections = [starts[i : i + per_section] for i in range(0, len(starts), per_section)]
-    grad_query = torch.zeros_like(tokens.query)
-    grad_keys = [torch.zeros_like(key) for key in tokens.keys]
-    grad_values = [torch.zeros_like(value) for value in tokens.values]
+    grad_query = torch.zeros_like(call.query)
+    grad_keys = [torch.zeros_like(key) for key in call.keys]
+    grad_values = [torch.zeros_like(value) for value in call.values]
 
     def advance(Z: list[Tensor], start: int, stop: int) -> list[Tensor]:
         moved = []
-        for m, (z, key) in enumerate(zip(Z, tokens.keys, strict=True)):
+        for m, (z, key) in enumerate(zip(Z, call.keys, strict=True)):
             first, last = (min(max(position + offset, 0), key.shape[1]) for position in (start, stop))
-            moved.append(z + key_state(tokens, expansion, m, first, last))
+            moved.append(z + key_state(call, expansion, m, first, last))
         return moved
 
-    first_states = _first_states(tokens, expansion, offset, before)
+    first_states = _first_states(call, expansion, before)
     at_section = [first_states][: len(sections)]
     for section, after in pairwise(sections):
         at_section.append(advance(at_section[-1], section[0], after[0]))
@@ -209,16 +208,16 @@ def backward_causal_after(
             stop = min(start + size, length)
             here = slice(start, stop)
             into = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]))
-            rows, masks = _rows(tokens, offset, start, stop)
+            rows, masks = _rows(call, start, stop)
             by_query, by_key, by_value, grad_Z = _chunk_backward(expansion, rows, masks, states, into, grad_Z)
             grad_query[:, here] = power.multiply(by_query)
-            for m in range(len(tokens.keys)):
+            for m in range(len(call.keys)):
                 _put(grad_keys[m], start + offset, power.multiply(by_key[m]))
                 _put(grad_values[m], start + offset, power.multiply(by_value[m]))
     grad_Z = [power.multiply(z) for z in grad_Z]
-    for m, key in enumerate(tokens.keys):
+    for m, key in enumerate(call.keys):
         stop = min(max(offset, 0), key.shape[1])
-        state_backward(tokens, expansion, m, stop, grad_Z[m], grad_keys[m], grad_values[m])
+        state_backward(call, expansion, m, stop, grad_Z[m], grad_keys[m], grad_values[m])
     return grad_query, grad_keys, grad_values, grad_Z
 
 

@@ -22,33 +22,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.attention.call import Call
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Chunk = tuple[int, int]
 _ENTRIES = 1 << 20
 """Of a tensor, that are looked through at once: enough for all threads."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Order-k attention over H heads as given: query (H, L_q, d), keys, values, and masks (H, L_m) or none at all."""
-
-    query: Tensor
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    masks: tuple[Tensor, ...]
-    scale: float
-
-    @property
-    def order(self) -> int:
-        return len(self.keys) + 1
-
-    def counts(self) -> list[Tensor]:
-        """How many keys of each set may be attended, (H,)."""
-        heads = self.query.shape[0]
-        if self.masks:
-            return [mask.sum(-1) for mask in self.masks]
-        return [self.query.new_full((heads,), key.shape[1], dtype=torch.int64) for key in self.keys]
 
 
 @dataclass(frozen=True)
@@ -128,12 +107,12 @@ def chunks(length: int, size: int) -> Iterator[Chunk]:
         yield start, min(start + size, length)
 
 
-def key_mean(tokens: Tokens) -> Tensor:
+def key_mean(call: Call) -> Tensor:
     """The mean (H, d) of the one key set of order 2, over the keys that may be attended; 0 where there is none."""
-    key = tokens.keys[0].to(torch.float64)
-    if not tokens.masks:
+    key = call.keys[0].to(torch.float64)
+    if not call.masks:
         return key.mean(1)
-    mask = tokens.masks[0].unsqueeze(-1)
+    mask = call.masks[0].unsqueeze(-1)
     return key.masked_fill(~mask, 0.0).sum(1) / mask.sum(1).masked_fill(mask.sum(1) == 0, 1)
 
 
@@ -185,15 +164,14 @@ def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor 
     return torch.maximum(least.abs(), most.abs())
 
 
-def make_frame(tokens: Tokens, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
+def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
     """The frame of a call, from the largest magnitudes of each coordinate; all of them if gradients need them."""
-    masks: tuple[Tensor | None, ...] = tokens.masks or (None,) * len(tokens.keys)
-    largest = [largest_magnitudes("query", tokens.query, None) * abs(tokens.scale)]
-    for m, (key, mask) in enumerate(zip(tokens.keys, masks, strict=True)):
+    largest = [largest_magnitudes("query", call.query, None) * abs(call.scale)]
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
     kept, factors, balanced = balance(largest, all_of_them)
     shift = None if shift is None else shift[..., kept]
-    return Frame(kept, factors, shift, balanced, tokens.scale, tokens.query.shape[2], dtype)
+    return Frame(kept, factors, shift, balanced, call.scale, call.query.shape[2], dtype)
 
 
 def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from separatrix.attention.polynomial.frame import Frame, Tokens, chunks
+from separatrix.attention.call import Call
+from separatrix.attention.polynomial.frame import Frame, chunks
 from separatrix.attention.polynomial.monomials import Array
 
 POWERS = (0, 2, 4, 6)
@@ -103,13 +104,13 @@ def greedy_tail(alphas: Array, amplitudes: Sequence[float]) -> dict[int, npt.NDA
     return tail
 
 
-def key_powers(tokens: Tokens, frame: Frame) -> dict[int, Tensor]:
+def key_powers(call: Call, frame: Frame) -> dict[int, Tensor]:
     """For each e: sum over tuples of keys of prod_m (|k_m,l| / its largest)^e, (H, d')."""
     sums = {e: torch.ones_like(frame.largest[0]) for e in POWERS}
-    for m, key in enumerate(tokens.keys):
+    for m, key in enumerate(call.keys):
         part = {e: torch.zeros_like(frame.largest[0]) for e in POWERS}
         for start, stop in chunks(key.shape[1], 1 << 14):
-            mask = tokens.masks[m][:, start:stop] if tokens.masks else None
+            mask = call.masks[m][:, start:stop] if call.masks else None
             x = _relative(frame, key[:, start:stop], m + 1, mask)
             for e, power in _even_powers(x):
                 power = power if mask is None else power.masked_fill(~mask.unsqueeze(1), 0.0)

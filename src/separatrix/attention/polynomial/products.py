@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.planning.cost import Expanded, direct
+from separatrix.attention.polynomial.expanded import Expanded, direct
 from separatrix.attention.polynomial.lanes import Lanes, lanes
 from separatrix.attention.polynomial.monomials import (
     Array,

@@ -28,7 +28,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from separatrix.attention.polynomial.frame import Basis, Frame, Tokens, balance, chunks
+from separatrix.attention.call import Call
+from separatrix.attention.polynomial.frame import Basis, Frame, balance, chunks
 
 _RIDGE = 1e-6
 """Added to the moments, relative to their mean: bounds the condition of the basis."""
@@ -36,12 +37,12 @@ _GAIN = 0.9
 """Of the amplitudes' sum, or of how many coordinates carry it: a basis that saves less is not tried."""
 
 
-def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
+def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
     """The frame in the balanced basis; None where it is much the same, or where second moments overflow.
 
     `slack` is what amplitudes left out may sum to; None to leave out none, as gradients ask.
     """
-    C_q, C_k = (_moments(tokens, frame, m) for m in range(2))
+    C_q, C_k = (_moments(call, frame, m) for m in range(2))
     if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
         return None
     L, failed = torch.linalg.cholesky_ex(_ridged(C_q))
@@ -57,7 +58,7 @@ def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     B_k = (L @ U).mT / roots
     nothing = torch.zeros(len(B_q), dtype=torch.float64, device=B_q.device)
     whole = replace(frame, basis=Basis(B_q, B_k, nothing, nothing, nothing))
-    largest = [_largest(tokens, whole, m) for m in range(2)]
+    largest = [_largest(call, whole, m) for m in range(2)]
     amplitudes = largest[0] * largest[1]
     upwards = amplitudes.amax(0).argsort()
     left_out = torch.nn.functional.pad(amplitudes[:, upwards].cumsum(1), (1, 0))
@@ -65,20 +66,20 @@ def rotated(tokens: Tokens, frame: Frame, slack: float | None) -> Frame | None:
     kept, left_out = upwards[count:].sort().values, left_out[:, count]
     _, factors, balanced = balance([x[:, kept] for x in largest], True)
     query, keys = (B[:, kept] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
-    basis = Basis(query, keys, _longest(tokens, frame), _defect(B_q, B_k), left_out)
+    basis = Basis(query, keys, _longest(call, frame), _defect(B_q, B_k), left_out)
     return replace(frame, basis=basis, largest=balanced)
 
 
-def drift(tokens: Tokens, frame: Frame) -> Tensor | None:
+def drift(call: Call, frame: Frame) -> Tensor | None:
     """A bound (H, L_q) on what a score changes by in the frame's basis; None without one."""
     if frame.basis is None:
         return None
-    basis, norms = frame.basis, _query_norms(tokens, frame)
+    basis, norms = frame.basis, _query_norms(call, frame)
     relative = (basis.longest * basis.defect).unsqueeze(-1)
     return 1.01 * (norms * relative + basis.absolute.unsqueeze(-1)) + 2.0**-1000
 
 
-def derivative_drift(tokens: Tokens, frame: Frame) -> list[Tensor]:
+def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
     """Bounds (H, L_q) on what derivatives of scores by an entry of the query, and of a key of each set, change by.
 
     They are 0 without a basis. Coordinates that a basis leaves out would change them too, and gradients leave out none.
@@ -88,19 +89,19 @@ def derivative_drift(tokens: Tokens, frame: Frame) -> list[Tensor]:
     basis = frame.basis
     assert not basis.absolute.any(), "a basis for gradients leaves out no coordinate"
     by_query = abs(frame.scale) * frame.factors[0].amax(1) * basis.longest * basis.defect
-    by_key = (frame.factors[1].amax(1) * basis.defect).unsqueeze(-1) * _query_norms(tokens, frame)
+    by_key = (frame.factors[1].amax(1) * basis.defect).unsqueeze(-1) * _query_norms(call, frame)
     return [1.01 * by_query.unsqueeze(-1) + 2.0**-1000, 1.01 * by_key + 2.0**-1000]
 
 
-def _query_norms(tokens: Tokens, frame: Frame) -> Tensor:
+def _query_norms(call: Call, frame: Frame) -> Tensor:
     """Euclidean norms (H, L_q) of the queries in the coordinates before the basis."""
-    return torch.cat(list(_norms(tokens, replace(frame, basis=None), 0)), 1)
+    return torch.cat(list(_norms(call, replace(frame, basis=None), 0)), 1)
 
 
-def _longest(tokens: Tokens, frame: Frame) -> Tensor:
+def _longest(call: Call, frame: Frame) -> Tensor:
     """max_j |k_j|, (H,)."""
-    longest = torch.zeros(tokens.query.shape[0], dtype=torch.float64, device=frame.kept.device)
-    for norms in _norms(tokens, frame, 1):
+    longest = torch.zeros(call.query.shape[0], dtype=torch.float64, device=frame.kept.device)
+    for norms in _norms(call, frame, 1):
         longest = torch.maximum(longest, norms.amax(1))
     return longest
 
@@ -114,30 +115,30 @@ def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
     return found
 
 
-def _parts(tokens: Tokens, frame: Frame, m: int) -> Iterator[Tensor]:
+def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
     """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; hidden keys are 0."""
-    x = tokens.keys[0] if m else tokens.query
+    x = call.keys[0] if m else call.query
     for start, stop in chunks(x.shape[1], 1 << 14):
-        mask = tokens.masks[0][:, start:stop] if m and tokens.masks else None
+        mask = call.masks[0][:, start:stop] if m and call.masks else None
         yield frame.coordinates(x[:, start:stop], m, mask)
 
 
-def _moments(tokens: Tokens, frame: Frame, m: int) -> Tensor:
+def _moments(call: Call, frame: Frame, m: int) -> Tensor:
     """The sum of x x^T, (H, d', d')."""
-    total = torch.zeros(tokens.query.shape[0], frame.width, frame.width, dtype=torch.float64, device=frame.kept.device)
-    for x in _parts(tokens, frame, m):
+    total = torch.zeros(call.query.shape[0], frame.width, frame.width, dtype=torch.float64, device=frame.kept.device)
+    for x in _parts(call, frame, m):
         total += x @ x.mT
     return total
 
 
-def _norms(tokens: Tokens, frame: Frame, m: int) -> Iterator[Tensor]:
-    return (torch.linalg.vector_norm(x, dim=1) for x in _parts(tokens, frame, m))
+def _norms(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
+    return (torch.linalg.vector_norm(x, dim=1) for x in _parts(call, frame, m))
 
 
-def _largest(tokens: Tokens, frame: Frame, m: int) -> Tensor:
+def _largest(call: Call, frame: Frame, m: int) -> Tensor:
     """max |x_l|, (H, d')."""
-    largest = torch.zeros(tokens.query.shape[0], frame.width, dtype=torch.float64, device=frame.kept.device)
-    for x in _parts(tokens, frame, m):
+    largest = torch.zeros(call.query.shape[0], frame.width, dtype=torch.float64, device=frame.kept.device)
+    for x in _parts(call, frame, m):
         largest = torch.maximum(largest, x.abs().amax(2))
     return largest
 

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.incoming import Power
-from separatrix.attention.planning.cost import chunk_tokens
-from separatrix.attention.polynomial.frame import Frame, Tokens, chunks
+from separatrix.attention.call import Call
+from separatrix.attention.polynomial.chunks import chunk_tokens
+from separatrix.attention.polynomial.frame import Frame, chunks
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.products import Products, products
 
@@ -72,28 +73,28 @@ def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
     return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
 
 
-def states(tokens: Tokens, expansion: Expansion) -> list[Tensor]:
+def states(call: Call, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1) for each key set, in float64."""
-    heads, _, d_v = tokens.values[0].shape
-    size = max(expansion.even_chunk(heads, key.shape[1]) for key in tokens.keys)
+    heads, _, d_v = call.values[0].shape
+    size = max(expansion.even_chunk(heads, key.shape[1]) for key in call.keys)
     met = expansion.products(heads, size, d_v + 1)  # one for all: memory is slow when it is new
-    return [_add_up(tokens, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(tokens.keys)]
+    return [_add_up(call, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
-def key_state(tokens: Tokens, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
-    heads, _, d_v = tokens.values[m].shape
+    heads, _, d_v = call.values[m].shape
     size = expansion.even_chunk(heads, stop - start)
-    return _add_up(tokens, expansion, expansion.products(heads, size, d_v + 1), size, m, start, stop)
+    return _add_up(call, expansion, expansion.products(heads, size, d_v + 1), size, m, start, stop)
 
 
-def _add_up(tokens: Tokens, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
+def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
     """The same by given products, of `size` tokens at a time."""
-    key, value = tokens.keys[m], tokens.values[m]
+    key, value = call.keys[m], call.values[m]
     state = met.start()
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
-        mask = tokens.masks[m][:, here] if tokens.masks else None
+        mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
         met.add(state, x, with_ones(value[:, here], mask, expansion.coefficients.dtype))
     return met.finish(state)
@@ -113,11 +114,11 @@ def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
     return torch.cat([met, column], -1)
 
 
-def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
+def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
     """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
-    query = tokens.query
+    query = call.query
     heads, length, _ = query.shape
-    d_v = tokens.values[0].shape[2]
+    d_v = call.values[0].shape[2]
     size = expansion.even_chunk(heads, length)
     against = expansion.products(heads, size, d_v + 2)
     met = against.prepare(contraction(Z, expansion))
@@ -133,33 +134,33 @@ def attend(tokens: Tokens, expansion: Expansion, Z: list[Tensor]) -> Sums:
 
 
 def backward(
-    tokens: Tokens, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
+    call: Call, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
     power = incoming_power(sums, grad_out, grad_lse)
     dtype, frame = expansion.coefficients.dtype, expansion.frame
-    heads, length, _ = tokens.query.shape
+    heads, length, _ = call.query.shape
     size = expansion.even_chunk(2 * heads, length)
     against = expansion.products(heads, size, grad_out.shape[2] + 1)
     met = against.prepare(contraction(Z, expansion)[..., :-1])
     state = against.start()
-    grad_query = torch.empty_like(tokens.query)
+    grad_query = torch.empty_like(call.query)
     for start, stop in chunks(length, size):
         here = slice(start, stop)
-        x = frame.coordinates(tokens.query[:, here], 0)
+        x = frame.coordinates(call.query[:, here], 0)
         d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
         grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
     grad_product = power.multiply(against.finish(state))
     grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
     grad_keys, grad_values = [], []
-    for m in range(len(tokens.keys)):
+    for m in range(len(call.keys)):
         grad_Z = grad_product
         for other, z in enumerate(Z):
             if other != m:
                 grad_Z = grad_Z * z
-        grad_keys.append(torch.zeros_like(tokens.keys[m]))
-        grad_values.append(torch.zeros_like(tokens.values[m]))
-        state_backward(tokens, expansion, m, tokens.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
+        grad_keys.append(torch.zeros_like(call.keys[m]))
+        grad_values.append(torch.zeros_like(call.values[m]))
+        state_backward(call, expansion, m, call.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
     return grad_query, grad_keys, grad_values
 
 
@@ -179,17 +180,17 @@ def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Te
 
 
 def state_backward(
-    tokens: Tokens, expansion: Expansion, m: int, stop: int, grad_Z: Tensor, grad_key: Tensor, grad_value: Tensor
+    call: Call, expansion: Expansion, m: int, stop: int, grad_Z: Tensor, grad_key: Tensor, grad_value: Tensor
 ) -> None:
     """Write the gradients of the first `stop` tokens of key set m and of their values, from that of their state."""
-    key, value = tokens.keys[m], tokens.values[m]
+    key, value = call.keys[m], call.values[m]
     size = expansion.even_chunk(2 * key.shape[0], stop)
     met = expansion.products(key.shape[0], size, value.shape[2] + 1)
     power = Power.next_to(grad_Z.flatten(1))
     prepared = met.prepare(power.divide(grad_Z))
     for first, last in chunks(stop, size):
         here = slice(first, last)
-        mask = tokens.masks[m][:, here] if tokens.masks else None
+        mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
         V = with_ones(value[:, here], mask, expansion.coefficients.dtype)
         grad_x, grad_W = met.gradient(x, prepared, V, None)
@@ -199,5 +200,5 @@ def state_backward(
             grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
         grad_value[:, here], grad_key[:, here] = grad_V, grad_K
     if expansion.frame.shift is not None:
-        mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / tokens.counts()[m].clamp(min=1).reshape(-1, 1, 1)
-        grad_key -= mean if not tokens.masks else mean * tokens.masks[m].unsqueeze(-1)
+        mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / call.counts()[m].clamp(min=1).reshape(-1, 1, 1)
+        grad_key -= mean if not call.masks else mean * call.masks[m].unsqueeze(-1)

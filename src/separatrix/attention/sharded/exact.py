@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from separatrix.attention.arguments import Call, check_call
-from separatrix.attention.exact.operators import Flat, attend, attend_backward, flatten_heads
+from separatrix.attention.call import Call, check_call
+from separatrix.attention.exact.operators import attend, attend_backward
 from separatrix.attention.sharded.agreement import Pass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.shards import Ring, Shards
@@ -74,16 +74,15 @@ def sharded_exact_attention(
     number = ranks.standing.begin()
     forward = Pass(ranks, number, backward=False)
 
-    def prepare() -> tuple[tuple[Call, Flat], Report]:
+    def prepare() -> tuple[Call, Report]:
         check_timeout(timeout)
         call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
-        flat = flatten_heads(call)
         configuration = {
             "function": "sharded_exact_attention",
             "order": call.order,
             "head_dim": call.query.shape[-1],
             "value_dim": call.values[0].shape[-1],
-            "batch_shape": flat[0],
+            "batch_shape": call.batch,
             "dtype": str(call.query.dtype),
             "device": call.query.device.type,
             "scale": call.scale,
@@ -91,18 +90,22 @@ def sharded_exact_attention(
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        lengths = (call.query.shape[-2], *(key.shape[-2] for key in call.keys))
-        return (call, flat), Report(configuration, lengths, wants)
+        return call, Report(configuration, (call.query.shape[1], *call.key_lengths), wants)
 
-    (call, (batch, q, ks, vs, _)), reports = forward.agree(prepare)
+    call, reports = forward.agree(prepare)
     if is_causal and any(report.lengths != reports[0].lengths for report in reports):
         lengths = [report.lengths[0] for report in reports]
         raise ArgumentError("query", expected="the same length on every rank (is_causal)", got=f"lengths {lengths}")
-    if any(report.wants_gradient for report in reports) and not any(x.requires_grad for x in (q, *ks, *vs)):
-        q = q.detach().requires_grad_()  # the backward pass of the other ranks waits for this one
+    tensors = in_backward_pass(call) if any(report.wants_gradient for report in reports) else call.tensors
     shards = Shards(ranks, number, tuple(report.lengths[1:] for report in reports), call.scale, is_causal)
-    out = _sharded_attend(shards, forward, q, *ks, *vs)
-    return out.reshape(*batch, *out.shape[1:])
+    return call.shaped(_sharded_attend(shards, forward, *tensors))
+
+
+def in_backward_pass(call: Call) -> tuple[Tensor, ...]:
+    """The tensors of a call, one of which requires a gradient: the backward pass of other ranks waits for this one."""
+    if any(x.requires_grad for x in call.tensors):
+        return call.tensors
+    return (call.query.detach().requires_grad_(), *call.keys, *call.values)
 
 
 def check_shard(ranks: Ranks, call: Call) -> Call:

@@ -24,24 +24,20 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from separatrix.attention.arguments import check_call
 from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.call import Call, check_call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.exact.operators import Flat, flatten_heads
-from separatrix.attention.planning.cost import causal_chunk
 from separatrix.attention.polynomial import causal
-from separatrix.attention.polynomial.frame import Tokens
+from separatrix.attention.polynomial.chunks import causal_chunk
 from separatrix.attention.polynomial.products import against_monomials
 from separatrix.attention.polynomial.sums import Expansion, Sums, contraction
+from separatrix.attention.positions import Positions
 from separatrix.attention.sharded.agreement import Pass, Report
-from separatrix.attention.sharded.collectives import Ranks, check_timeout, counted_communication, ranks_of
-from separatrix.attention.sharded.exact import check_shard, sharded_exact_attention
-from separatrix.attention.sharded.standing import AbsentRankError
+from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
+from separatrix.attention.sharded.exact import check_shard, in_backward_pass
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
 from separatrix.attention.streaming.state import TensorAttentionState, relative_rounding
 from separatrix.errors import SeparatrixError
-
-__all__ = ["AbsentRankError", "counted_communication", "sharded_attention", "sharded_exact_attention"]
 
 
 def sharded_attention(
@@ -94,11 +90,10 @@ def sharded_attention(
     number = ranks.standing.begin()
     forward = Pass(ranks, number, backward=False)
 
-    def prepare() -> tuple[tuple[Flat, _Shard, BoundedPlan], Report]:
+    def prepare() -> tuple[tuple[Call, _Shard, BoundedPlan], Report]:
         check_timeout(timeout)
         call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
-        flat = flatten_heads(call)
-        batch, q, ks, vs, _ = flat
+        q, ks, vs = call.query, call.keys, call.values
         local = TensorAttentionState(
             call.order,
             q.shape[2],
@@ -121,7 +116,7 @@ def sharded_attention(
             "order": call.order,
             "head_dim": local.head_dim,
             "value_dim": local.value_dim,
-            "batch_shape": batch,
+            "batch_shape": call.batch,
             "dtype": str(local.dtype),
             "device": q.device.type,
             "bound": local.bound,
@@ -132,26 +127,24 @@ def sharded_attention(
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        lengths = [key.shape[1] for key in ks]
+        lengths = call.key_lengths
         roundings = list(local.roundings)
         if is_causal:  # a shard is added up once more, behind those of the ranks before it
             chunk = causal_chunk(q.shape[0], local.plan.rank, local.value_dim + 1)
             scan = [Summing(chunk, chunk).tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
         report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
-        return (flat, shard, local.plan), report
+        return (call, shard, local.plan), report
 
-    ((batch, q, ks, vs, _), shard, plan), reports = forward.agree(prepare)
+    (call, shard, plan), reports = forward.agree(prepare)
     _check_roundings(plan, reports)
-    if q.shape[0] == 0:
-        return query.new_zeros(*batch, q.shape[1], vs[0].shape[2])
+    if call.query.shape[0] == 0:
+        return call.shaped(call.query.new_zeros(0, call.query.shape[1], call.values[0].shape[2]))
     if not any(report.wants_gradient for report in reports):
         out = shard.attend(forward)
     else:
-        if not any(x.requires_grad for x in (q, *ks, *vs)):
-            q = q.detach().requires_grad_()  # the backward pass of the other ranks waits for this one
-        out = _sharded(shard, forward, q, *ks, *vs)
-    return out.reshape(*batch, *out.shape[1:])
+        out = _sharded(shard, forward, *in_backward_pass(call))
+    return call.shaped(out)
 
 
 def _check_roundings(plan: BoundedPlan, reports: Sequence[Report]) -> None:
@@ -267,14 +260,19 @@ def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
     return (sums[:, :-1] / D.masked_fill(D == 0, torch.inf)).mT.to(query.dtype)
 
 
+def _after(query: Tensor, tensors: Sequence[Tensor], scale: float) -> Call:
+    """The causal call of a shard on its own tokens: keys, then values."""
+    sets = len(tensors) // 2
+    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), (), Positions(True, 0, (None,) * sets), scale)
+
+
 class _AttendAfter(torch.autograd.Function):
     """Causal attention of a shard after the states of all shards before it: query, keys, values, states."""
 
     @staticmethod
     def forward(ctx: Any, expanded: Expansion, scale: float, sets: int, query: Tensor, *rest: Tensor) -> Tensor:
         ctx.expanded, ctx.scale, ctx.sets = expanded, scale, sets
-        tokens = Tokens(query, rest[:sets], rest[sets : 2 * sets], (), scale)
-        sums = causal.attend_causal(tokens, expanded, 0, rest[2 * sets :])
+        sums = causal.attend_causal(_after(query, rest[: 2 * sets], scale), expanded, rest[2 * sets :])
         ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
         return sums.output
 
@@ -283,10 +281,10 @@ class _AttendAfter(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         query, *rest, out, denominator = ctx.saved_tensors
         sets: int = ctx.sets
-        tokens = Tokens(query, tuple(rest[:sets]), tuple(rest[sets : 2 * sets]), (), ctx.scale)
+        call = _after(query, rest[: 2 * sets], ctx.scale)
         sums = Sums(out, denominator, torch.zeros_like(denominator))
         grads = causal.backward_causal_after(
-            tokens, ctx.expanded, sums, 0, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
+            call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
         )
         return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
 

@@ -13,38 +13,46 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
 from separatrix.attention.dispatch.registration import operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
-from separatrix.attention.polynomial.frame import Tokens
 from separatrix.attention.polynomial.sums import Sums
+from separatrix.attention.positions import Positions
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
 from separatrix.errors import SeparatrixError
 
 
-def bounded_attention(
-    plan: BoundedPlan,
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor],
-    *,
-    scale: float,
-    is_causal: bool = False,
-    query_offset: int = 0,
-) -> Tensor:
-    """Output (H, L_q, d_v) of heads whose scores the caller knows to be within the plan's radius."""
-    sets = list(keys), list(values), list(masks)
-    results = attend_bounded(query, *sets, plan.radius, plan.tolerance, scale, is_causal, query_offset)
-    out: Tensor = results[0]
-    return out
+def bounded_attention(plan: BoundedPlan, call: Call) -> Tensor:
+    """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores.
+
+    Nothing is checked but the number of roundings: that the scores are within the plan's radius is for the caller to
+    see to, by normalising queries and keys.
+    """
+    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks))
+    options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset)
+    results = attend_bounded(call.query, *sets, *options)
+    return call.shaped(results[0])
 
 
 def _plan(query: Tensor, keys: Sequence[Tensor], radius: float, tolerance: float) -> BoundedPlan:
     """The plan of a call with these arguments, whose scores are up to `radius`."""
     return plan_bounded(len(keys) + 1, int(query.shape[2]), radius, tolerance, query.dtype)
+
+
+def _call(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    scale: float,
+    is_causal: bool,
+    offset: int,
+) -> Call:
+    positions = Positions(is_causal, offset, (None,) * len(keys))
+    return Call(query, tuple(keys), tuple(values), tuple(masks), positions, scale)
 
 
 def _attend_bounded(
@@ -60,8 +68,9 @@ def _attend_bounded(
 ) -> list[Tensor]:
     """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set."""
     require_ieee_arithmetic()
-    tokens, plan = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale), _plan(query, keys, radius, tolerance)
-    error = plan.total_error(sum_rounding(plan, tokens, is_causal))
+    call = _call(query, keys, values, masks, scale, is_causal, offset)
+    plan = _plan(query, keys, radius, tolerance)
+    error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(
             f"tolerance: with {[key.shape[1] for key in keys]} tokens outputs are certain to {error:.3g} of the "
@@ -69,11 +78,8 @@ def _attend_bounded(
         )
     expanded = expansion(plan, query.shape[0], scale, query.device)
     with no_autocast(query.device.type):
-        states = [] if is_causal else polynomial.states(tokens, expanded)
-        if is_causal:
-            sums = causal.attend_causal(tokens, expanded, offset)
-        else:
-            sums = polynomial.attend(tokens, expanded, states)
+        states = [] if is_causal else polynomial.states(call, expanded)
+        sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
     return [sums.output, sums.denominator, *states]
 
 
@@ -114,15 +120,15 @@ def _attend_bounded_backward(
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
     out, denominator, *states = results
-    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), scale)
+    call = _call(query, keys, values, masks, scale, is_causal, offset)
     expanded = expansion(_plan(query, keys, radius, tolerance), query.shape[0], scale, query.device)
     nothing = torch.zeros_like(denominator)
     sums = Sums(out, denominator, nothing)
     with no_autocast(query.device.type):
         if is_causal:
-            found = causal.backward_causal(tokens, expanded, sums, offset, grad_out, nothing)
+            found = causal.backward_causal(call, expanded, sums, grad_out, nothing)
         else:
-            found = polynomial.backward(tokens, expanded, states, sums, grad_out, nothing)
+            found = polynomial.backward(call, expanded, states, sums, grad_out, nothing)
     return [found[0], *found[1], *found[2]]
 
 

@@ -25,10 +25,11 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
 from separatrix.attention.arithmetic.summation import Step, Summation, Summing, expanded_sum
+from separatrix.attention.call import Call
 from separatrix.attention.certificate.output import Certificate
-from separatrix.attention.planning import cost
-from separatrix.attention.planning.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.polynomial.frame import Frame, Tokens
+from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens
+from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
 from separatrix.attention.polynomial.sums import Expansion
@@ -249,10 +250,10 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     return exponents
 
 
-def sum_rounding(plan: BoundedPlan, tokens: Tokens, is_causal: bool) -> float:
+def sum_rounding(plan: BoundedPlan, call: Call) -> float:
     """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
-    heads, lengths = tokens.query.shape[0], [key.shape[1] for key in tokens.keys]
-    chunk = cost.chunk_tokens(heads, plan.rank, True)
-    local = cost.causal_chunk(heads, plan.rank, tokens.values[0].shape[2] + 1) if is_causal else chunk
+    heads = call.query.shape[0]
+    chunk = chunk_tokens(heads, plan.rank, True)
+    local = causal_chunk(heads, plan.rank, call.values[0].shape[2] + 1) if call.positions.is_causal else chunk
     summing = Summing(max(chunk, local), min(chunk, local))
-    return plan.summation(summing.tokens(lengths)).gamma(torch.float64)
+    return plan.summation(summing.tokens(call.key_lengths)).gamma(torch.float64)

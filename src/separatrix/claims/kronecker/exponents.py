@@ -24,7 +24,8 @@ import numpy as np
 from scipy.optimize import brentq  # type: ignore[import-untyped]
 from scipy.special import ive  # type: ignore[import-untyped]
 
-from separatrix.attention.planning.cost import Shape, direct, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.polynomial.expanded import direct
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.exact.blocks.kronecker_rows import Chunk
-from separatrix.attention.exact.blocks.schedule import Box, Positions, Range
+from separatrix.attention.exact.blocks.schedule import Box
+from separatrix.attention.positions import Positions, Range
 
 
 class Contested:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from torch import Tensor, mul
 
-from separatrix.attention.exact.blocks.schedule import Box, Range
+from separatrix.attention.exact.blocks.schedule import Box
+from separatrix.attention.positions import Range
 
 
 class Chunk(NamedTuple):

@@ -26,41 +26,42 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.blocks.contested import Contested
 from separatrix.attention.exact.blocks.kronecker_rows import Chunk, KroneckerRows, chunks
 from separatrix.attention.exact.blocks.overflow import needs_no_shift
-from separatrix.attention.exact.blocks.schedule import Range
-from separatrix.attention.exact.blocks.tiling import PARTS, Problem, Tiling, split_of, tiling_of
+from separatrix.attention.exact.blocks.tiling import PARTS, Tiling, split_of, tiling_of
+from separatrix.attention.positions import Range
 
 
-def _weights(problem: Problem, chunk: Chunk) -> Tensor:
+def _weights(call: Call, chunk: Chunk) -> Tensor:
     """(H, chunk.size): 1 for a tuple of keys that may be attended, 0 where a mask forbids one of them."""
-    total = problem.query.new_ones(problem.query.shape[0], *chunk.shape)
+    total = call.query.new_ones(call.query.shape[0], *chunk.shape)
     for m in chunk.order:
-        mask = problem.masks[m][:, slice(*chunk.rows[m])]
+        mask = call.masks[m][:, slice(*chunk.rows[m])]
         total *= mask.unsqueeze(1 if m == chunk.order[-1] else 2)
     return total.flatten(1)
 
 
-def _sets(problem: Problem, ones: int) -> list[Tensor]:
+def _sets(call: Call, ones: int) -> list[Tensor]:
     """The sets [K_m, 1, V_m, 1], with a column of ones for each that the left factors have more; 0 or 1 of each."""
     widened = []
-    for key, value in zip(problem.keys, problem.values, strict=True):
+    for key, value in zip(call.keys, call.values, strict=True):
         one = [torch.ones_like(key[..., :1])] * ones
         widened.append(torch.cat([key, *one, value, *one], -1))
     return widened
 
 
-def forward(problem: Problem) -> tuple[Tensor, Tensor]:
+def forward(call: Call) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) and the log-sum-exp (H, L_q)."""
-    tiling = tiling_of(problem)
-    query = problem.query
-    out = query.new_zeros(*query.shape[:2], problem.values[0].shape[2])
+    tiling = tiling_of(call)
+    query = call.query
+    out = query.new_zeros(*query.shape[:2], call.values[0].shape[2])
     lse = query.new_full(query.shape[:2], -math.inf)
     if tiling.found:
         for first in range(0, query.shape[0], tiling.heads):
             group = slice(first, first + tiling.heads)
-            _forward(problem.of_heads(group), tiling, out[group], lse[group])
+            _forward(call.of_heads(group), tiling, out[group], lse[group])
     return out, lse
 
 
@@ -79,16 +80,16 @@ class _Views(NamedTuple):
     total: Tensor
 
 
-def _forward(problem: Problem, tiling: Tiling, out: Tensor, lse: Tensor) -> None:
-    shifted = not needs_no_shift(problem.query, problem.keys, problem.values, problem.scale)
+def _forward(call: Call, tiling: Tiling, out: Tensor, lse: Tensor) -> None:
+    shifted = not needs_no_shift(call.query, call.keys, call.values, call.scale)
     peak = torch.full_like(lse, -math.inf if shifted else 0.0)
     total = torch.zeros_like(lse)
-    left = problem.query * problem.scale
+    left = call.query * call.scale
     heads, _, d = left.shape
     copies = max(PARTS, heads)
-    rows_of = KroneckerRows([x.expand(copies, -1, -1) for x in _sets(problem, 0)], tiling.capacity)
+    rows_of = KroneckerRows([x.expand(copies, -1, -1) for x in _sets(call, 0)], tiling.capacity)
     memory = left.new_empty(heads * tiling.block // tiling.heads)
-    contested = Contested(problem.positions, left)
+    contested = Contested(call.positions, left)
 
     def view(rows: Range, built: Tensor) -> _Views:
         start, stop = rows
@@ -106,13 +107,13 @@ def _forward(problem: Problem, tiling: Tiling, out: Tensor, lse: Tensor) -> None
 
     for box in tiling.found:
         row_blocks = tiling.row_blocks(box)
-        plain = not (shifted or problem.masks or box.masked)
+        plain = not (shifted or call.masks or box.masked)
         made: dict[tuple[int, int], tuple[Tensor, list[_Views]]] = {}
         for chunk in chunks(box, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
             if chunk.shape not in made or made[chunk.shape][0] is not built:
                 made[chunk.shape] = built, [view(rows, built) for rows in row_blocks]
-            weights = _weights(problem, chunk).unsqueeze(-1) if problem.masks else None
+            weights = _weights(call, chunk).unsqueeze(-1) if call.masks else None
             for at in made[chunk.shape][1]:
                 torch.bmm(at.left, at.keys, out=at.scores)
                 if not plain:
@@ -157,25 +158,22 @@ def lowest(dtype: torch.dtype) -> float:
     return 0.9 * math.log(torch.finfo(dtype).tiny)
 
 
-Gradients = tuple[Tensor, list[Tensor], list[Tensor]]
-
-
-def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
-    tiling = tiling_of(problem)
-    d = problem.query.shape[2]
+    tiling = tiling_of(call)
+    d = call.query.shape[2]
     empty = lse == -math.inf
     dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
     power = Power.next_to(torch.cat([dO.flatten(1), dL], 1))
     dO, dL = power.divide(dO), power.divide(dL)
     delta = (dO * out).sum(-1) - dL
-    grad_query = torch.zeros_like(problem.query)
-    grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in problem.keys]
-    for first in range(0, problem.query.shape[0] if tiling.found else 0, tiling.heads):
+    grad_query = torch.zeros_like(call.query)
+    grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in call.keys]
+    for first in range(0, call.query.shape[0] if tiling.found else 0, tiling.heads):
         group = slice(first, first + tiling.heads)
         into = (grad_query[group], [x[group] for x in grad_sets])
         _backward(
-            problem.of_heads(group),
+            call.of_heads(group),
             tiling,
             lse[group].masked_fill(empty[group], 0.0),
             dO[group],
@@ -187,7 +185,7 @@ def backward(problem: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_
 
 
 def _backward(
-    problem: Problem,
+    call: Call,
     tiling: Tiling,
     shift: Tensor,
     dO: Tensor,
@@ -196,15 +194,15 @@ def _backward(
     grad_sets: list[Tensor],
 ) -> None:
     """A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key."""
-    near = needs_no_shift(problem.query, problem.keys, problem.values, problem.scale)
-    d, d_v = problem.query.shape[2], dO.shape[2]
-    left = torch.cat([problem.query * problem.scale, -shift.unsqueeze(-1)], -1)
+    near = needs_no_shift(call.query, call.keys, call.values, call.scale)
+    d, d_v = call.query.shape[2], dO.shape[2]
+    left = torch.cat([call.query * call.scale, -shift.unsqueeze(-1)], -1)
     dO_delta = torch.cat([dO, -delta.unsqueeze(-1)], -1)
     heads = left.shape[0]
-    rows_of = KroneckerRows(_sets(problem, 1), tiling.capacity)
-    sets = KroneckerRows(_sets(problem, 0), tiling.capacity)
+    rows_of = KroneckerRows(_sets(call, 1), tiling.capacity)
+    sets = KroneckerRows(_sets(call, 0), tiling.capacity)
     memory = left.new_empty(2, heads * tiling.block // tiling.heads)
-    contested = Contested(problem.positions, left)
+    contested = Contested(call.positions, left)
     grad_rows = left.new_empty(heads, tiling.capacity, d + d_v)
     for box in tiling.found:
         row_blocks = tiling.row_blocks(box)
@@ -230,4 +228,4 @@ def _backward(
                 H.baddbmm_(P.mT, here[..., :d])
                 grad_here.view(split, -1, d).baddbmm_(batch, k[..., :d].expand(split, -1, -1))
             sets.fold(chunk, grad_chunk, grad_sets)
-    grad_query *= problem.scale
+    grad_query *= call.scale

@@ -16,32 +16,30 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from separatrix.attention.call import Call, Changes
 from separatrix.attention.exact.blocks.contested import Contested
 from separatrix.attention.exact.blocks.kronecker_rows import Chunk, KroneckerRows, chunks
-from separatrix.attention.exact.blocks.tiling import Problem, Tiling, tiling_of
-
-Changes = tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]
-"""Of query, keys and values."""
+from separatrix.attention.exact.blocks.tiling import Tiling, tiling_of
 
 
-def tangents(problem: Problem, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
     """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query with nothing to attend.
 
     Args:
-        problem: The problem. Keys and values that a mask hides are zero in it, and so are their changes.
+        call: The call. Keys and values that a mask hides are zero in it, and so are their changes.
         out: What `blocks.forward` gave for it.
         lse: The same.
         changes: The changes of query, keys and values.
     """
-    tiling = tiling_of(problem)
+    tiling = tiling_of(call)
     out_dot, lse_dot = torch.zeros_like(out), torch.zeros_like(lse)
     empty = lse == -math.inf
     shift = lse.masked_fill(empty, 0.0)
-    for first in range(0, problem.query.shape[0] if tiling.found else 0, tiling.heads):
+    for first in range(0, call.query.shape[0] if tiling.found else 0, tiling.heads):
         group = slice(first, first + tiling.heads)
         query, keys, values = changes
         here = (query[group], tuple(x[group] for x in keys), tuple(x[group] for x in values))
-        _add_up(problem.of_heads(group), tiling, shift[group], here, out_dot[group], lse_dot[group])
+        _add_up(call.of_heads(group), tiling, shift[group], here, out_dot[group], lse_dot[group])
     out_dot -= lse_dot.unsqueeze(-1) * out
     return out_dot.masked_fill_(empty.unsqueeze(-1), 0.0), lse_dot.masked_fill_(empty, 0.0)
 
@@ -49,8 +47,8 @@ def tangents(problem: Problem, out: Tensor, lse: Tensor, changes: Changes) -> tu
 class _Rows:
     """The rows of K and V of a chunk, with a column of ones after those of K, and their changes, with one of zeros."""
 
-    def __init__(self, problem: Problem, changes: Changes, capacity: int) -> None:
-        sets = _widened(problem.keys, problem.values, 1.0)
+    def __init__(self, call: Call, changes: Changes, capacity: int) -> None:
+        sets = _widened(call.keys, call.values, 1.0)
         moved = _widened(*changes[1:], 0.0)
         # The column of ones becomes one of zeros in each term of the sum.
         self._rows = KroneckerRows(sets, capacity)
@@ -70,15 +68,13 @@ def _widened(keys: Sequence[Tensor], values: Sequence[Tensor], column: float) ->
     return made
 
 
-def _add_up(
-    problem: Problem, tiling: Tiling, shift: Tensor, changes: Changes, out_dot: Tensor, lse_dot: Tensor
-) -> None:
+def _add_up(call: Call, tiling: Tiling, shift: Tensor, changes: Changes, out_dot: Tensor, lse_dot: Tensor) -> None:
     """Add sum_t P_t (S'_t V_t + V'_t) and sum_t P_t S'_t to the last two."""
-    d = problem.query.shape[2]
-    left = torch.cat([problem.query * problem.scale, -shift.unsqueeze(-1)], -1)
-    moved = torch.cat([changes[0] * problem.scale, torch.zeros_like(shift).unsqueeze(-1)], -1)
-    rows_of = _Rows(problem, changes, tiling.capacity)
-    contested = Contested(problem.positions, left)
+    d = call.query.shape[2]
+    left = torch.cat([call.query * call.scale, -shift.unsqueeze(-1)], -1)
+    moved = torch.cat([changes[0] * call.scale, torch.zeros_like(shift).unsqueeze(-1)], -1)
+    rows_of = _Rows(call, changes, tiling.capacity)
+    contested = Contested(call.positions, left)
     # Scores far below the largest are raised to where exp is still normal, and vanish in every sum all the same.
     lowest = 0.9 * math.log(torch.finfo(left.dtype).tiny)
     for box in tiling.found:

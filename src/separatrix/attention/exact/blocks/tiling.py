@@ -1,15 +1,17 @@
-"""How the volume of a problem is cut into blocks that stay in cache: a pure function of shapes, dtype and constants."""
+"""How the volume of a call is cut into blocks that stay in cache: a pure function of shapes, dtype and constants."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
 
-from torch import Tensor
+import torch
 
 from separatrix.attention.arithmetic.summation import Summation, block_gradient_sum, block_sum
+from separatrix.attention.call import Call
 from separatrix.attention.exact.blocks.kronecker_rows import chunks
-from separatrix.attention.exact.blocks.schedule import Box, Positions, Range, boxes
+from separatrix.attention.exact.blocks.schedule import Box, boxes
+from separatrix.attention.positions import Range
 
 _BLOCK = {"cpu": 1 << 21}
 """Bytes of a block of scores: half of the second-level caches of two cores; accelerators take the other default."""
@@ -20,29 +22,6 @@ _ROWS = 512
 
 PARTS = 2
 """The parts of `split_of`; a chunk's rows of K and V are built for each, by the thread that will read them."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Order-k attention over H heads: query (H, L_q, d), keys (H, L_m, d), values (H, L_m, d_v), masks (H, L_m),
-    one for each set or none."""
-
-    query: Tensor
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    masks: tuple[Tensor, ...]
-    positions: Positions
-    scale: float
-
-    def of_heads(self, heads: slice) -> Problem:
-        return Problem(
-            self.query[heads],
-            tuple(key[heads] for key in self.keys),
-            tuple(value[heads] for value in self.values),
-            tuple(mask[heads] for mask in self.masks),
-            self.positions,
-            self.scale,
-        )
 
 
 @dataclass(frozen=True)
@@ -80,29 +59,31 @@ def split_of(heads: int, rows: int) -> int:
     return heads if heads > 1 or rows % PARTS or rows < 8 * PARTS else PARTS
 
 
-def tiling_of(problem: Problem) -> Tiling:
-    query_length, lengths = problem.query.shape[1], [key.shape[1] for key in problem.keys]
-    found = boxes(query_length, lengths, problem.positions)
-    block = _BLOCK.get(problem.query.device.type, _BLOCK_ELSEWHERE) // problem.query.element_size()
+def tiling_of(call: Call, dtype: torch.dtype | None = None) -> Tiling:
+    """How the volume of a call is cut when it is computed in a type, its own if none is named."""
+    size = (dtype or call.query.dtype).itemsize
+    query_length, lengths = call.query.shape[1], [key.shape[1] for key in call.keys]
+    found = boxes(query_length, lengths, call.positions)
+    block = _BLOCK.get(call.query.device.type, _BLOCK_ELSEWHERE) // size
     rows = min(_ROWS, max(query_length, 1))
-    width = problem.query.shape[2] + problem.values[0].shape[2]
+    width = call.query.shape[2] + call.values[0].shape[2]
     volume = max((rows * box.tuples for box in found), default=1)
-    heads = max(1, min(problem.query.shape[0], block // max(1, volume)))
+    heads = max(1, min(call.query.shape[0], block // max(1, volume)))
     return Tiling(found, rows, block, width, heads)
 
 
-def summation(problem: Problem) -> Summation:
-    """How a weight gets into the sums of its query."""
-    tiling = tiling_of(problem)
-    return block_sum(len(problem.keys) + 1, _longest_chunk(tiling), _count_chunks(tiling))
+def summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How a weight gets into the sums of its query, in a type."""
+    tiling = tiling_of(call, dtype)
+    return block_sum(len(call.keys) + 1, _longest_chunk(tiling), _count_chunks(tiling))
 
 
-def gradient_summation(problem: Problem) -> Summation:
-    """How the backward pass adds up."""
-    tiling = tiling_of(problem)
+def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How the backward pass adds up, in a type."""
+    tiling = tiling_of(call, dtype)
     row_blocks = max((len(tiling.row_blocks(box)) for box in tiling.found), default=0)
     return block_gradient_sum(
-        len(problem.keys) + 1,
+        len(call.keys) + 1,
         _longest_chunk(tiling),
         _count_chunks(tiling),
         tiling.rows,

@@ -44,7 +44,7 @@ class BoundedTensorAttention(TensorAttention):
     Example:
         >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
         >>> type(layer).__name__, layer.plan.rank
-        ('BoundedTensorAttention', 70)
+        ('BoundedTensorAttention', 126)
     """
 
     bound: float

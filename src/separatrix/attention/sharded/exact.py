@@ -42,33 +42,41 @@ def sharded_exact_attention(
 ) -> Tensor:
     """The rows of exact order-k attention over all ranks' tokens that belong to this rank's queries.
 
-    query, keys, values: this rank's shard, (..., L_q, d), (..., L_m, d) and (..., L_m, d_v); a bare tensor at order 2.
-        Lengths may differ between ranks, and be 0. The shards follow each other in the order of the ranks.
-    scale: None is the papers' 1/d; the same on every rank.
-    is_causal: a query attends no token after its own position in the whole sequence; all lengths must then be equal,
-        on all ranks.
-    group: the process group, None for the default one. Every rank of it must call, and where any rank's tensors want
-        gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
-    timeout: seconds that a rank waits for the others, in every exchange of both passes, until it raises an
-        `AbsentRankError` that names who is absent; None for that of the group's store, which
-        ``init_process_group(timeout=...)`` sets.
+    Args:
+        query: This rank's shard of the queries, (..., L_q, d). Lengths may differ between ranks, and be 0. The shards
+            follow each other in the order of the ranks.
+        keys: This rank's shard of each key set, (..., L_m, d); a bare tensor at order 2.
+        values: This rank's shard of each value set, (..., L_m, d_v); a bare tensor at order 2.
+        scale: None is the papers' 1/d; the same on every rank.
+        is_causal: Whether a query attends no token after its own position in the whole sequence; all lengths must then
+            be equal, on all ranks.
+        group: The process group, None for the default one. Every rank of it must call, and where any rank's tensors
+            want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+        timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
+            `AbsentRankError` that names who is absent; None for that of the group's store, which
+            ``init_process_group(timeout=...)`` sets.
 
-    Whatever fails on one rank, in either pass, is raised on every rank, in a `SeparatrixError` that names the rank; so
-    is a call, or a backward pass, that only some of the ranks make. All ranks can go on with their next call.
+    Returns:
+        The outputs of this rank's queries, (..., L_q, d_v).
+
+    Raises:
+        SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
+            or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
 
     A rank holds k - 2 key and value sets of the whole sequence and two blocks of the last. When causal, rank r works
     on r + 1 blocks, so the last rank works longest; and from order 3 on its own block is laid behind r blocks of hidden
     keys, which gives it its place in the sequence. They take memory as another gathered set would, and make this block
     cost 1.3 to 1.7 times what one costs that is visible in full.
 
-    >>> import torch.distributed as dist
-    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    >>> q, k1, k2, v1, v2 = torch.randn(5, 10, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    >>> out = sharded_exact_attention(q, [k1, k2], [v1, v2], is_causal=True)
-    >>> from separatrix import tensor_attention
-    >>> torch.allclose(out, tensor_attention(q, [k1, k2], [v1, v2], is_causal=True))
-    True
-    >>> dist.destroy_process_group()
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> q, k1, k2, v1, v2 = torch.randn(5, 10, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> out = sharded_exact_attention(q, [k1, k2], [v1, v2], is_causal=True)
+        >>> from separatrix import tensor_attention
+        >>> torch.allclose(out, tensor_attention(q, [k1, k2], [v1, v2], is_causal=True))
+        True
+        >>> dist.destroy_process_group()
     """
     ranks = ranks_of(group, timeout)
     number = ranks.standing.begin()

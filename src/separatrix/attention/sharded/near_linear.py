@@ -55,36 +55,48 @@ def sharded_attention(
 ) -> Tensor:
     """The rows of order-k attention over all ranks' tokens that belong to this rank's queries.
 
-    query, keys, values: this rank's shard, (..., L_q, d), (..., L_m, d) and (..., L_m, d_v); a bare tensor at order 2.
-        Lengths may differ between ranks, and be 0. The shards follow each other in the order of the ranks.
-    bound, tolerance, norm, scale: as for `TensorAttentionState`, and the same on every rank. **A token beyond the
-        bound, on any rank, is refused on every rank**, with the same words.
-    is_causal: a query attends the tokens of earlier ranks, and of its own shard those up to its own position; all
-        lengths of a shard must then be equal.
-    group: the process group, None for the default one. Every rank of it must call, and where any rank's tensors want
-        gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
-    timeout: seconds that a rank waits for the others, in every exchange of both passes, until it raises an
-        `AbsentRankError` that names who is absent; None for that of the group's store, which
-        ``init_process_group(timeout=...)`` sets.
+    Args:
+        query: This rank's shard of the queries, (..., L_q, d). Lengths may differ between ranks, and be 0. The shards
+            follow each other in the order of the ranks.
+        keys: This rank's shard of each key set, (..., L_m, d); a bare tensor at order 2.
+        values: This rank's shard of each value set, (..., L_m, d_v); a bare tensor at order 2.
+        bound: As for `TensorAttentionState`, and the same on every rank. **A token beyond the bound, on any rank, is
+            refused on every rank**, with the same words.
+        tolerance: As for `TensorAttentionState`, and the same on every rank.
+        norm: As for `TensorAttentionState`, and the same on every rank.
+        scale: As for `TensorAttentionState`, and the same on every rank.
+        is_causal: Whether a query attends only the tokens of earlier ranks and, of its own shard, those up to its own
+            position; all lengths of a shard must then be equal.
+        group: The process group, None for the default one. Every rank of it must call, and where any rank's tensors
+            want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+        timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
+            `AbsentRankError` that names who is absent; None for that of the group's store, which
+            ``init_process_group(timeout=...)`` sets.
 
-    Whatever fails on one rank, in either pass, is raised on every rank, in a `SeparatrixError` that names the rank; so
-    is a call, or a backward pass, that only some of the ranks make. All ranks can go on with their next call.
+    Returns:
+        The outputs of this rank's queries, (..., L_q, d_v).
+
+    Raises:
+        SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
+            or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
 
     Forward and backward exchange the k - 1 states of each head once, in float64, rank (d_v + 1) numbers each: by an
     all-reduce, or when causal by an all-gather, for which a rank holds the states of all ranks for a moment. See
     `counted_communication`.
 
-    >>> import torch.distributed as dist
-    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=torch.Generator().manual_seed(0)) - 1
-    >>> with counted_communication() as sent:
-    ...     out = sharded_attention(q, [k1, k2], [v1, v2], bound=1.0, tolerance=1e-3)
-    >>> sent.calls["all_reduce"], sent.bytes["all_reduce"]
-    (1, 10080)
-    >>> from separatrix import tensor_attention
-    >>> bool((out - tensor_attention(q, [k1, k2], [v1, v2])).abs().max() < 1e-3)
-    True
-    >>> dist.destroy_process_group()
+    Example:
+        >>> import torch.distributed as dist
+        >>> from separatrix.attention.sharded import counted_communication
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=torch.Generator().manual_seed(0)) - 1
+        >>> with counted_communication() as sent:
+        ...     out = sharded_attention(q, [k1, k2], [v1, v2], bound=1.0, tolerance=1e-3)
+        >>> sent.calls["all_reduce"], sent.bytes["all_reduce"]
+        (1, 10080)
+        >>> from separatrix import tensor_attention
+        >>> bool((out - tensor_attention(q, [k1, k2], [v1, v2])).abs().max() < 1e-3)
+        True
+        >>> dist.destroy_process_group()
     """
     ranks = ranks_of(group, timeout)
     number = ranks.standing.begin()

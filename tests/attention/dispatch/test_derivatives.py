@@ -16,7 +16,7 @@ from separatrix.attention import reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.exact.blocks import tiling
 from separatrix.attention.streaming.bounded_attention import attend_bounded, attend_bounded_backward
-from tests.attention.test_exact import peak_bytes
+from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both
 

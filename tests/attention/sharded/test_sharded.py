@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
+from separatrix.attention.call import check_call
 from separatrix.attention.polynomial import chunks
-from separatrix.attention.polynomial.frame import Tokens
 from separatrix.attention.polynomial.sums import states
+from separatrix.attention.sharded import counted_communication, sharded_attention, sharded_exact_attention
 from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.exact import merge
-from separatrix.attention.sharded import counted_communication, sharded_attention, sharded_exact_attention
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import expansion, plan_bounded
 
@@ -108,7 +108,8 @@ class Case:
             dtype=self.dtype,
         )
         if self.is_causal:
-            return bounded_attention(state.plan, query, keys, values, [], scale=state.scale, is_causal=True)
+            call = check_call(query, keys, values, scale=state.scale, is_causal=True)
+            return bounded_attention(state.plan, call)
         state.append(keys, values)
         return state.attend(query)
 
@@ -313,9 +314,10 @@ def test_the_gradient_of_the_states_before(order, monkeypatch):
     first, second = (case.shard(rank)[:-1] for rank in (0, 1))
     plan = plan_bounded(order, D, 1.0, 1e-1)
     expanded = expansion(plan, BATCH[0], 1 / D, torch.device("cpu"))
-    before = states(Tokens(first[0], tuple(first[1:order]), tuple(first[order:]), (), 1 / D), expanded)
+    before = states(check_call(first[0], first[1:order], first[order:], scale=1 / D), expanded)
     whole = [torch.cat(pair, 1) for pair in zip(first, second, strict=True)]
-    expected = bounded_attention(plan, whole[0], whole[1:order], whole[order:], [], scale=1 / D, is_causal=True)
+    call = check_call(whole[0], whole[1:order], whole[order:], scale=1 / D, is_causal=True)
+    expected = bounded_attention(plan, call)
 
     def attend(*tensors):
         return parallel._attend_after(expanded, 1 / D, order - 1, *tensors)

@@ -18,11 +18,12 @@ from separatrix.attention.arithmetic.summation import (
     expanded_gradient_sum,
     expanded_sum,
 )
+from separatrix.attention.call import Call
 from separatrix.attention.exact.blocks import passes as blocks
-from separatrix.attention.exact.blocks.tiling import Problem, gradient_summation, summation, tiling_of
+from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, tiling_of
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
-from separatrix.attention.polynomial.frame import Frame, Tokens
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.attention.polynomial.sums import Expansion, Sums
 from separatrix.attention.positions import Positions
@@ -56,10 +57,11 @@ def expansion_of(d: int, degree: int, dtype: torch.dtype) -> Expansion:
     return Expansion(frame, index_set, torch.zeros(index_set.rank, dtype=dtype), None)
 
 
-def unrounded(order: int, lengths: list[int], d: int, queries: int, dtype: torch.dtype) -> Tokens:
+def unrounded(lengths: list[int], d: int, queries: int, dtype: torch.dtype, is_causal: bool) -> Call:
     keys = tuple(torch.zeros(HEADS, length, d, dtype=dtype) for length in lengths)
     values = tuple(torch.zeros(HEADS, length, D_V, dtype=dtype) for length in lengths)
-    return Tokens(torch.zeros(HEADS, queries, d, dtype=dtype), keys, values, (), 1.0)
+    positions = Positions(is_causal, 0, (None,) * len(lengths))
+    return Call(torch.zeros(HEADS, queries, d, dtype=dtype), keys, values, (), positions, 1.0)
 
 
 @pytest.fixture
@@ -86,12 +88,12 @@ def test_near_linear_attention_rounds_no_more_often_than_it_says(
     monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
     lengths = [min(lengths)] * len(lengths) if is_causal else lengths
     for dtype in (torch.float32, torch.float64):
-        tokens, expansion = unrounded(order, lengths, d, min(lengths), dtype), expansion_of(d, degree, dtype)
+        call, expansion = unrounded(lengths, d, min(lengths), dtype, is_causal), expansion_of(d, degree, dtype)
         with Counting(dtype):
             if is_causal:
-                sums = causal.attend_causal(tokens, expansion, 0)
+                sums = causal.attend_causal(call, expansion)
             else:
-                sums = polynomial.attend(tokens, expansion, polynomial.states(tokens, expansion))
+                sums = polynomial.attend(call, expansion, polynomial.states(call, expansion))
         summing = Summing(chunk, 8 if is_causal else chunk)
         rank = expansion.index_set.rank
         promised = expanded_sum(summing.tokens(lengths), len(lengths), d, degree, rank)
@@ -107,16 +109,16 @@ def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, 
     monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
     lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
     for dtype in (torch.float32, torch.float64):
-        tokens, expansion = unrounded(order, lengths, d, queries, dtype), expansion_of(d, degree, dtype)
+        call, expansion = unrounded(lengths, d, queries, dtype, is_causal), expansion_of(d, degree, dtype)
         with Counting(dtype):
             output = torch.zeros(HEADS, queries, D_V, dtype=dtype)
             wide = torch.zeros(HEADS, queries, dtype=torch.float64)
             sums = Sums(output, wide, wide)
             if is_causal:
-                grads = causal.backward_causal(tokens, expansion, sums, 0, output, wide)
+                grads = causal.backward_causal(call, expansion, sums, output, wide)
             else:
-                states = polynomial.states(tokens, expansion)
-                grads = polynomial.backward(tokens, expansion, states, sums, output, wide)
+                states = polynomial.states(call, expansion)
+                grads = polynomial.backward(call, expansion, states, sums, output, wide)
         summing, rank = Summing(chunk, 8 if is_causal else chunk), expansion.index_set.rank
         promised = expanded_gradient_sum(
             summing.tokens(lengths), summing.tokens([queries]), len(lengths), d, D_V, degree, rank
@@ -134,10 +136,10 @@ POSITIONS = [
 ]
 
 
-def problem_of(order: int, length: int, positions: Positions) -> Problem:
+def call_of(order: int, length: int, positions: Positions) -> Call:
     keys, values = (tuple(torch.zeros(HEADS, length, width) for _ in range(order - 1)) for width in (3, D_V))
     positions = replace(positions, windows=positions.windows[:1] * (order - 1))
-    return Problem(torch.zeros(HEADS, length, 3), keys, values, (), positions, 1.0)
+    return Call(torch.zeros(HEADS, length, 3), keys, values, (), positions, 1.0)
 
 
 @pytest.mark.usefixtures("_exact_powers")
@@ -145,13 +147,13 @@ def problem_of(order: int, length: int, positions: Positions) -> Problem:
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positions, monkeypatch):
     monkeypatch.setattr("separatrix.attention.exact.blocks.tiling._BLOCK", {"cpu": 1 << 13})
-    monkeypatch.setattr("separatrix.attention.exact.blocks.passes.needs_no_shift", lambda *call: False)
-    problem = problem_of(order, length, positions)
-    assert len(tiling_of(problem).found) >= 1
+    monkeypatch.setattr("separatrix.attention.exact.blocks.passes.needs_no_shift", lambda *sizes: False)
+    call = call_of(order, length, positions)
+    assert len(tiling_of(call).found) >= 1
     with Counting(torch.float32):
-        out, lse = blocks.forward(problem)
-        grads = blocks.backward(problem, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)
+        out, lse = blocks.forward(call)
+        grads = blocks.backward(call, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)
     # The weights' own exponentials are among what is counted here, and in certificates beside it.
-    holds(out, 2 * (summation(problem).count() + EXPONENTIAL) + 1, 0.05)
+    holds(out, 2 * (summation(call, torch.float32).count() + EXPONENTIAL) + 1, 0.05)
     for grad in (grads[0], *grads[1], *grads[2]):
-        holds(grad, gradient_summation(problem).count() + EXPONENTIAL, 0.02)
+        holds(grad, gradient_summation(call, torch.float32).count() + EXPONENTIAL, 0.02)

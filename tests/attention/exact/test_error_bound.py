@@ -12,7 +12,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from tests.attention import rational
+from tests.attention.exact import rational
 from tests.contracts.attention_contract import draw
 
 EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch.float16: 14}

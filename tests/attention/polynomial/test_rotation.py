@@ -8,9 +8,10 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
+from separatrix.attention.call import check_call
 from separatrix.attention.planning import forecast, plan
 from separatrix.attention.polynomial import rotation
-from separatrix.attention.polynomial.frame import Tokens, key_mean, make_frame
+from separatrix.attention.polynomial.frame import key_mean, make_frame
 
 WIDE = np.longdouble
 
@@ -29,7 +30,7 @@ def draw(seed: int, heads: int = 1, n: int = 200, d: int = 8, decay: float = 0.5
 
 
 def frames(query, key, value, masks=(), scale=1.0, slack=0.0):
-    tokens = Tokens(query, (key,), (value,), masks, scale)
+    tokens = check_call(query, key, value, key_masks=masks or None, scale=scale)
     frame = make_frame(tokens, key_mean(tokens), torch.float64, False)
     return tokens, frame, rotation.rotated(tokens, frame, slack)
 
@@ -81,7 +82,7 @@ def test_scores_move_by_no_more_than_the_drift(seed, n, d, decay, power):
 @pytest.mark.parametrize(("d", "decay", "size", "gain"), [(8, 0.5, 0.3, 20), (16, 0.6, 0.15, 20), (32, 0.6, 0.1, 50)])
 def test_rank_is_saved(d, decay, size, gain):
     query, key, value = draw(5, n=300, d=d, decay=decay, size=size)
-    before = forecast.analyse(Tokens(query, (key,), (value,), (), 1.0), False, 0)
+    before = forecast.analyse(check_call(query, key, value, scale=1.0))
     result = sx.certified_attention(query, key, value, tolerance=1e-3, scale=1.0, method="polynomial")
     recipe = plan.recipes(before, 1e-3)
     assert recipe is None or result.plan.rank * gain < recipe.index_set.rank
@@ -125,7 +126,7 @@ def test_magnitudes_whose_squares_overflow_are_left_alone():
 
 def test_causal_attention_keeps_its_coordinates():
     query, key, value = draw(8, size=0.2)
-    analysis = forecast.analyse(Tokens(query, (key,), (value,), (), 1.0), True, 0)
+    analysis = forecast.analyse(check_call(query, key, value, scale=1.0, is_causal=True))
     assert forecast.turned(analysis, 1e-3) is None
 
 

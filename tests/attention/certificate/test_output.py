@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import separatrix as sx
 from separatrix.attention import certified, reference
 from separatrix.attention.arithmetic.summation import Summing, expanded_sum
+from separatrix.attention.call import check_call
 from separatrix.attention.certificate import output as certificate
 from separatrix.attention.checker import check
 from separatrix.attention.planning import exact_type as exact_rounding
@@ -221,10 +222,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
 
 
 def plan_analysis(x):
-    from separatrix.attention.polynomial.frame import Tokens
-
-    tokens = Tokens(x[:1], (x[1:2], x[2:3]), (x[3:4], x[4:5]), (), 0.5)
-    return forecast.analyse(tokens, is_causal=False, offset=0)
+    return forecast.analyse(check_call(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5))
 
 
 def test_centring_the_keys_at_order_two():

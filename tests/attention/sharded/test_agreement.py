@@ -22,10 +22,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import separatrix as sx
-from separatrix.attention.sharded import agreement, standing
+from separatrix.attention.sharded import (
+    AbsentRankError,
+    agreement,
+    sharded_attention,
+    sharded_exact_attention,
+    standing,
+)
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
-from separatrix.attention.sharded import AbsentRankError, sharded_attention, sharded_exact_attention
 from separatrix.attention.sharded.standing import Board, Place, Standing
 from separatrix.attention.streaming.state import TensorAttentionState
 
@@ -130,7 +135,7 @@ def spoilt_call(name: str, exact: bool, rank: int) -> None:
         def full(*_: object) -> None:
             raise torch.OutOfMemoryError("tried to allocate 1 EiB")
 
-        with replaced(module, "flatten_heads", full):
+        with replaced(module, "check_shard", full):
             attended(exact, False, tensors)
     else:
         attended(exact, False, tensors, **options)

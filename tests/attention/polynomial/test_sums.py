@@ -106,7 +106,7 @@ def test_too_extreme_magnitudes_are_refused():
 
 def test_memory_does_not_grow_with_the_length():
     """Forward and backward hold inputs, outputs, gradients, one float64 number a query for D and the certificate."""
-    from tests.attention.test_exact import peak_bytes
+    from tests.attention.exact.test_operators import peak_bytes
 
     def work(n):
         leaves = [torch.rand(n, 4, generator=torch.Generator().manual_seed(0)).requires_grad_() for _ in range(5)]

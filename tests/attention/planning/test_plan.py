@@ -11,11 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.call import check_call
 from separatrix.attention.planning import forecast as forecasting
 from separatrix.attention.planning import plan as planning
 from separatrix.attention.planning.paper_rules import paper_rank, threshold
 from separatrix.attention.planning.plan import worst_case_degree
-from separatrix.attention.polynomial.frame import Tokens
 from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
 
@@ -66,8 +66,7 @@ def test_auto_runs_what_is_planned():
 def test_no_forecast_is_below_the_least_error(scale, is_causal):
     """So that degrees passed over without a forecast could not have been taken."""
     query, keys, values = uniform(60, 3, 3, scale)
-    tokens = Tokens(query[None], tuple(x[None] for x in keys), tuple(x[None] for x in values), (), 1 / 3)
-    analysis = forecasting.analyse(tokens, is_causal, 0)
+    analysis = forecasting.analyse(check_call(query, keys, values, is_causal=is_causal, scale=1 / 3))
     for degree in range(14):
         rank = math.comb(3 + degree, degree)
         for polynomial in planning._polynomials(degree, analysis.radius):

@@ -114,7 +114,7 @@ def test_layers_keep_tolerances_next_to_the_rounding_of_their_type(dtype, tolera
     layer.out_proj.register_forward_hook(lambda module, inputs, output: heads.append(inputs[0]))
     with torch.no_grad():
         layer(x, is_causal=is_causal)
-        q, keys, values = layer._projections(x, x, x)
+        q, keys, values = layer.project(x, x, x)
     output = heads[0].reshape(1, 5, 2, 2).transpose(1, 2)
     certificate = layer.certificate(x, is_causal=is_causal)
     for head in range(2):
@@ -205,7 +205,7 @@ def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
     assigned = TensorAttention(8, 2, bound=1.0, tolerance=1e-3)
     assigned.load_state_dict({name: x.bfloat16() for name, x in assigned.state_dict().items()}, assign=True)
     x = torch.zeros(1, 3, 8, dtype=torch.bfloat16)
-    calls = [lambda made: made(x), lambda made: made.state(), lambda made: made.plan, TensorAttention.certificate]
+    calls = [lambda made: made(x), lambda made: made.state(), lambda made: made.plan, lambda made: made.certificate()]
     for made in (layer, assigned):
         for call in calls:
             with refused:

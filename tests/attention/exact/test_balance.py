@@ -11,7 +11,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact.balance import times_power
-from tests.attention import rational
+from tests.attention.exact import rational
 from tests.contracts.attention_contract import draw
 
 

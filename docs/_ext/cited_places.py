@@ -16,7 +16,7 @@ _PLACE = re.compile(
 )
 PLACES = Path(__file__).with_name("places.toml")
 _ROOMS = {
-    "kronecker": ("attention", "nn.py", "hardness"),
+    "kronecker": ("attention", "nn", "hardness"),
     "separation": ("separation", "attention/linear.py", "attention/features.py"),
     "selection": ("selection",),
 }

@@ -25,6 +25,7 @@ Imports go one way, from the bottom of this list to its top:
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
 - `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.
+- `entries`: the largest entries of a tensor, with an error for NaN and infinity.
 - `arithmetic`: what is assumed of floating-point numbers, and how roundings are counted.
 - `reference`: the definition, literal, slow and obvious.
 """

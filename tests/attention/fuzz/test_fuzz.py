@@ -16,6 +16,7 @@ import torch
 import separatrix as sx
 from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.streaming import state
+from separatrix.nn import BoundedTensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command
 from tests.attention.fuzz import manners, running, shards
 from tests.attention.fuzz.calls import draw_call

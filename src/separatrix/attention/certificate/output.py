@@ -39,8 +39,9 @@ from torch import Tensor
 
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient, reaches
+from separatrix.attention.entries import Piece, finite_extremes, pieces
 from separatrix.attention.polynomial.chunks import PIECE
-from separatrix.attention.polynomial.frame import Chunk, Frame, chunks, finite_extremes
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.remainder import Polynomial
 from separatrix.attention.polynomial.rotation import derivative_drift
 from separatrix.attention.polynomial.sums import Expansion, Sums
@@ -238,9 +239,9 @@ def certify(
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
 
 
-def _pieces(rows: int, length: int) -> Iterator[Chunk]:
+def _pieces(rows: int, length: int) -> Iterator[Piece]:
     """Cut `length` columns so that what `rows` of them hold at once is some `PIECE` entries."""
-    return chunks(length, max(PIECE // max(rows, 1), 1))
+    return pieces(length, max(PIECE // max(rows, 1), 1))
 
 
 def _power(x: Tensor, n: int) -> Tensor:

@@ -37,10 +37,10 @@ from separatrix.attention.arguments import check_arguments
 from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.attention.call import Call, flattened
+from separatrix.attention.entries import finite_extremes, largest_magnitudes
 from separatrix.attention.exact.balance import log2_abs, times_power
 from separatrix.attention.exact.engine import engine_for
 from separatrix.attention.exact.operators import is_fused
-from separatrix.attention.polynomial.frame import finite_extremes, largest_magnitudes
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]

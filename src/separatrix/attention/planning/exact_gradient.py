@@ -15,10 +15,10 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import EXPONENTIAL
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient
+from separatrix.attention.entries import largest_magnitudes
 from separatrix.attention.exact.blocks.passes import lowest
 from separatrix.attention.exact.engine import engine_for
 from separatrix.attention.planning.forecast import Analysis
-from separatrix.attention.polynomial.frame import largest_magnitudes
 
 
 def exact_gradient(

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.certificate.gradient import GradientCertificate
+from separatrix.attention.entries import largest_magnitudes
 from separatrix.attention.exact.error_bound import Ends, engine_bounds
 from separatrix.attention.planning.exact_gradient import exact_gradient
 from separatrix.attention.planning.forecast import Analysis
-from separatrix.attention.polynomial.frame import largest_magnitudes
 from separatrix.errors import SeparatrixError
 
 Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]

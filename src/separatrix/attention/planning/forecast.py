@@ -16,9 +16,10 @@ from separatrix.attention.arithmetic.summation import Summing, expanded_gradient
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
+from separatrix.attention.entries import largest_magnitudes, pieces
 from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
 from separatrix.attention.polynomial.chunks import chunk_tokens
-from separatrix.attention.polynomial.frame import Frame, chunks, key_mean, largest_magnitudes, make_frame
+from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
 from separatrix.attention.polynomial.greedy import greedy_error, key_powers
 from separatrix.attention.polynomial.monomials import Array
 from separatrix.attention.polynomial.remainder import Polynomial
@@ -134,8 +135,8 @@ def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
     queries = frame.coordinates(rows, 0).unsqueeze(-1)
-    pieces = chunks(TUPLES, sampled_tuples(heads, d))
-    scores = [_scores(call, frame, queries, sampled, stop - start, generator) for start, stop in pieces]
+    ranges = pieces(TUPLES, sampled_tuples(heads, d))
+    scores = [_scores(call, frame, queries, sampled, stop - start, generator) for start, stop in ranges]
     return torch.cat(scores, -1)
 
 

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call
-from separatrix.attention.polynomial.frame import Frame, chunks
+from separatrix.attention.entries import pieces
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import Array
 
 POWERS = (0, 2, 4, 6)
@@ -109,7 +110,7 @@ def key_powers(call: Call, frame: Frame) -> dict[int, Tensor]:
     sums = {e: torch.ones_like(frame.largest[0]) for e in POWERS}
     for m, key in enumerate(call.keys):
         part = {e: torch.zeros_like(frame.largest[0]) for e in POWERS}
-        for start, stop in chunks(key.shape[1], 1 << 14):
+        for start, stop in pieces(key.shape[1], 1 << 14):
             mask = call.masks[m][:, start:stop] if call.masks else None
             x = _relative(frame, key[:, start:stop], m + 1, mask)
             for e, power in _even_powers(x):
@@ -126,7 +127,7 @@ def greedy_error(
     tail = greedy_tail(alphas, amplitudes.tolist())
     weights = {e: torch.from_numpy(tail[e]).to(powers[e]) * powers[e] for e in POWERS}
     E = torch.zeros(query.shape[:2], dtype=torch.float64, device=query.device)
-    for start, stop in chunks(query.shape[1], 1 << 14):
+    for start, stop in pieces(query.shape[1], 1 << 14):
         for e, power in _even_powers(_relative(frame, query[:, start:stop], 0, None)):
             E[:, start:stop] += (power * weights[e].unsqueeze(-1)).sum(1)
     return E * _SLACK * (1 + 64 * torch.finfo(frame.dtype).eps)

@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call
-from separatrix.attention.polynomial.frame import Basis, Frame, balance, chunks
+from separatrix.attention.entries import pieces
+from separatrix.attention.polynomial.frame import Basis, Frame, balance
 
 _RIDGE = 1e-6
 """Added to the moments, relative to their mean: bounds the condition of the basis."""
@@ -118,7 +119,7 @@ def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
 def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
     """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; hidden keys are 0."""
     x = call.keys[0] if m else call.query
-    for start, stop in chunks(x.shape[1], 1 << 14):
+    for start, stop in pieces(x.shape[1], 1 << 14):
         mask = call.masks[0][:, start:stop] if m and call.masks else None
         yield frame.coordinates(x[:, start:stop], m, mask)
 

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.call import Call
+from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.chunks import chunk_tokens
-from separatrix.attention.polynomial.frame import Frame, chunks
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.products import Products, products
 
@@ -124,7 +125,7 @@ def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
     met = against.prepare(contraction(Z, expansion))
     out = query.new_empty(heads, length, d_v)
     denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
-    for start, stop in chunks(length, size):
+    for start, stop in pieces(length, size):
         x = expansion.frame.coordinates(query[:, start:stop], 0)
         sums = against.sums(x, met).to(torch.float64)
         D = denominator[:, start:stop] = sums[:, d_v]
@@ -145,7 +146,7 @@ def backward(
     met = against.prepare(contraction(Z, expansion)[..., :-1])
     state = against.start()
     grad_query = torch.empty_like(call.query)
-    for start, stop in chunks(length, size):
+    for start, stop in pieces(length, size):
         here = slice(start, stop)
         x = frame.coordinates(call.query[:, here], 0)
         d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
@@ -188,7 +189,7 @@ def state_backward(
     met = expansion.products(key.shape[0], size, value.shape[2] + 1)
     power = Power.next_to(grad_Z.flatten(1))
     prepared = met.prepare(power.divide(grad_Z))
-    for first, last in chunks(stop, size):
+    for first, last in pieces(stop, size):
         here = slice(first, last)
         mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)

@@ -322,7 +322,7 @@ differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
 
 
 def _lse_rounding(lse: Tensor) -> float:
-    """Of the logarithm and of the type in which a log-sum-exp is handed out, where it is finite."""
+    """The rounding of the logarithm, and of the type in which a finite log-sum-exp is handed out."""
     if torch.isposinf(lse).any():
         return math.inf  # beyond the type
     finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)

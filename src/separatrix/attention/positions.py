@@ -12,7 +12,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Positions:
-    """Who may attend whom: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
+    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
 
     is_causal: bool
     offset: int
@@ -40,7 +40,7 @@ class Positions:
         return seen_to, stop
 
     def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
-        """The same for a range of queries and given key indices, as a bool (queries, keys)."""
+        """Which of the given keys of set m each query of a range may attend, as a bool (queries, keys)."""
         here = torch.arange(*queries, device=keys.device).unsqueeze(-1) + self.offset
         window = self.windows[m]
         if window is not None:

@@ -27,7 +27,7 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
 
 
 def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
-    """The same for a function that treats all heads alike, in the first dimension of every tensor.
+    """Register an operator that treats all heads alike, in the first dimension of every tensor.
 
     Several tensors are returned, in a tuple or a list. A dimension that `vmap` maps over becomes more heads.
     """

@@ -184,7 +184,7 @@ def _log_norms(x: Tensor, k: int) -> Tensor:
 
 
 class Ends(NamedTuple):
-    """Of the products of values over all tuples: max v - min v and the largest |v|, (H, 1), the largest of a column."""
+    """The width max v - min v and the largest |v| of the products of values, (H, 1), the largest of all columns."""
 
     width: Tensor
     largest: Tensor

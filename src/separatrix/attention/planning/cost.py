@@ -16,13 +16,13 @@ from separatrix.attention.polynomial.lanes import lanes
 EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
 """A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
 POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
-"""The same for a monomial of a token in float32: its products are thin."""
+"""A flop and a written monomial of the polynomial method, in float32; its products are thin."""
 POLYNOMIAL_START = 1.5e6
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
 SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
-"""Of planning: a coordinate of a sampled tuple, and an entry of d^3 of a head's change of basis."""
+"""What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
 TUPLES = 256
-"""Of the sample that a forecast is made from, for each query in it."""
+"""How many key tuples are sampled for each query when the error is forecast."""
 CAUSAL_FEATURE = 1.5
 """A monomial and value column of a token when the states are running sums, for each key set."""
 AFFORDABLE = 1e15
@@ -108,7 +108,7 @@ def sampled_tuples(heads: int, d: int) -> int:
 
 
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """The same with running sums, of which a chunk has up to seven alive: its own, and those of products and steps."""
+    """What causal attention holds: a chunk has up to seven running sums at a time, its own and those of products."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     one = 8.0 * heads * rank * width
     chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))

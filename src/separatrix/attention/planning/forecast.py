@@ -98,7 +98,10 @@ _LEFT_OUT = 1 / 64
 
 
 def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
-    """The same in a better basis; None if there is none, or none is free: beyond order 2, and when causal."""
+    """The analysis in a better basis; None if no basis lowers the rank, or if any would change scores.
+
+    Beyond order 2 scores depend on the basis, and a causal call may not look at the keys that come later.
+    """
     call, frame = analysis.call, analysis.frame
     if call.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in call.query.shape:
         return None
@@ -148,7 +151,7 @@ def _scores(
     tuples: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """The same for so many tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled ones."""
+    """Scores of so many sampled tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled queries."""
     product, heads = queries, queries.shape[0]
     for m, key in enumerate(call.keys):
         where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
@@ -247,7 +250,7 @@ def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:
 
 
 def greedy_forecast(analysis: Analysis, alphas: Array, dtype: torch.dtype) -> float:
-    """The same for a set shaped by the amplitudes."""
+    """The error to expect of an index set that is shaped by the amplitudes."""
     rows = analysis.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
     E = outside(analysis, alphas, torch.gather(analysis.call.query, 1, rows))
     tuples = math.prod(float(length) for length in analysis.shape.key_lengths)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 CHUNK_BYTES = 3 << 24
-"""Of the monomials of a chunk."""
+"""How many bytes the monomials of a chunk may take."""
 PIECE = 1 << 20
 """Entries that the certificate looks at together: they stay in cache through forty passes, and occupy all threads."""
 CAUSAL_BYTES = 1 << 22
-"""Of the running sums of a causal chunk."""
+"""How many bytes the running sums of a causal chunk may take."""
 
 
 def chunk_tokens(heads: int, rank: int, wide: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
-"""Of a polynomial: beyond them nothing is tried."""
+"""The largest rank and degree of a polynomial that is ever tried."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Expanded:
         return self.rows + 2 * d * columns if self.is_factored(d, columns) else self.rank
 
     def multiply_adds(self, d: int, columns: int) -> int:
-        """Of a product with the monomials of a token."""
+        """The multiply-adds of a product with the monomials of a token."""
         return columns * (self.pairs if self.is_factored(d, columns) else self.rank)
 
 

@@ -109,7 +109,7 @@ def expanded(index_set: IndexSet) -> Expanded:
 
 
 def expanded_total_degree(d: int, degree: int) -> Expanded:
-    """The same for all alphas with |alpha| <= degree, by counting.
+    """The cost of products with all monomials of degree <= `degree`, by counting.
 
     >>> expanded_total_degree(8, 4)
     Expanded(rank=495, rows=165, pairs=800)

@@ -35,7 +35,7 @@ from separatrix.attention.polynomial.frame import Basis, Frame, balance
 _RIDGE = 1e-6
 """Added to the moments, relative to their mean: bounds the condition of the basis."""
 _GAIN = 0.9
-"""Of the amplitudes' sum, or of how many coordinates carry it: a basis that saves less is not tried."""
+"""How much of the amplitudes' sum, or of the coordinates that carry it, a basis must save to be tried."""
 
 
 def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:

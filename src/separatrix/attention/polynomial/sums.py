@@ -90,7 +90,7 @@ def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -
 
 
 def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
-    """The same by given products, of `size` tokens at a time."""
+    """The state of the tokens in [start, stop) of key set m by given products, of `size` tokens at a time."""
     key, value = call.keys[m], call.values[m]
     state = met.start()
     for first in range(start, stop, size):

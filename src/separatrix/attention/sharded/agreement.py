@@ -29,9 +29,13 @@ _REPORT = 1024
 class Report:
     """What a rank tells the others of its call.
 
-    configuration: what has to be the same on all of them. lengths: of its query and its key sets.
-    wants_gradient: whether any of its tensors does; if one rank's do, all take part in the backward pass.
-    largest, roundings: those of its state, where it has one.
+    Attributes:
+        configuration: What has to be the same on all ranks.
+        lengths: The lengths of its query and of its key sets.
+        wants_gradient: Whether any of its tensors requires a gradient; if one rank's do, all ranks take part in the
+            backward pass.
+        largest: The largest magnitude of each of its value sets, where it has a state.
+        roundings: How many roundings a token of each key set has gone through, where it has a state.
     """
 
     configuration: dict[str, object]

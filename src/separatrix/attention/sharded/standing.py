@@ -64,7 +64,8 @@ class Board:
 class Standing:
     """What a process knows of its own way through the calls of one group, and what all of its meetings need.
 
-    devices: the kinds of device that the group's backend can send from.
+    Attributes:
+        devices: The kinds of device that the group's backend can send from.
     """
 
     store: Store

@@ -231,7 +231,7 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device,
 
 
 def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
-    """Of the powers of two by which query and keys are multiplied: they sum to 0, and no score changes.
+    """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
 
     In whole numbers alone: states made on one machine are met by queries of another.
 

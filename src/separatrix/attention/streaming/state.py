@@ -38,27 +38,35 @@ NORMS = ("entries", "order")
 class TensorAttentionState:
     """What queries need to know of all tokens appended so far, in memory that does not grow with them.
 
-    order: k; each token brings k - 1 keys and as many values. head_dim, value_dim: d and d_v.
-    bound: of queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at most
-        R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
-        **A token beyond the bound is refused**: what was promised of the others would not hold.
-    tolerance: allowed error of every output entry, relative to the product of the largest magnitudes of the value
-        sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot keep is
-        refused**. Beside it stands the smallest positive number of the type, which matters to float16 alone.
-    scale: None is the papers' 1 / head_dim.
-    batch_shape: leading dimensions of every tensor. dtype: of tokens and outputs; the state itself is in float64.
+    Args:
+        order: The order k; each token brings k - 1 keys and as many values.
+        head_dim: The dimension d of queries and keys.
+        value_dim: The dimension d_v of values.
+        bound: What bounds queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at
+            most R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
+            **A token beyond the bound is refused**: what was promised of the others would not hold.
+        tolerance: The error allowed on every output entry, relative to the product of the largest magnitudes of the
+            value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot
+            keep is refused**. Beside it stands the smallest positive number of the type, which matters to float16
+            alone.
+        scale: The factor of every score; None is the papers' 1 / head_dim.
+        norm: "entries" or "order": see `bound`.
+        batch_shape: The leading dimensions of every tensor.
+        dtype: The type of tokens and outputs; the state itself is in float64.
+        device: Where the state is kept.
 
     Appending and attending are differentiable; `detach` cuts the graph.
 
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=generator) - 1
-    >>> state = TensorAttentionState(3, 4, 4, bound=1.0, tolerance=1e-3)
-    >>> state.append([k1[:60], k2[:60]], [v1[:60], v2[:60]])
-    >>> state.append([k1[60:], k2[60:]], [v1[60:], v2[60:]])
-    >>> from separatrix import tensor_attention
-    >>> exact = tensor_attention(q, [k1, k2], [v1, v2])
-    >>> bool((state.attend(q) - exact).abs().max() <= state.certificate.total <= 1e-3)
-    True
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=generator) - 1
+        >>> state = TensorAttentionState(3, 4, 4, bound=1.0, tolerance=1e-3)
+        >>> state.append([k1[:60], k2[:60]], [v1[:60], v2[:60]])
+        >>> state.append([k1[60:], k2[60:]], [v1[60:], v2[60:]])
+        >>> from separatrix import tensor_attention
+        >>> exact = tensor_attention(q, [k1, k2], [v1, v2])
+        >>> bool((state.attend(q) - exact).abs().max() <= state.certificate.total <= 1e-3)
+        True
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which parts of a block causality and windows forbid, and who may see what of them."""
+"""The parts of a block that causality or a window hides, and which queries may attend which keys of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from separatrix.attention.positions import Positions, Range
 class Contested:
     """The (query, key) pairs that some queries of a block may attend and others not.
 
-    A table of who may is made once for all blocks in which queries and keys lie alike.
+    The table of which may is made once for all blocks in which queries and keys lie alike.
     """
 
     def __init__(self, positions: Positions, like: Tensor) -> None:
@@ -23,7 +23,7 @@ class Contested:
         self._made: dict[tuple[int | None, int, int, int], Tensor] = {}
 
     def parts(self, P: Tensor, box: Box, chunk: Chunk, rows: Range) -> Iterator[tuple[Tensor, Tensor]]:
-        """The contested parts of (H, rows, chunk), as views, each with who may see what of it, 1 or 0."""
+        """The contested parts of (H, rows, chunk), as views, each with 1 where a query may attend a key and 0 elsewhere."""
         masked = (rows[0], min(rows[1], box.queries[0] + box.masked))
         if masked[0] >= masked[1]:
             return

@@ -173,9 +173,9 @@ def certified_attention(
     """Order-k attention within `tolerance` of the exact output in every entry, with the proof.
 
     The arguments are those of `tensor_attention`; the tolerance is absolute. Where the entries are bounded the
-    polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and raised while the
-    certificate misses the tolerance. Where that is dearer than exact attention, exact attention runs, and the
-    certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
+    polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
+    raised while the certificate misses the tolerance. Where that costs more than exact attention, exact attention runs,
+    and the certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
 
     **Gradients** are those of what was computed, the coefficients of the polynomial being constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within

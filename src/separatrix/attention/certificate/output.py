@@ -70,7 +70,7 @@ class Certificate:
 
 
 SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
-"""The smallest scale of values: from here on, what underflows is below 2^-60 of any rounding, even summed over 2^30 tokens."""
+"""From this scale of the values on, what underflows is below 2^-60 of any rounding, even summed over 2^30 tokens."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def _local(x: Tensor, start: int, stop: int) -> Tensor:
 
 
 class _Running(NamedTuple):
-    """What is known of a chunk of a key set: coordinates, monomials (H, rank, c), [V, 1]^T, and the states up to each token."""
+    """A chunk of a key set: coordinates, monomials (H, rank, c), [V, 1]^T, and the states up to each token."""
 
     x: Tensor
     features: Tensor

@@ -107,7 +107,7 @@ def key_mean(call: Call) -> Tensor:
 
 
 def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
-    """The frame of a call, from the largest magnitudes of each coordinate; with all coordinates where gradients are wanted."""
+    """The frame of a call, from the largest magnitudes of each coordinate; with `all_of_them`, as gradients need."""
     largest = [largest_magnitudes("query", call.query, None) * abs(call.scale)]
     for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))

@@ -23,7 +23,7 @@ class Contested:
         self._made: dict[tuple[int | None, int, int, int], Tensor] = {}
 
     def parts(self, P: Tensor, box: Box, chunk: Chunk, rows: Range) -> Iterator[tuple[Tensor, Tensor]]:
-        """The contested parts of (H, rows, chunk), as views, each with 1 where a query may attend a key and 0 elsewhere."""
+        """The contested parts of (H, rows, chunk), as views, each with 1 where a query may attend and 0 elsewhere."""
         masked = (rows[0], min(rows[1], box.queries[0] + box.masked))
         if masked[0] >= masked[1]:
             return

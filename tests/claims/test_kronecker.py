@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.plan import worst_case_degree
+from separatrix.attention.planning.plan import worst_case_degree
 from separatrix.claims import ledger, load
 from separatrix.claims.kronecker import (
     definitions,

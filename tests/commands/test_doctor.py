@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from separatrix import doctor
 from separatrix.attention import operator, reference
-from separatrix.attention.assumptions import ASSUMPTIONS
-from separatrix.attention.cost import Shape, exact_cost
-from separatrix.attention.measured import Measurement
+from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
+from separatrix.attention.arithmetic.measured import Measurement
+from separatrix.attention.planning.cost import Shape, exact_cost
 from separatrix.commands.app import app
 from separatrix.lab.health import store_health
 from tests.lab.experiments import number

@@ -15,7 +15,7 @@ from separatrix.lab.wording import many
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from separatrix.attention.measured import Measurement
+    from separatrix.attention.arithmetic.measured import Measurement
     from separatrix.doctor import SelfCheck
     from separatrix.lab.health import StoreHealth
 
@@ -38,7 +38,7 @@ def doctor(
     from rich.markup import escape
     from rich.table import Table
 
-    from separatrix.attention.measured import verdict
+    from separatrix.attention.arithmetic.measured import verdict
     from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, versions
     from separatrix.lab.health import store_health
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from separatrix.attention.cost import paper_rank
-from separatrix.attention.monomials import total_degree
+from separatrix.attention.planning.paper_rules import paper_rank
+from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

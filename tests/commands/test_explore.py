@@ -11,17 +11,17 @@ from typer.testing import CliRunner
 
 from separatrix.commands.app import app as command_line
 from separatrix.commands.explore import PORT
-from separatrix.explorer.server import Door
+from separatrix.explorer.server import Endpoint
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> list[Door]:
+def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
     """Where the command would have served; nothing is served."""
-    found: list[Door] = []
+    found: list[Endpoint] = []
 
-    def stand_in(app, door: Door):
-        found.append(door)
-        return SimpleNamespace(run=lambda: None, close=lambda: None), f"http://there/?token={door.token}"
+    def stand_in(app, endpoint: Endpoint):
+        found.append(endpoint)
+        return SimpleNamespace(run=lambda: None, close=lambda: None), f"http://there/?token={endpoint.token}"
 
     monkeypatch.setattr("separatrix.explorer.server.bound", stand_in)
     monkeypatch.setattr("separatrix.explorer.app.make_app", lambda store: store)
@@ -33,25 +33,25 @@ def explore(*options: object):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
-def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(doors: list[Door], host: str) -> None:
+def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(endpoints: list[Endpoint], host: str) -> None:
     """On this machine alone too: other users of it, and their programs, reach the port as well."""
     for _ in range(2):
         done = explore("--host", host)
         assert done.exit_code == 0
-        assert f"The explorer: http://there/?token={doors[-1].token}\n" in done.output
+        assert f"The explorer: http://there/?token={endpoints[-1].token}\n" in done.output
         assert "open the whole address" in done.output
-    assert (doors[0].host, doors[0].port) == (host, PORT)
-    assert doors[0].token
-    assert len(doors[0].token) >= 24
-    assert doors[0].token != doors[1].token
+    assert (endpoints[0].host, endpoints[0].port) == (host, PORT)
+    assert endpoints[0].token
+    assert len(endpoints[0].token) >= 24
+    assert endpoints[0].token != endpoints[1].token
     explore("--host", host, "--token", "correct-horse-battery")
-    assert doors[2].token == "correct-horse-battery"
+    assert endpoints[2].token == "correct-horse-battery"
 
 
-def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(doors: list[Door]) -> None:
+def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(endpoints: list[Endpoint]) -> None:
     done = explore("--no-token")
     assert done.exit_code == 0
-    assert doors[0] == Door("127.0.0.1", PORT, None)
+    assert endpoints[0] == Endpoint("127.0.0.1", PORT, None)
     assert "open the whole address" not in done.output
     for options, why in (
         (["--no-token", "--host", "0.0.0.0"], "--no-token: expected a --host that is this machine alone"),
@@ -61,11 +61,11 @@ def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(doors: list
         done = explore(*options)
         assert done.exit_code == 2
         assert why in done.output
-    assert len(doors) == 1
+    assert len(endpoints) == 1
 
 
 def test_the_browser_is_not_given_the_token_where_others_see_it(
-    doors: list[Door], monkeypatch: pytest.MonkeyPatch
+    endpoints: list[Endpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The arguments of a process are everyone's to read: the browser's is a file that is its owner's alone."""
     opened: list[tuple[str, str, int]] = []
@@ -78,9 +78,9 @@ def test_the_browser_is_not_given_the_token_where_others_see_it(
     monkeypatch.setattr("webbrowser.open", look)
     assert explore("--open").exit_code == 0
     [(link, text, mode)] = opened
-    assert doors[0].token
-    assert doors[0].token not in link
-    assert f"url=http://there/?token={doors[0].token}" in text
+    assert endpoints[0].token
+    assert endpoints[0].token not in link
+    assert f"url=http://there/?token={endpoints[0].token}" in text
     assert mode == 0o700
     assert not Path(link.removeprefix("file://")).exists()
 

@@ -13,7 +13,7 @@ import pytest
 
 from separatrix.explorer.app import make_app
 from separatrix.explorer.learn.training_state import STOP, TRAINING, alive
-from separatrix.explorer.server import Door, bound
+from separatrix.explorer.server import Endpoint, bound
 from tests.report import visits
 
 
@@ -39,7 +39,7 @@ def serve() -> Iterator[Callable[..., str]]:
     with ExitStack() as ending:
 
         def start(store: Path, token: str | None = None, **options: Any) -> str:
-            server, address = bound(make_app(store, **options), Door("127.0.0.1", 0, token))
+            server, address = bound(make_app(store, **options), Endpoint("127.0.0.1", 0, token))
 
             def run() -> None:
                 with suppress(OSError):  # its sockets are closed under it, which is how it ends

@@ -17,7 +17,7 @@ from separatrix.explorer.app import make_app
 from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.context import REQUEST_BYTES
 from separatrix.explorer.separate import tab as separate_tab
-from separatrix.explorer.server import Door, bound, guard
+from separatrix.explorer.server import Endpoint, bound, guard
 from separatrix.explorer.spoken import OURS, spoken
 from tests.explorer.reader import reader, texts
 
@@ -28,7 +28,7 @@ POST = "/_dash-update-component"
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory):
     made = make_app(tmp_path_factory.mktemp("results"), pages=PAGES)
-    guard(made, Door("127.0.0.1", 8050))
+    guard(made, Endpoint("127.0.0.1", 8050))
     return made
 
 
@@ -82,16 +82,16 @@ def test_another_name_is_refused(client, name: str) -> None:
 
 
 def test_the_host_that_it_is_bound_to_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Door("127.0.0.2", 8050).knows("127.0.0.2:8050")
-    assert not Door("127.0.0.1", 8050).knows("127.0.0.2:8050")
-    assert Door("Box.Example", 8050).knows("BOX.example:8050")
+    assert Endpoint("127.0.0.2", 8050).knows("127.0.0.2:8050")
+    assert not Endpoint("127.0.0.1", 8050).knows("127.0.0.2:8050")
+    assert Endpoint("Box.Example", 8050).knows("BOX.example:8050")
     asked: list[str] = []
     monkeypatch.setattr(server.socket, "gethostname", lambda: "Machine")
     monkeypatch.setattr(server.socket, "getfqdn", lambda: asked.append("") or "Machine.Example")
     server._machine_names.cache_clear()
     try:
-        door = Door("0.0.0.0", 8050)
-        assert [door.knows(name) for name in ("machine", "MACHINE.example:8050", "else")] == [True, True, False]
+        endpoint = Endpoint("0.0.0.0", 8050)
+        assert [endpoint.knows(name) for name in ("machine", "MACHINE.example:8050", "else")] == [True, True, False]
     finally:
         server._machine_names.cache_clear()
     assert len(asked) == 1
@@ -153,7 +153,7 @@ def test_there_is_no_debugger(app, client) -> None:
 
 def test_a_token_is_asked_for_shown_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
     made = make_app(tmp_path, pages=PAGES)
-    guard(made, Door("0.0.0.0", 8050, "correct-horse-battery"))
+    guard(made, Endpoint("0.0.0.0", 8050, "correct-horse-battery"))
     friend, other = (visitor(made, "192.168.0.7:8050") for _ in range(2))
     for path in (
         "/",
@@ -235,10 +235,10 @@ def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_told(tmp_path: Path,
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
-    server, address = bound(make_app(tmp_path, pages=PAGES), Door("127.0.0.1", 0))
+    server, address = bound(make_app(tmp_path, pages=PAGES), Endpoint("127.0.0.1", 0))
     try:
         port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address).group(1))
         with pytest.raises(ArgumentError, match="free"):
-            bound(make_app(tmp_path, pages=PAGES), Door("127.0.0.1", port))
+            bound(make_app(tmp_path, pages=PAGES), Endpoint("127.0.0.1", port))
     finally:
         server.close()

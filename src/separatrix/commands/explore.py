@@ -46,7 +46,7 @@ def explore(
     _require_extra()
     from separatrix.explorer.app import make_app
     from separatrix.explorer.private_link import private_link
-    from separatrix.explorer.server import Door, bound, is_loopback
+    from separatrix.explorer.server import Endpoint, bound, is_loopback
 
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ArgumentError("--token", expected=f"at least {SHORTEST_TOKEN} characters", got=f"{len(token)} of them")
@@ -58,7 +58,7 @@ def explore(
     if not no_token:
         token = token or secrets.token_urlsafe(24)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    server, address = bound(make_app(store), Door(host, port, token))
+    server, address = bound(make_app(store), Endpoint(host, port, token))
     typer.echo(f"The explorer: {address}")
     if token:
         typer.echo("Only those who have the token in it are let in: open the whole address.")

@@ -24,7 +24,7 @@ def drawn_card(id: str, drawing: Drawing) -> Component:
 
 
 def figure_card(id: str, *, title: str, height: int) -> Component:
-    """The same, empty until a callback fills it with a drawing of this height (see `figure_outputs`)."""
+    """Make a card for a drawing of this height, empty until a callback fills it (see `figure_outputs`)."""
     return _card(id, {"figure": _nothing(height), "caption": "", "csv": ""}, title, height)
 
 
@@ -72,7 +72,7 @@ def figure_values(drawing: Drawing) -> dict[str, Any]:
 
 
 def copy_card(id: str, python: str = "", command: str = "") -> Component:
-    """The same as Python and as a command, with buttons that copy them."""
+    """Show a program and a command, each with a button that copies it."""
     both = [_copied(id, "python", "Copy as Python", python), _copied(id, "command", "Copy as command", command)]
     return html.Div(both, className="copies")
 

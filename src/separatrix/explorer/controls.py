@@ -132,7 +132,7 @@ def reads(tab: str) -> dict[str, Any]:
 
 
 def holds(tab: str) -> dict[str, Any]:
-    """The same as states: for a callback that something else sets off."""
+    """Give the fields of a tab as states, for a callback that something else sets off."""
     found = reads(tab)
     return {"texts": State(found["texts"].component_id, "value"), "ids": found["ids"]}
 
@@ -168,14 +168,14 @@ def complaints(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str
     return said
 
 
-def settled(
+def each_setting(
     fields: Sequence[Field],
     state: Mapping[str, Any],
     make: Callable[[dict[str, Any]], _Made],
     note: Callable[[_Made], Mapping[str, Any]],
     said: dict[str, Any],
 ) -> list[_Made] | None:
-    """What `make` makes of the values of each setting; None if one of them is not as it must be.
+    """Give what `make` makes of the values of each setting; None if one of them is not as it must be.
 
     `said` is told what stands below the controls: what is wrong, and what `note` has to say of a good setting.
     """

@@ -62,7 +62,7 @@ with <code>?token=</code> in it. Each start of the explorer has a token of its o
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """Where the server is bound, and the token that a visitor must know; None lets everyone in who reaches it."""
 
     host: str
@@ -160,7 +160,7 @@ def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
     return path in app.registered_paths.get(named["package_name"], ())
 
 
-def guard(app: Dash, door: Door) -> None:
+def guard(app: Dash, endpoint: Endpoint) -> None:
     """Let in only who asks for this server by its name and, if there is a token, has shown it.
 
     ``/?token=...`` shows it once: a cookie of this process stands for it from then on.
@@ -171,12 +171,12 @@ def guard(app: Dash, door: Door) -> None:
     cookie = f"separatrix-{secrets.token_hex(4)}"
 
     def check() -> Response | None:
-        if not door.knows(request.host):
+        if not endpoint.knows(request.host):
             abort(403, f"This server is not {request.host[:80]}: open it by the address that it printed.")
-        if door.token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), key.encode()):
+        if endpoint.token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), key.encode()):
             return None
         shown = request.args.get("token", "")
-        if request.path != "/" or not hmac.compare_digest(shown.encode(), door.token.encode()):
+        if request.path != "/" or not hmac.compare_digest(shown.encode(), endpoint.token.encode()):
             return Response(_STRANGER, 403, mimetype="text/html")
         rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
         answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
@@ -188,22 +188,24 @@ def guard(app: Dash, door: Door) -> None:
     server.before_request_funcs.setdefault(None, []).insert(0, check)
 
 
-def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
-    """The app behind its door, listening: the server, whose `run` serves and `close` ends it, and its address.
+def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:
+    """Let the app listen at its endpoint; give the server, whose `run` serves and `close` ends it, and its address.
 
     waitress: a plain server of a few threads that bounds what it reads, and that needs nothing but Python.
     """
     from separatrix.explorer.connections import serving
 
-    guard(app, door)
+    guard(app, endpoint)
     # A browser asks for all of a page at once: that requests wait in the queue is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
-        listening = socket.create_server((door.host, door.port), family=family)
+        listening = socket.create_server((endpoint.host, endpoint.port), family=family)
     except OSError as error:
         wanted = "a host and a port of this machine that are free"
-        raise ArgumentError("--host, --port", expected=wanted, got=f"{door.host}:{door.port} ({error})") from error
+        raise ArgumentError(
+            "--host, --port", expected=wanted, got=f"{endpoint.host}:{endpoint.port} ({error})"
+        ) from error
     server = serving(
         app.server,
         listening,
@@ -215,4 +217,4 @@ def bound(app: Dash, door: Door, *, threads: int = 8) -> tuple[Any, str]:
     host, port = listening.getsockname()[:2]
     shown = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
     name = f"[{shown}]" if ":" in shown else shown
-    return server, f"http://{name}:{port}/" + (f"?{urlencode({'token': door.token})}" if door.token else "")
+    return server, f"http://{name}:{port}/" + (f"?{urlencode({'token': endpoint.token})}" if endpoint.token else "")

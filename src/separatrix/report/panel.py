@@ -22,7 +22,7 @@ class Drawn(Protocol):
 
 
 PLOTLY_HEIGHT = 450
-"""That of a figure which does not say."""
+"""The height of a figure that does not say its own."""
 
 Figure = Callable[[Sequence[Found]], Drawn]
 Figures = Mapping[str, Figure]

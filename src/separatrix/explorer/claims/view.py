@@ -67,7 +67,7 @@ class Shelf:
             return self._known[1]
 
     def judgement(self, id: str) -> Judgement:
-        """That of one claim, by its id."""
+        """Give one claim with its verdict, by its id."""
         for one in self.judgements():
             if one.claim.id == id:
                 return one
@@ -101,7 +101,7 @@ def _stat(path: Path) -> tuple[int, int] | None:
 
 
 def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str) -> list[Judgement]:
-    """Those that the filter lets through."""
+    """Give the claims that the filter lets through."""
     wanted = text.casefold().split()
 
     def fits(one: Judgement) -> bool:

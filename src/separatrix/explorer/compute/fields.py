@@ -68,7 +68,7 @@ FIELDS = (
 
 def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[Sizes] | None:
     """The settings of the page, or None with what is wrong said below the controls."""
-    return controls.settled(FIELDS, state, _sizes, lambda _: {}, said)
+    return controls.each_setting(FIELDS, state, _sizes, lambda _: {}, said)
 
 
 def _sizes(read: Mapping[str, Any]) -> Sizes:

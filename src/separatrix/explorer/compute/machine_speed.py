@@ -17,7 +17,7 @@ import torch
 from separatrix import doctor
 
 SECONDS = 0.1
-"""That each method is timed for."""
+"""How long each method is timed."""
 
 _ONE = threading.Lock()
 _found: dict[str, float] = {}

@@ -20,11 +20,11 @@ from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.view import Sizes, big, planned
 
 SCORES, PRODUCTS = 3e6, 1e8
-"""Of exact attention on the sample, with which the certificate is compared: tuples, and tuples times d."""
+"""The most tuples, and tuples times d, of exact attention on the sample, with which the certificate is compared."""
 ENTRIES = 1e6
-"""Of the table of multi-indices, rank times d."""
+"""The most entries, rank times d, of the table of multi-indices."""
 NANOSECONDS = 3e8
-"""That the polynomial method may take by the cost model."""
+"""The longest time that the polynomial method may take by the cost model."""
 LONGEST = 1024
 FINEST = 1e-8, 1e-10
 """The least tolerance of a sample is the larger of the first and exp(B^k) times the second.

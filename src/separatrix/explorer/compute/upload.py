@@ -31,7 +31,7 @@ COORDINATES = 512
 ENTRIES = UPLOAD_BYTES // 2
 """The most that all tensors may have once their heads are broadcast: a file of half precision can hold no more."""
 SECONDS, MEMORY = 20.0, 2**30
-"""That planning may take; the memory comes on top of what the libraries need."""
+"""The seconds and the memory that planning a file may take; the memory comes on top of what the libraries need."""
 
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _SIZES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}

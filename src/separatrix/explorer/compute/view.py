@@ -112,7 +112,7 @@ def _error(plan: Plan) -> str:
 
 
 def python(settings: Sequence[Sizes]) -> str:
-    """The same as a program."""
+    """Write the plans that the page shows as a program."""
     calls = [
         f"print(sx.plan_shapes(n={one.n}, d={one.d}, bound={one.bound!r}, order={one.order}, "
         f"tolerance={one.tolerance!r}))"
@@ -122,7 +122,7 @@ def python(settings: Sequence[Sizes]) -> str:
 
 
 def command(one: Sizes) -> str:
-    """The same as a command."""
+    """Write the plan of one setting as a command."""
     return (
         f"separatrix plan --n {one.n} --d {one.d} --bound {one.bound!r} --order {one.order} "
         f"--tolerance {one.tolerance!r}"

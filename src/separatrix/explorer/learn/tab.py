@@ -98,7 +98,7 @@ def register(app: Dash, context: Context) -> None:
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         said: dict[str, Any] = {}
-        found = controls.settled(DYNAMICS, state, _descended, _broken, said)
+        found = controls.each_setting(DYNAMICS, state, _descended, _broken, said)
         new = _new_run(state, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said), "run_copy": new or unchanged(copied)}
         if found is None:

@@ -63,7 +63,7 @@ class Asked:
         return ["train", "selection", *words]
 
     def settings(self) -> TrainingSettings:
-        """The same as settings, which are checked here: nothing is started that would be refused."""
+        """Make the settings of the run, which are checked here: nothing is started that would be refused."""
         return TrainingSettings(
             T=self.T,
             q=self.q,

@@ -143,7 +143,7 @@ def _plateau(one: Descent) -> str:
 
 
 def python(settings: Sequence[Descent]) -> str:
-    """The same as a program."""
+    """Write the dynamics that the page shows as a program."""
     lines = ["from separatrix.selection import population_dynamics"]
     for one in settings:
         lines += ["", f"run = {_call(one)}", "print(run.loss[-1], run.alpha[-1], run.C[-1])"]
@@ -151,7 +151,7 @@ def python(settings: Sequence[Descent]) -> str:
 
 
 def command(settings: Sequence[Descent]) -> str:
-    """The same as a command."""
+    """Write the dynamics that the page shows as a command."""
     calls = "; ".join(f"print({_call(one)}.loss[-1])" for one in settings)
     return f"python -c 'from separatrix.selection import population_dynamics; {calls}'"
 

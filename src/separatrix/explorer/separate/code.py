@@ -9,7 +9,7 @@ from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
 
 
 def python(values: Mapping[str, Any]) -> str:
-    """The same in Python.
+    """Write a setting as a program.
 
     >>> print(python({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}))
     from separatrix.separation import CrossAttention
@@ -40,7 +40,7 @@ def python(values: Mapping[str, Any]) -> str:
 
 
 def command(values: Mapping[str, Any]) -> str:
-    """The same on the command line."""
+    """Write a setting as a command."""
     cross = values["weights"] == "cross"
     names = [field.name for field in FIELDS if not (cross and field.name in ("b", "c"))]
     return " ".join(["separatrix separate", *(f"--{name} {_text(values[name])}" for name in names)])

@@ -82,7 +82,7 @@ def register(app: Dash, context: Context) -> None:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
         said: dict[str, Any] = {}
-        good = controls.settled(fields.FIELDS, state, _looked, _notes, said)
+        good = controls.each_setting(fields.FIELDS, state, _looked, _notes, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
         if good is None:
             return {**answer, "numbers": html.P(controls.SEE_BELOW, className="alert")}
@@ -97,7 +97,7 @@ def register(app: Dash, context: Context) -> None:
     @spoken(app, "separate-curve-alert", curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
-        settings = controls.settled(FIELDS, state, dict, lambda _: {}, {})
+        settings = controls.each_setting(FIELDS, state, dict, lambda _: {}, {})
         if settings is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
         return {"along": figure_values(figures.along(settings, state["along"]))}

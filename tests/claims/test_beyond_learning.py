@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,12 +18,14 @@ from separatrix.claims.beyond import (
     learning_runs,
     learning_text,
 )
-from separatrix.claims.beyond.learning_runs import Expectation, finding, learned, match_task, task_of
+from separatrix.claims.beyond.learning_runs import Expectation, finding, learned, learned_text, match_task, task_of
 from separatrix.claims.beyond.matching_training import paired
 from separatrix.claims.ledger import Claim, Found, Interval, Verdict
 from separatrix.claims.verdicts import expected
+from separatrix.errors import ArgumentError
 from separatrix.hardness.matching import match_labels
 from separatrix.learning.mechanisms import MECHANISMS
+from separatrix.learning.text import digest, text_task
 from tests.claims.beyond_cells import changed, claims_of, given, run_cells
 
 TRAINED = (learning_recall, learning_match, learning_text)
@@ -31,7 +34,7 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def training(claim: Claim) -> bool:
-    return next(iter(claim.cells())).experiment == learned.name
+    return next(iter(claim.cells())).experiment in (learned.name, learned_text.name)
 
 
 def test_every_claim_is_recorded_and_has_a_figure() -> None:
@@ -53,7 +56,7 @@ def test_attentions_are_treated_alike(id: str) -> None:
         given = dict(cell.arguments)
         name, steps = given.pop("attention"), given.pop("compute_steps")
         kinds.setdefault(name, []).append((cell.seed, given))
-        task = task_of(given["task"], given["size"])
+        task = text_task(*given["size"]) if "text" in given else task_of(given["task"], given["size"])
         step[name] = learning_runs.step_flops(task, learning_runs.SIZES, MECHANISMS[name], given["batch"])
         spent[name] = steps * step[name]
     (alike,) = {repr(cells) for cells in kinds.values()}
@@ -79,6 +82,23 @@ def test_a_run_is_judged_at_both_readings() -> None:
     assert learning_runs.at(one, "steps", "loss") == result["loss"][8]
     assert learning_runs.at(one, "compute_steps", "accuracy") == result["accuracy"][-1]
     assert learned(**parameters, steps=8, compute_steps=8, seed=1)["loss"] == result["loss"][:9]
+
+
+def test_a_run_on_text_names_the_text_and_the_python_that_brought_it() -> None:
+    parameters = {"size": [4], "attention": "order 2", "steps": 1, "compute_steps": 1, "batch": 2, "points": 4}
+    result = learned_text(text=digest(), **parameters, seed=1)
+    assert result["python"] == platform.python_version()
+    assert result["step"] == [0, 1]
+    for experiment in (learned_text, learning_polynomial.both_text):
+        given = {name: value for name, value in parameters.items() if name in experiment.hints}
+        with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, [0-9a-f]{64}, got"):
+            experiment(text="another", **given, seed=1)
+
+
+def test_cells_on_text_name_the_text() -> None:
+    for id, one in OURS.items():
+        texts = {cell.arguments["text"] for cell in one.cells() if "text" in cell.experiment}
+        assert texts == ({digest()} if "text" in id or id.endswith("polynomial-longer") else set())
 
 
 def run(attention: str, seed: int, early: float, late: float, parameters: int = 1000) -> Found:

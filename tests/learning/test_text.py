@@ -1,27 +1,49 @@
-"""The text: what is shipped, windows of it, and the loss that a table of counts has."""
+"""The text: what is read, windows of it, and the loss that a table of counts has."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections import Counter
-from pathlib import Path
+from pydoc_data.topics import topics
 
 import pytest
 import torch
 
-import separatrix.learning.text
 from separatrix.errors import ArgumentError
-from separatrix.learning.text import alphabet, corpus, entropy, text_task
+from separatrix.learning.text import alphabet, corpus, digest, entropy, text_task
 
 
-def test_the_text_is_the_one_that_its_readme_describes() -> None:
-    readme = (Path(separatrix.learning.text.__file__).parent / "data" / "README.md").read_text()
-    (digest,) = re.findall(r"\b[0-9a-f]{64}\b", readme)
-    assert hashlib.sha256(corpus().encode("ascii")).hexdigest() == digest
-    assert f"{len(corpus()):,} bytes" in readme
-    assert f"{corpus().count(chr(10)):,} verses" in readme
+def test_the_text_is_the_reference_that_this_python_brings_along() -> None:
+    assert digest() == hashlib.sha256(corpus().encode()).hexdigest()
+    for name in ("assert", "with", "yield"):
+        assert all(part in corpus() for part in topics[name].strip("\n").split("\n\n"))
+    assert 300_000 < len(corpus()) < sum(map(len, topics.values()))
+
+
+def test_no_paragraph_is_read_twice() -> None:
+    counted = Counter(corpus().split("\n\n"))
+    assert set(counted.values()) == {1}
+    assert set(counted) == {part.strip("\n") for topic in topics.values() for part in topic.split("\n\n")} - {""}
+
+
+def test_another_text_is_refused() -> None:
+    assert text_task(5, digest()).n == 5
+    with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, .*, got 0123"):
+        text_task(5, "0123")
+
+
+def test_a_python_without_the_text_says_so(run) -> None:
+    done = run(
+        "import sys; sys.modules['pydoc_data.topics'] = None\n"
+        "from separatrix.learning.text import corpus\n"
+        "try: corpus()\n"
+        "except ValueError as error: print(type(error).__name__, error)\n"
+    )
+    assert done.stdout == (
+        "SeparatrixError the text is the standard library's pydoc_data.topics, and this Python was installed "
+        "without it\n"
+    )
 
 
 def test_windows_are_pieces_of_their_part() -> None:

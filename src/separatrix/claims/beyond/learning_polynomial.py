@@ -6,7 +6,9 @@ at a tolerance of 0.01; and the exactly trained weights run by the polynomial me
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Sequence
+from itertools import chain, product
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from separatrix.lab.registry import experiment
 from separatrix.learning.compute import TOLERANCE
 from separatrix.learning.mechanisms import mechanism
 from separatrix.learning.models import Model
+from separatrix.learning.tasks import Task
+from separatrix.learning.text import digest, text_task
 from separatrix.learning.training import Run, fresh, held_out, train
 
 ALIKE = 0.99
@@ -30,8 +34,21 @@ NEAR = 0.05
 def both(
     task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run by each road, and what becomes of the first one's weights on the second."""
-    asked, kind = task_of(task, size), mechanism(attention)
+    """One run by each road on a task that is drawn, and what becomes of the first one's weights on the second."""
+    return _compared(task_of(task, size), attention, steps, batch, points, seed)
+
+
+@experiment(version=1, name="beyond.learning_polynomial_text")
+def both_text(
+    text: str, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
+) -> dict[str, Any]:
+    """One run by each road on the text with this SHA-256; `size` is the characters of a window."""
+    compared = _compared(text_task(*size, text=text), attention, steps, batch, points, seed)
+    return {**compared, "python": platform.python_version()}
+
+
+def _compared(asked: Task, attention: str, steps: int, batch: int, points: int, seed: int) -> dict[str, Any]:
+    kind = mechanism(attention)
     models: list[Model] = []
     records = []
     for tolerance in (None, TOLERANCE):
@@ -54,30 +71,29 @@ def both(
     }
 
 
-def _cells(
-    radii: Sequence[float], tasks: dict[TaskName, tuple[list[int], int]], seeds: Sequence[int]
-) -> Iterator[Cell]:
-    for task, (size, steps) in tasks.items():
-        for R in radii:
-            for seed in seeds:
-                batch, points = (8, 128) if task == "text" else (32, 512)
-                yield both.cell(
-                    seed=seed,
-                    task=task,
-                    size=size,
-                    attention=f"order 3, R = {R:g}",
-                    steps=steps,
-                    batch=batch,
-                    points=points,
-                )
+def _recall_cells(radii: Sequence[float], steps: int, seeds: Sequence[int]) -> Iterator[Cell]:
+    for R, seed in product(radii, seeds):
+        how = {"attention": f"order 3, R = {R:g}", "steps": steps, "batch": 32, "points": 512}
+        yield both.cell(seed=seed, task="recall", size=[3, 2, 2], **how)
+
+
+def _text_cells(radii: Sequence[float], steps: int, seeds: Sequence[int]) -> Iterator[Cell]:
+    for R, seed in product(radii, seeds):
+        how = {"attention": f"order 3, R = {R:g}", "steps": steps, "batch": 8, "points": 128}
+        yield both_text.cell(seed=seed, text=digest(), size=[16], **how)
+
+
+def kind_of(one: Found) -> tuple[str, str]:
+    """The task and the attention of a run."""
+    return one.parameters.get("task", "text"), one.parameters["attention"]
 
 
 def _judged(found: Sequence[Found]) -> Finding:
     """At least 0.99 of the answers alike; accuracies and losses at the end within 0.05 of each other in the mean."""
     numbers: dict[str, float | str | Interval] = {}
     apart = 0
-    for kind in dict.fromkeys((one.parameters["task"], one.parameters["attention"]) for one in found):
-        some = [one for one in found if (one.parameters["task"], one.parameters["attention"]) == kind]
+    for kind in dict.fromkeys(map(kind_of, found)):
+        some = [one for one in found if kind_of(one) == kind]
         for what in ("", "_loss"):
             difference = interval(
                 [one.result[f"polynomial{what}"][-1] - one.result[f"exact{what}"][-1] for one in some]
@@ -103,7 +119,7 @@ trained_through = claim(
     where="Does it learn",
     part="through the polynomial",
     says=_SAYS,
-    cells=lambda: _cells((0.5,), {"recall": ([3, 2, 2], 40)}, (1, 2)),
+    cells=lambda: _recall_cells((0.5,), 40, (1, 2)),
     figures=("learning_roads",),
 )(_judged)
 
@@ -113,6 +129,6 @@ trained_through_longer = claim(
     part="through the polynomial, longer",
     says=f"{_SAYS} On recall and on text.",
     profile="full",
-    cells=lambda: _cells((0.5, 1.0), {"recall": ([3, 2, 2], 200), "text": ([16], 80)}, (1, 2, 3)),
+    cells=lambda: chain(_recall_cells((0.5, 1.0), 200, (1, 2, 3)), _text_cells((0.5, 1.0), 80, (1, 2, 3))),
     figures=("learning_roads",),
 )(_judged)

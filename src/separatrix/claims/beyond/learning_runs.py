@@ -10,6 +10,7 @@ to a tolerance: at these lengths that is the quicker road. `learning_polynomial`
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,10 +27,10 @@ from separatrix.learning.mechanisms import MECHANISMS, mechanism
 from separatrix.learning.models import Sizes
 from separatrix.learning.recall import Recall
 from separatrix.learning.tasks import Batch, Task
-from separatrix.learning.text import text_task
+from separatrix.learning.text import digest, text_task
 from separatrix.learning.training import Run, fresh, train
 
-TaskName = Literal["match", "recall", "text"]
+TaskName = Literal["match", "recall"]
 Reading = Literal["steps", "compute_steps"]
 READINGS: dict[Reading, str] = {"steps": "equal steps", "compute_steps": "equal compute"}
 SIZES = Sizes(width=16, heads=4, hidden=64)
@@ -47,20 +48,32 @@ def match_task(n: int, modulus: int) -> Task:
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:
-    """size: n and M of a match; order, parts and shared of a recall; n of a text."""
-    if name == "match":
-        return match_task(*size)
-    if name == "recall":
-        return Recall(*size).task
-    return text_task(*size)
+    """The task of a name; `size` is n and M of a match, or order, parts and shared of a recall."""
+    return match_task(*size) if name == "match" else Recall(*size).task
 
 
 @experiment(version=1, name="beyond.learning")
 def learned(
     task: TaskName, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run, judged eight times on the way to `steps` and at `compute_steps`."""
-    asked, kind = task_of(task, size), mechanism(attention)
+    """One run on a task that is drawn, judged eight times on the way to `steps` and at `compute_steps`."""
+    return _measured(task_of(task, size), attention, steps, compute_steps, batch, points, seed)
+
+
+@experiment(version=1, name="beyond.learning_text")
+def learned_text(
+    text: str, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
+) -> dict[str, Any]:
+    """One run on the text with this SHA-256, judged as `learned` is; `size` is the characters of a window."""
+    asked = text_task(*size, text=text)
+    measured = _measured(asked, attention, steps, compute_steps, batch, points, seed)
+    return {**measured, "python": platform.python_version()}
+
+
+def _measured(
+    asked: Task, attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
+) -> dict[str, Any]:
+    kind = mechanism(attention)
     last = max(steps, compute_steps)
     judged_at = {step * steps // 8 for step in range(9)} | {compute_steps, last}
     run = Run(kind, last, tuple(judged_at), SIZES, batch, LR, points, seed=seed)
@@ -76,7 +89,7 @@ def learned(
 
 
 def runs(
-    task: TaskName,
+    task: TaskName | Literal["text"],
     size: list[int],
     *,
     steps: int,
@@ -86,21 +99,16 @@ def runs(
     attentions: Sequence[str] = tuple(MECHANISMS),
 ) -> Iterator[Cell]:
     """The cells of some attentions on one task; what is spent is what order 3 spends in `steps`."""
-    made = task_of(task, size)
+    made = text_task(*size) if task == "text" else task_of(task, size)
     spent = steps * step_flops(made, SIZES, mechanism("order 3"), batch)
     for attention in attentions:
         affords = int(spent / step_flops(made, SIZES, mechanism(attention), batch) * (1 + 2.0**-40))
+        how = {"attention": attention, "steps": steps, "compute_steps": affords, "batch": batch, "points": points}
         for seed in seeds:
-            yield learned.cell(
-                seed=seed,
-                task=task,
-                size=size,
-                attention=attention,
-                steps=steps,
-                compute_steps=affords,
-                batch=batch,
-                points=points,
-            )
+            if task == "text":
+                yield learned_text.cell(seed=seed, text=digest(), size=size, **how)
+            else:
+                yield learned.cell(seed=seed, task=task, size=size, **how)
 
 
 def by_attention(found: Sequence[Found]) -> dict[str, list[Found]]:

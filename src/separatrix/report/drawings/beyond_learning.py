@@ -30,7 +30,7 @@ What = Literal["accuracy", "loss"]
 
 def what_of(found: Sequence[Found]) -> What:
     """What a task is judged by: the loss of a text, the accuracy otherwise."""
-    return "loss" if found[0].parameters["task"] == "text" else "accuracy"
+    return "loss" if "text" in found[0].parameters else "accuracy"
 
 
 def _axis(found: Sequence[Found]) -> str:

@@ -9,6 +9,7 @@ from statistics import fmean
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
 from separatrix.claims.beyond.learning_growth import growth
+from separatrix.claims.beyond.learning_polynomial import kind_of
 from separatrix.claims.ledger import Found
 from separatrix.learning.mechanisms import RADII
 from separatrix.learning.sharpness import radius_for_half
@@ -114,14 +115,14 @@ def recall_radius(found: Sequence[Found]) -> Drawing:
 @drawing
 def learning_roads(found: Sequence[Found]) -> Drawing:
     """Losses on the way, by exact attention of bounded scores and by the polynomial method."""
-    kinds = list(dict.fromkeys((one.parameters["task"], one.parameters["attention"]) for one in found))
+    kinds = list(dict.fromkeys(map(kind_of, found)))
     drawn = figure("steps of training", "held-out loss, nats", height=400 + 30 * len(kinds))
     columns: dict[str, list[Value]] = {
         name: [] for name in ("task", "attention", "seed", "step", "exact", "polynomial")
     }
     apart = 0.0
     for index, kind in enumerate(kinds):
-        some = [one for one in found if (one.parameters["task"], one.parameters["attention"]) == kind]
+        some = [one for one in found if kind_of(one) == kind]
         steps = list(some[0].result["step"])
         for road, colour, dash in (("exact", BLUE, "solid"), ("polynomial", ORANGE, "dot")):
             losses = [fmean(values) for values in zip(*(one.result[f"{road}_loss"] for one in some), strict=True)]

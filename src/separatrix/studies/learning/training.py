@@ -1,0 +1,109 @@
+"""Runs: a model of some attention trained on a task, judged on inputs it never saw, as records.
+
+Runs of one seed see the same inputs in the same order, whatever their attention, and are judged on the same inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from separatrix.errors import ArgumentError
+from separatrix.studies.learning.mechanisms import Mechanism
+from separatrix.studies.learning.models import Model, Sizes
+from separatrix.studies.learning.tasks.task import Batch, Task
+
+__all__ = ["Record", "Run", "judged", "train"]
+
+_TRAINING, _HELD_OUT, _INITIAL = range(3)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Adam at `lr` on `steps` fresh batches; records at the steps in `judged_at`, on `points` inputs held out.
+
+    tolerance: see `mechanisms.layer_of`.
+    """
+
+    kind: Mechanism
+    steps: int
+    judged_at: tuple[int, ...]
+    sizes: Sizes = field(default_factory=Sizes)
+    batch: int = 64
+    lr: float = 3e-3
+    points: int = 2048
+    tolerance: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("steps", 0), ("batch", 1), ("points", 1), ("seed", 0)):
+            number = getattr(self, name)
+            if not isinstance(number, int) or isinstance(number, bool) or number < low:
+                raise ArgumentError(name, expected=f"an integer >= {low}", got=number)
+        if not 0 < self.lr < math.inf:
+            raise ArgumentError("lr", expected="a finite number > 0", got=self.lr)
+        if not self.judged_at or not all(0 <= step <= self.steps for step in self.judged_at):
+            raise ArgumentError("judged_at", expected=f"steps from 0 to {self.steps}", got=self.judged_at)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A model after `step` updates, on inputs held out: the share of right answers and the mean loss, in nats."""
+
+    step: int
+    accuracy: float
+    loss: float
+
+
+def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
+    """The records of a run, of a fresh model or of the one given, which is trained in place.
+
+    >>> from separatrix.studies.learning.tasks.recall import Recall
+    >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
+    [0, 4]
+    """
+    model = fresh(task, run) if model is None else model
+    optimiser = torch.optim.Adam(model.parameters(), lr=run.lr)
+    data = stream(run.seed, _TRAINING)
+    points = held_out(task, run)
+    for step in range(run.steps + 1):
+        if step in run.judged_at:
+            yield Record(step, *judged(model, points, run.batch))
+        if step < run.steps:
+            batch = task.training(run.batch, data)
+            optimiser.zero_grad()
+            cross_entropy(model(batch.tokens).flatten(0, 1), batch.answers.flatten()).backward()
+            optimiser.step()
+
+
+def fresh(task: Task, run: Run) -> Model:
+    """The model that a run begins with."""
+    generator = stream(run.seed, _INITIAL)
+    return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
+
+
+def held_out(task: Task, run: Run) -> Batch:
+    """The inputs that a run is judged by."""
+    return task.held_out(run.points, stream(run.seed, _HELD_OUT))
+
+
+def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
+    """The share of right answers and the mean loss, `chunk` inputs at a time."""
+    right = loss = 0.0
+    with torch.no_grad():
+        for tokens, answers in zip(points.tokens.split(chunk), points.answers.split(chunk), strict=True):
+            logits = model(tokens).double()
+            right += float((logits.argmax(-1) == answers).sum())
+            loss += float(cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="sum"))
+    return right / points.answers.numel(), loss / points.answers.numel()
+
+
+def stream(seed: int, purpose: int) -> torch.Generator:
+    """A generator for one purpose of a run."""
+    state = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

@@ -1,0 +1,89 @@
+"""The studies as a whole: what they register, under names and keys that stored results know."""
+
+from __future__ import annotations
+
+import pytest
+
+from separatrix import claims, studies
+from separatrix.claims import ledger
+from separatrix.claims.verdicts import expected
+from separatrix.lab import registry
+
+studies.load("beyond")
+
+EXPERIMENTS = {
+    "beyond.by_hand",
+    "beyond.learned",
+    "beyond.learned_regression",
+    "beyond.learning",
+    "beyond.learning_growth",
+    "beyond.learning_polynomial",
+    "beyond.learning_polynomial_text",
+    "beyond.learning_seconds",
+    "beyond.learning_text",
+    "beyond.match_training",
+    "beyond.mechanism",
+    "beyond.mechanism_margin",
+    "beyond.mechanism_regression",
+    "beyond.phase_signal",
+    "beyond.phase_size",
+    "beyond.recall_by_hand",
+    "beyond.selection_fixed",
+    "beyond.selection_learner",
+    "beyond.selection_length_population",
+    "beyond.selection_length_sampled",
+    "beyond.selection_length_trained",
+}
+FIRST_CELLS = {
+    "does-it-learn/recall": "092352277d1dd668",
+    "does-it-learn/triples-every-attention": "252e4c36852a5af6",
+    "does-it-learn/through-the-polynomial": "ef7d165e7b71f39d",
+    "does-it-learn/what-r-buys": "8e9df450018b826a",
+    "does-it-learn/recall-by-hand": "107b40baac47e204",
+    "triples-by-training": "428e810f68e122df",
+    "token-selection/attention-one-hot-positions": "1028513c3e3174fd",
+    "token-selection/positions-and-length": "ec3deec71b2855a9",
+    "corollary-e.9/as-a-curve": "d8a3d9cad720b529",
+    "appendix-e.6/one-encoding-for-all": "a6293c147736c480",
+    "learned-weights/attention": "81087776af8f6ad2",
+    "other-mechanisms/best-tau": "5c81f62dbae4ef5f",
+    "phase-diagram/n-and-d": "a1426ab14ce37073",
+}
+
+
+def test_the_experiments_have_the_names_that_stores_know() -> None:
+    ours = {name: one.version for name, one in registry._REGISTRY.items() if "studies" in one.function.__module__}
+    assert ours == dict.fromkeys(EXPERIMENTS, 1)
+
+
+@pytest.mark.parametrize("id", FIRST_CELLS)
+def test_cells_have_the_keys_that_stores_know(id: str) -> None:
+    first = next(iter(ledger._REGISTRY[f"beyond/{id}"].cells()))
+    assert first.key.startswith(FIRST_CELLS[id])
+
+
+def test_a_verdict_is_recorded_for_every_claim_and_for_no_other() -> None:
+    ours = {one.id for one in ledger._REGISTRY.values() if one.check.__module__.startswith(f"{studies.__name__}.")}
+    assert ours == {id for id in expected() if id.startswith("beyond/")}
+
+
+def test_studies_alone_or_papers_alone_are_loaded(run) -> None:
+    for paper, loaded in (("beyond", "beyond"), ("kronecker", "kronecker"), ("selection", "selection")):
+        done = run(
+            "from separatrix import studies\n"
+            "from separatrix.claims import ledger\n"
+            f"studies.load({paper!r})\n"
+            "print(*sorted({one.paper for one in ledger.claims()}))"
+        )
+        assert (done.stdout, done.stderr) == (f"{loaded}\n", "")
+
+
+def test_importing_the_package_imports_no_study(run) -> None:
+    done = run("import sys, separatrix.studies; print(*(m for m in sys.modules if 'studies.' in m or m == 'torch'))")
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_every_module_is_listed() -> None:
+    assert "separatrix.studies.learning.tasks.text" in studies.modules()
+    assert "separatrix.studies.selection.length" in studies.modules()
+    assert not set(studies.modules()) & set(claims.modules())

@@ -92,11 +92,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves."""
+    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
+
+    `data` names what was read, where it is not the same on every machine: the SHA-256 of a text.
+    """
 
     verdict: Verdict
     numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
     note: str = ""
+    data: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class Claim:
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
     knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
+    `recorded_for` names the data that the recorded verdict is of, where data are not the same on every machine.
     """
 
     id: str
@@ -116,6 +121,7 @@ class Claim:
     check: Callable[[Sequence[Found]], Finding]
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
+    recorded_for: str = ""
 
     @property
     def command(self) -> str:
@@ -136,6 +142,7 @@ def claim(
     part: str = "",
     figures: Sequence[str] = (),
     errata: Sequence[Erratum] = (),
+    recorded_for: str = "",
 ) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
 
@@ -144,7 +151,7 @@ def claim(
 
     def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
         id = identity(paper, where, part)
-        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata))
+        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata), recorded_for)
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
         if profile not in ("quick", "full"):

@@ -19,7 +19,7 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import TOLERANCE
 from separatrix.studies.learning.mechanisms import mechanism
 from separatrix.studies.learning.models import Model
-from separatrix.studies.learning.runs import LR, SIZES, TaskName, interval, task_of
+from separatrix.studies.learning.runs import LR, RECORDED_TEXT, SIZES, TaskName, interval, on_text, task_of
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, text_task
 from separatrix.studies.learning.training import Run, fresh, held_out, train
@@ -126,9 +126,10 @@ trained_through = claim(
 trained_through_longer = claim(
     paper="beyond",
     where="Does it learn",
+    recorded_for=RECORDED_TEXT,
     part="through the polynomial, longer",
     says=f"{_SAYS} On recall and on text.",
     profile="full",
     cells=lambda: chain(_recall_cells((0.5, 1.0), 200, (1, 2, 3)), _text_cells((0.5, 1.0), 80, (1, 2, 3))),
     figures=("learning_roads",),
-)(_judged)
+)(lambda found: on_text(_judged(found), found))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -35,6 +35,8 @@ Reading = Literal["steps", "compute_steps"]
 READINGS: dict[Reading, str] = {"steps": "equal steps", "compute_steps": "equal compute"}
 SIZES = Sizes(width=16, heads=4, hidden=64)
 LR = 5e-3
+RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
+"""The SHA-256 of the text that the recorded verdicts of claims on text are of: Python 3.11.7 brings it along."""
 
 
 def match_task(n: int, modulus: int) -> Task:
@@ -180,3 +182,13 @@ def finding(
     if unequal or against:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, note)
     return Finding(Verdict.UNDECIDED if open_ones else Verdict.HOLDS, numbers, note)
+
+
+def on_text(made: Finding, found: Sequence[Found]) -> Finding:
+    """The finding with the text that its runs have read, and the versions of Python that brought it along."""
+    read = [one for one in found if "text" in one.parameters]
+    (text,) = {str(one.parameters["text"]) for one in read}
+    pythons = sorted({str(one.result["python"]) for one in read})
+    named = {"SHA-256 of the text": text, "Python of the text": " and ".join(pythons)}
+    note = made.note if text == RECORDED_TEXT else f"{made.note} The verdict on record is of another text.".lstrip()
+    return replace(made, numbers={**made.numbers, **named}, note=note, data=text)

@@ -23,6 +23,7 @@ PAGES = {
     "studies": (
         "separatrix.studies.learning.tasks.task",
         "separatrix.studies.learning.tasks.recall",
+        "separatrix.studies.learning.tasks.match",
         "separatrix.studies.learning.tasks.text",
         "separatrix.studies.learning.mechanisms",
         "separatrix.studies.learning.models",

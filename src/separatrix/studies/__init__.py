@@ -4,6 +4,7 @@ learning     what small causal models learn that differ in their attention alone
 matching     triples by training: heads of order 3 against heads of order 2
 selection    sparse token selection with other attentions, encodings and lengths than the paper's
 separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams
+seeds        what a few seeds of one kind of run, or of two, say together
 
 Importing this imports no study. `load` does, and imports the papers' claims too, of which `claims` alone knows.
 """

@@ -14,7 +14,7 @@ from separatrix.studies.learning import growth, match, polynomial, recall, runs,
 from separatrix.studies.learning.mechanisms import MECHANISMS
 from separatrix.studies.learning.runs import Expectation, finding, learned, learned_text, task_of
 from separatrix.studies.learning.tasks.text import text_task
-from separatrix.studies.matching.training import paired
+from separatrix.studies.seeds import paired
 from tests.studies.cells import claims_of
 
 TRAINED = (recall, match, text)

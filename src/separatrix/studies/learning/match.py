@@ -1,7 +1,7 @@
 """Triples by training once more, attention by attention: planted matches, of which no pair of tokens tells anything.
 
 What is expected was written down before any result of order 3 in these models had been seen on matches modulo 11; that
-order 3 leads in a plainer model was known (`matching_training`), and order 2 had been seen to learn them in part with
+order 3 leads in a plainer model was known (`matching.training`), and order 2 had been seen to learn them in part with
 seed 0. The claim is judged on other seeds.
 """
 

@@ -19,10 +19,11 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import TOLERANCE
 from separatrix.studies.learning.mechanisms import mechanism
 from separatrix.studies.learning.models import Model
-from separatrix.studies.learning.runs import LR, RECORDED_TEXT, SIZES, TaskName, interval, on_text, task_of
+from separatrix.studies.learning.runs import LR, RECORDED_TEXT, SIZES, TaskName, on_text, task_of
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, text_task
 from separatrix.studies.learning.training import Run, fresh, held_out, train
+from separatrix.studies.seeds import interval
 
 ALIKE = 0.99
 """The share of inputs that exactly trained weights must answer alike when the polynomial method runs them."""

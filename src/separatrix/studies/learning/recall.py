@@ -16,11 +16,11 @@ from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.mechanisms import RADII
-from separatrix.studies.learning.runs import Expectation, by_attention, finding, interval, runs
+from separatrix.studies.learning.runs import Expectation, by_attention, finding, runs
 from separatrix.studies.learning.runs import at as read_at
 from separatrix.studies.learning.sharpness import largest_share, radius_for_half
 from separatrix.studies.learning.tasks.recall import Recall, by_one_head, by_two_hops
-from separatrix.studies.matching.training import LEARNED
+from separatrix.studies.seeds import LEARNED, interval
 
 _SIZE = [3, 2, 2]
 _WITHOUT_JOINING = 1 / _SIZE[2]

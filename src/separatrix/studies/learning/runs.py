@@ -5,7 +5,7 @@ until its flops, counted, are those that order 3 has spent by then: `compute_ste
 compared at equal parameters and inputs; read at the latter, at equal parameters and compute.
 
 Bounded models are trained with exact softmax of their bounded scores, the function that the polynomial method computes
-to a tolerance: at these lengths that is the quicker road. `learning_polynomial` trains by the other.
+to a tolerance: at these lengths that is the quicker road. `polynomial` trains by the other.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch
-
 from separatrix.claims.ledger import Finding, Found, Interval, Verdict
-from separatrix.hardness.match_instances import planted_instances
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.mechanisms import MECHANISMS, mechanism
 from separatrix.studies.learning.models import Sizes
+from separatrix.studies.learning.tasks.match import match_task
 from separatrix.studies.learning.tasks.recall import Recall
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, text_task
 from separatrix.studies.learning.training import Run, fresh, train
-from separatrix.studies.matching.training import paired
+from separatrix.studies.seeds import interval, paired
 
 TaskName = Literal["match", "recall"]
 Reading = Literal["steps", "compute_steps"]
@@ -37,16 +35,6 @@ SIZES = Sizes(width=16, heads=4, hidden=64)
 LR = 5e-3
 RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
 """The SHA-256 of the text that the recorded verdicts of claims on text are of: Python 3.11.7 brings it along."""
-
-
-def match_task(n: int, modulus: int) -> Task:
-    """Planted triples: has the last token two others with which it sums to zero modulo M?"""
-
-    def draw(count: int, generator: torch.Generator) -> Batch:
-        x, label = planted_instances(count, n, modulus, 3, generator=generator)
-        return Batch(x.flip(1).unsqueeze(-1), label.long().unsqueeze(1))
-
-    return Task(n, modulus, 2, 1, draw, draw)
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:
@@ -126,15 +114,6 @@ def by_attention(found: Sequence[Found]) -> dict[str, list[Found]]:
 def at(one: Found, reading: Reading, what: Literal["accuracy", "loss"]) -> float:
     """A run's accuracy or loss, read at equal steps or at equal compute."""
     return float(one.result[what][one.result["step"].index(one.parameters[reading])])
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Their mean with Student's interval.
-
-    >>> str(interval([0.9, 0.95, 1.0]))
-    '0.95 (0.825793 to 1.07421 at 95%)'
-    """
-    return paired(values, [0.0] * len(values))
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from scipy.stats import t as student  # type: ignore[import-untyped]
-
 from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
 from separatrix.hardness.match_training import MatchTraining, train_match
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.matching.runs import summaries
-
-_CONFIDENCE = 0.95
-LEARNED = 0.9
-"""An accuracy above which a model has learned the task."""
+from separatrix.studies.seeds import LEARNED, paired
 
 
 @experiment(version=1, name="beyond.match_training")
@@ -35,18 +29,6 @@ def trained(
         "loss": [record.loss for record in records],
         "parameters": records[-1].parameters,
     }
-
-
-def paired(third: Sequence[float], second: Sequence[float]) -> Interval:
-    """The mean of the differences, seed by seed, with Student's interval.
-
-    >>> str(paired([0.9, 0.95, 1.0], [0.6, 0.6, 0.6]))
-    '0.35 (0.225793 to 0.474207 at 95%)'
-    """
-    difference = np.subtract(third, second)
-    half = student.ppf(0.5 + _CONFIDENCE / 2, len(difference) - 1) * difference.std(ddof=1) / len(difference) ** 0.5
-    mean = float(difference.mean())
-    return Interval(mean, mean - float(half), mean + float(half), _CONFIDENCE)
 
 
 def _judged(found: Sequence[Found]) -> Finding:

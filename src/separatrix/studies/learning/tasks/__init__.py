@@ -2,5 +2,6 @@
 
 task      tokens of several fields, and the right answers
 recall    k-way associative recall, whose keys are joined from k - 1 tokens
+match     planted triples
 text      the characters of the reference of Python's language
 """

@@ -11,7 +11,8 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 from separatrix.claims.ledger import Found
 from separatrix.report.strokes import curve, drawing
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
-from separatrix.studies.learning.runs import READINGS, at, by_attention, interval
+from separatrix.studies.learning.runs import READINGS, at, by_attention
+from separatrix.studies.seeds import interval
 
 LINES = {
     "linear elu": (GREEN, "solid"),

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from separatrix.errors import ArgumentError
 from separatrix.selection.checks import positive, sizes, whole
 from separatrix.selection.fcn import FCN, parameter_count
 from separatrix.selection.fcn_bound import fcn_infimum
 from separatrix.selection.stream import derived_generator
-from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.task import Batch, SparseTokenSelection
+from separatrix.training import every, train
 
 __all__ = ["ACTIVATIONS", "FCNRecord", "FCNSettings", "train_fcn"]
 
@@ -84,18 +85,23 @@ def train_fcn(settings: FCNSettings) -> Iterator[FCNRecord]:
         activation=ACTIVATIONS[settings.activation],
         generator=derived_generator(settings.seed, _INITIAL),
     )
-    optimiser = torch.optim.Adam(net.parameters(), lr=settings.lr)
     data = derived_generator(settings.seed, _DATA)
     points = task.batch(settings.evaluation_points, generator=derived_generator(settings.seed, _POINTS))
     infimum, parameters = fcn_infimum(settings.widths[0], T, q, d), parameter_count(net)
-    for step in range(settings.steps + 1):
-        if step % settings.evaluate_every == 0 or step == settings.steps:
-            with torch.no_grad():
-                error = (net(points.X, points.y) - points.target).square().sum(1).double()
-            spread = float(error.std()) / len(error) ** 0.5
-            yield FCNRecord(step, float(error.mean()), spread, infimum, parameters)
-        if step < settings.steps:
-            X, y, target = task.batch(settings.batch, generator=data)
-            optimiser.zero_grad()
-            (0.5 * (net(X, y) - target).square().sum(1).mean()).backward()
-            optimiser.step()
+
+    def draw() -> Batch:
+        return task.batch(settings.batch, generator=data)
+
+    def loss(batch: Batch) -> Tensor:
+        X, y, target = batch
+        mean: Tensor = 0.5 * (net(X, y) - target).square().sum(1).mean()
+        return mean
+
+    @torch.no_grad()
+    def record(step: int) -> FCNRecord:
+        error = (net(points.X, points.y) - points.target).square().sum(1).double()
+        spread = float(error.std()) / len(error) ** 0.5
+        return FCNRecord(step, float(error.mean()), spread, infimum, parameters)
+
+    recorded = every(settings.evaluate_every, settings.steps)
+    yield from train(net.parameters(), draw, loss, record, steps=settings.steps, recorded=recorded, lr=settings.lr)

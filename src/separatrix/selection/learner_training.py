@@ -37,6 +37,7 @@ from separatrix.selection.stream import derived_generator
 from separatrix.selection.task import subset_average, uniform_subsets
 from separatrix.selection.thresholds import met
 from separatrix.selection.training import EXPLOSION
+from separatrix.training import every, train
 
 __all__ = ["ENCODINGS", "EncodingChoice", "LearnerRecord", "LearnerSettings", "train_learner"]
 
@@ -161,31 +162,29 @@ def train_learner(settings: LearnerSettings) -> Iterator[LearnerRecord]:
     model = _Model(settings)
     points = {T: _points(settings, T, model.table) for T in dict.fromkeys((settings.T, *settings.lengths))}
     batches = _batches(settings, model.table)
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
-    for step in range(settings.steps + 1):
-        if step % settings.record_every == 0 or step == settings.steps:
-            record = _judged(model, points, step)
-            yield record
-            if record.stopped:
-                return
-        if step < settings.steps and (stopped := _updated(model, optimiser, next(batches), settings)):
-            yield LearnerRecord(step, {}, {}, _count(model), f"Stopped at step {step}: {stopped}")
+    for record in train(
+        model.parameters(),
+        lambda: next(batches),
+        lambda inputs: _batch_loss(model, inputs, settings),
+        lambda step: _judged(model, points, step),
+        steps=settings.steps,
+        recorded=every(settings.record_every, settings.steps),
+        lr=settings.lr,
+        fused=True,
+        stopped=lambda step, why: LearnerRecord(step, {}, {}, _count(model), f"Stopped at step {step}: {why}"),
+    ):
+        yield record
+        if record.stopped:
             return
 
 
-def _updated(model: _Model, optimiser: torch.optim.Optimizer, inputs: _Inputs, settings: LearnerSettings) -> str | None:
-    """One step of the optimiser; or none, and why."""
-    try:
-        loss = model.loss(inputs).mean()
-    except SeparatrixError as refused:
-        return str(refused)
+def _batch_loss(model: _Model, inputs: _Inputs, settings: LearnerSettings) -> Tensor:
+    """The mean loss of a batch; an error if it is too large for the run to go on."""
+    loss = model.loss(inputs).mean()
     value = float(loss.detach())
     if not value <= EXPLOSION * settings.d / (2 * settings.q):  # also when it is nan
-        return f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more."
-    optimiser.zero_grad()
-    loss.backward()
-    optimiser.step()
-    return None
+        raise SeparatrixError(f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more.")
+    return loss
 
 
 @torch.no_grad()

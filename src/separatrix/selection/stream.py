@@ -49,6 +49,7 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
     >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
     True
     """
+    # Other runs draw from `separatrix.training.generator_for`; recorded results of this paper's runs are of this one.
     # A SplitMix64 step: seeds 0, 1, 2, ... are what people use, and neighbouring ones must not give related streams.
     mask = 2**64 - 1
     x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask

@@ -31,6 +31,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.stream import Blocks, derived_generator
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
+from separatrix.training import every
 
 __all__ = ["EXPLOSION", "Record", "train"]
 
@@ -147,8 +148,7 @@ class _Run:
 
 
 def _record_steps(settings: TrainingSettings) -> frozenset[int]:
-    regular = range(0, settings.steps + 1, settings.validate_every)
-    return frozenset([*regular, *settings.snapshots, settings.steps])
+    return every(settings.validate_every, settings.steps) | set(settings.snapshots)
 
 
 def _cosines(W: Tensor, V: Tensor) -> tuple[float | None, float | None]:

@@ -9,14 +9,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from separatrix import training
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning.mechanisms import Mechanism
 from separatrix.studies.learning.models import Model, Sizes
 from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.training import generator_for
 
 __all__ = ["Record", "Run", "judged", "train"]
 
@@ -67,29 +69,33 @@ def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
     >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
     [0, 4]
     """
-    model = fresh(task, run) if model is None else model
-    optimiser = torch.optim.Adam(model.parameters(), lr=run.lr)
-    data = stream(run.seed, _TRAINING)
+    trained = fresh(task, run) if model is None else model
+    data = generator_for(run.seed, _TRAINING)
     points = held_out(task, run)
-    for step in range(run.steps + 1):
-        if step in run.judged_at:
-            yield Record(step, *judged(model, points, run.batch))
-        if step < run.steps:
-            batch = task.training(run.batch, data)
-            optimiser.zero_grad()
-            cross_entropy(model(batch.tokens).flatten(0, 1), batch.answers.flatten()).backward()
-            optimiser.step()
+
+    def draw() -> Batch:
+        return task.training(run.batch, data)
+
+    def loss(batch: Batch) -> Tensor:
+        return cross_entropy(trained(batch.tokens).flatten(0, 1), batch.answers.flatten())
+
+    def record(step: int) -> Record:
+        return Record(step, *judged(trained, points, run.batch))
+
+    yield from training.train(
+        trained.parameters(), draw, loss, record, steps=run.steps, recorded=run.judged_at, lr=run.lr
+    )
 
 
 def fresh(task: Task, run: Run) -> Model:
     """The model that a run begins with."""
-    generator = stream(run.seed, _INITIAL)
+    generator = generator_for(run.seed, _INITIAL)
     return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
 
 
 def held_out(task: Task, run: Run) -> Batch:
     """The inputs that a run is judged by."""
-    return task.held_out(run.points, stream(run.seed, _HELD_OUT))
+    return task.held_out(run.points, generator_for(run.seed, _HELD_OUT))
 
 
 def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
@@ -101,9 +107,3 @@ def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
             right += float((logits.argmax(-1) == answers).sum())
             loss += float(cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="sum"))
     return right / points.answers.numel(), loss / points.answers.numel()
-
-
-def stream(seed: int, purpose: int) -> torch.Generator:
-    """A generator for one purpose of a run."""
-    state = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

@@ -28,9 +28,9 @@ def test_no_paragraph_is_read_twice() -> None:
 
 
 def test_another_text_is_refused() -> None:
-    assert text_task(5, digest()).n == 5
+    assert text_task(5, text=digest()).n == 5
     with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, .*, got 0123"):
-        text_task(5, "0123")
+        text_task(5, text="0123")
 
 
 def test_a_python_without_the_text_says_so(run) -> None:

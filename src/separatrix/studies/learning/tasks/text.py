@@ -76,7 +76,7 @@ def _parts() -> tuple[Tensor, Tensor]:
     return tuple(symbols.tensor_split([len(symbols) - len(symbols) // _HELD_OUT]))  # type: ignore[return-value]
 
 
-def text_task(n: int, text: str | None = None) -> Task:
+def text_task(n: int, *, text: str | None = None) -> Task:
     """The task of predicting each next character in windows of n characters at random places.
 
     Args:

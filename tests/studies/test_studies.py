@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from separatrix import claims, studies
 from separatrix.claims import ledger
 from separatrix.claims.verdicts import expected
 from separatrix.lab import registry
+from separatrix.report.drawings import studies as drawings
+from separatrix.report.figures import FIGURES
 
 studies.load("beyond")
 
@@ -87,3 +92,35 @@ def test_every_module_is_listed() -> None:
     assert "separatrix.studies.learning.tasks.text" in studies.modules()
     assert "separatrix.studies.selection.length" in studies.modules()
     assert not set(studies.modules()) & set(claims.modules())
+
+
+def ours() -> dict[str, list[ledger.Claim]]:
+    """The claims by the file that has them, as "learning/text"."""
+    found: dict[str, list[ledger.Claim]] = {}
+    for module in map(sys.modules.__getitem__, studies.modules()):
+        mine = [one for one in vars(module).values() if isinstance(one, ledger.Claim)]
+        if mine:
+            found[module.__name__.removeprefix(f"{studies.__name__}.").replace(".", "/")] = mine
+    return found
+
+
+def test_every_claim_is_in_a_file_whose_test_has_its_name(root: Path) -> None:
+    assert sum(map(len, ours().values())) == len([id for id in expected() if id.startswith("beyond/")])
+    for file in ours():
+        folder, stem = file.split("/")
+        assert (root / "tests" / "studies" / folder / f"test_{stem}.py").exists(), file
+
+
+def test_every_figure_is_in_a_file_named_as_one_of_its_study() -> None:
+    """The file of the claim, or of the runs that several claims share."""
+    files = {name.removeprefix(f"{studies.__name__}.") for name in studies.modules()}
+    drawn = {
+        name: draw.__module__.removeprefix(f"{drawings.__name__}.")
+        for name, draw in FIGURES.items()
+        if draw.__module__.startswith(f"{drawings.__name__}.")
+    }
+    assert set(drawn.values()) <= files
+    for file, claims_of_file in ours().items():
+        for one in claims_of_file:
+            assert {drawn[name].split(".")[0] for name in one.figures} == {file.split("/")[0]}, one.id
+    assert {name for some in ours().values() for one in some for name in one.figures} == set(drawn)

@@ -1,4 +1,4 @@
-"""Matching: the triple that a head found, what its entries cost, and what training makes of heads of two orders."""
+"""Matching: the triple that a head found, and what its entries cost."""
 
 from __future__ import annotations
 

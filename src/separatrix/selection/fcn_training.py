@@ -35,7 +35,21 @@ _DATA, _POINTS, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class FCNSettings:
-    """A run: the task, the net (widths: its hidden widths, first layer first), Adam, and how it is judged."""
+    """One training of a fully-connected net: the task, the net, Adam, and how it is judged.
+
+    Attributes:
+        T: The length of a sequence.
+        q: The size of the subset.
+        d: The dimension of a token.
+        widths: The hidden widths, first layer first.
+        activation: The name of the activation.
+        lr: The learning rate.
+        batch: The examples of a batch.
+        steps: The number of updates.
+        seed: What the data and the first weights are drawn from.
+        evaluate_every: The number of updates from one record to the next.
+        evaluation_points: The number of examples that the net is judged by.
+    """
 
     T: int
     q: int
@@ -62,8 +76,12 @@ class FCNSettings:
 class FCNRecord:
     """A net after `step` updates.
 
-    squared_error: the mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3), with its
-    standard error. infimum: what no net of the same first width goes below, on the same scale.
+    Attributes:
+        step: The number of updates.
+        squared_error: The mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3).
+        standard_error: The standard error of that mean.
+        infimum: What no net of the same first width goes below, on the same scale.
+        parameters: The number of parameters of the net.
     """
 
     step: int
@@ -74,7 +92,7 @@ class FCNRecord:
 
 
 def train_fcn(settings: FCNSettings) -> Iterator[FCNRecord]:
-    """Records every settings.evaluate_every steps and at the end."""
+    """Train a net and yield a record every settings.evaluate_every steps and at the end."""
     T, q, d = settings.T, settings.q, settings.d
     task = SparseTokenSelection(T, q, d)
     net = FCN(

@@ -30,13 +30,21 @@ TOLERANCE = 1e-2
 
 
 def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
-    """Of the attention of one layer for one input, without its projections.
+    """The flops of one layer's attention for one input, without its projections.
 
-    >>> attention_flops(Mechanism(), heads=1, d=4, n=10, asked=1)
-    160.0
-    >>> half, two = (attention_flops(Mechanism(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
-    >>> half, two, attention_flops(Mechanism(3), heads=1, d=4, n=100, asked=100)
-    (140000.0, 840000.0, 5333333.333333333)
+    Args:
+        kind: The attention; a bounded one is charged the cheaper of exact attention and the polynomial method.
+        heads: The number of heads.
+        d: The dimension of a head.
+        n: The number of tokens.
+        asked: The number of positions that are asked: n, or 1 for the last alone.
+
+    Example:
+        >>> attention_flops(Mechanism(), heads=1, d=4, n=10, asked=1)
+        160.0
+        >>> half, two = (attention_flops(Mechanism(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
+        >>> half, two, attention_flops(Mechanism(3), heads=1, d=4, n=100, asked=100)
+        (140000.0, 840000.0, 5333333.333333333)
     """
     if kind.features is not None:
         features = FEATURE_MAPS[kind.features](torch.zeros(1, d)).shape[-1]
@@ -46,7 +54,15 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
 
 
 def polynomial_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
-    """Of a bounded kind by the polynomial method, whether or not exact attention would cost less."""
+    """The flops of a bounded attention by the polynomial method, whether or not exact attention would cost less.
+
+    Args:
+        kind: The attention, which must have a bound.
+        heads: The number of heads.
+        d: The dimension of a head.
+        n: The number of tokens.
+        asked: The number of positions that are asked.
+    """
     if kind.bound is None:
         raise ArgumentError("kind", expected="one with a bound", got=kind)
     rank = plan_bounded(kind.order, d, kind.bound, TOLERANCE).rank
@@ -54,7 +70,7 @@ def polynomial_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) ->
 
 
 def step_flops(task: Task, sizes: Sizes, kind: Mechanism, batch: int) -> float:
-    """Of one step of training on `batch` inputs."""
+    """The flops of one step of training a model on `batch` inputs."""
     w, n = sizes.width, task.n
     hidden, d = hidden_units(task, sizes, kind), w // sizes.heads
     total = 2.0 * task.asked * w * task.classes

@@ -34,7 +34,7 @@ _COMPARED = 64
 
 @experiment(version=1, name="beyond.learning_growth")
 def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
-    """Flops by formula, most bytes alive at once, and the bytes that decoding the next token needs."""
+    """A step's flops by formula, the most bytes alive in it at once, and the bytes that the next token needs."""
     kind, w, heads = mechanism(attention), SIZES.width, SIZES.heads
     layer, x = _layer(attention, n, seed)
     with LiveBytes([x, *layer.parameters()]) as live:
@@ -50,7 +50,7 @@ def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
 
 @experiment(version=1, name="beyond.learning_seconds")
 def timed(attention: str, n: int, seed: int) -> dict[str, Any]:
-    """The step and no more, so that the seconds of the cell are its own."""
+    """One step and nothing else, so that the seconds of the cell are those of the step."""
     layer, x = _layer(attention, n, seed)
     layer(x, is_causal=True).square().sum().backward()
     assert x.grad is not None
@@ -66,7 +66,7 @@ def _layer(
 
 
 def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
-    """Of the tokens seen, for the next one: a state where there is one, and else all keys and values."""
+    """The bytes that are kept of the tokens seen so far: a state's, or those of all keys and values."""
     if isinstance(layer, LinearAttention):
         d = layer.q_proj.out_features // layer.num_heads
         return layer.num_heads * d * (d + 1) * x.element_size()
@@ -79,8 +79,10 @@ def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
 
 
 def relative_error(attention: str, seed: int, n: int) -> float:
-    """The largest difference between a bounded layer's heads by the polynomial method and by exact attention, over the
-    product of the largest magnitudes of their values: what the tolerance is about."""
+    """The error of a bounded layer's heads by the polynomial method, in the units of its tolerance.
+
+    It is the largest difference from exact attention over the product of the largest magnitudes of the values.
+    """
     heads = []
     for tolerance in (TOLERANCE, None):
         layer, x = _layer(attention, n, seed, tolerance)
@@ -117,8 +119,11 @@ def crossing(slower: Found, bounded: Found, power: int) -> float:
 
 
 def _judged(found: Sequence[Found]) -> Finding:
-    """Flops must be exact powers of n; bytes alive must grow by at most 2.1 when n doubles, and what is kept by bounded
-    layers not at all; the polynomial method must keep its tolerance."""
+    """The claim holds if growth is as said and the polynomial method keeps its tolerance.
+
+    Flops must be exact powers of n; bytes alive must grow by at most 2.1 when n doubles, and what bounded layers keep
+    must not grow at all.
+    """
     ours = growth(found)
     powers = {
         name: max(

@@ -18,10 +18,11 @@ __all__ = ["MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"
 class Mechanism:
     """An attention, whatever the sizes of the model around it.
 
-    order: of softmax attention.
-    bound: R, where scores cannot exceed it.
-    features: the map of linear attention, where it is that.
-    layers: how many hops.
+    Attributes:
+        order: The order of softmax attention.
+        bound: R, which scores cannot exceed; None for unbounded scores.
+        features: The feature map of linear attention; None for softmax.
+        layers: The number of layers that attend one after the other.
     """
 
     order: int = 2
@@ -46,7 +47,7 @@ MECHANISMS = {
 
 
 def mechanism(name: str) -> Mechanism:
-    """The mechanism of a name."""
+    """The mechanism that has this name in `MECHANISMS`; an error names those that there are."""
     if name not in MECHANISMS:
         raise ArgumentError("mechanism", expected=" or ".join(MECHANISMS), got=name)
     return MECHANISMS[name]
@@ -55,9 +56,15 @@ def mechanism(name: str) -> Mechanism:
 def layer_of(
     kind: Mechanism, width: int, heads: int, tolerance: float | None, generator: torch.Generator
 ) -> TensorAttention | LinearAttention:
-    """Scores of unit deviation at the start: scale 1/sqrt(d) where nothing bounds them.
+    """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
 
-    tolerance: of bounded layers, which then compute by the polynomial method; None for exact softmax of bounded scores.
+    Args:
+        kind: The attention.
+        width: The dimension of the embedding.
+        heads: The number of heads.
+        tolerance: The tolerance of a bounded layer, which then computes by the polynomial method; None for exact
+            softmax of bounded scores.
+        generator: What the first weights are drawn from.
     """
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
@@ -83,7 +90,7 @@ class LinearAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim, generator) for _ in "qkvo")
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """(batch, L, width) from queries (batch, L, width) and keys (batch, S, width), None for the queries."""
+        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
         key = query if key is None else key
         q, k, v = self._heads(self.q_proj(query)), self._heads(self.k_proj(key)), self._heads(self.v_proj(key))
         root = q.shape[-1] ** 0.25
@@ -96,7 +103,10 @@ class LinearAttention(nn.Module):
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A layer with Xavier-uniform weights and zero biases, of which the global generator knows nothing."""
+    """A linear layer with Xavier-uniform weights drawn from `generator` and zero biases.
+
+    The global generator is neither read nor moved.
+    """
     made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
     nn.init.xavier_uniform_(made.weight, generator=generator)
     nn.init.zeros_(made.bias)

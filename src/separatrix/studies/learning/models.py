@@ -26,11 +26,13 @@ __all__ = ["Model", "Sizes", "hidden_units", "parameter_count"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What models that are compared have in common.
+    """The sizes that models which are compared have in common.
 
-    width: of the embedding.
-    heads: of it.
-    hidden: units of a one-layer model with order-2 attention; others have as many as make the parameters equal.
+    Attributes:
+        width: The dimension of the embedding.
+        heads: The number of heads, a divisor of the width.
+        hidden: The hidden units of a one-layer model with order-2 attention; others have as many as make the parameters
+            equal.
     """
 
     width: int = 16
@@ -47,9 +49,9 @@ class Sizes:
 
 
 def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> int:
-    """Parameters of a model with `hidden` units in each layer.
+    """The number of parameters of a model with `hidden` units in each layer.
 
-    Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and a temperature a head where bounded.
+    Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
     """
     w = sizes.width
     projections = 2 * kind.order * w * (w + 1) + (sizes.heads if kind.bound is not None else 0)
@@ -58,7 +60,7 @@ def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> i
 
 
 def hidden_units(task: Task, sizes: Sizes, kind: Mechanism) -> int:
-    """Hidden units a layer that make the parameters nearest to those of one layer of order 2 with `sizes.hidden`."""
+    """The hidden units of each layer that make the parameters as many as those of one order-2 layer, to half a unit."""
     target = parameter_count(task, sizes, Mechanism(), sizes.hidden)
     each = kind.layers * (2 * sizes.width + 1)
     units = round((target - parameter_count(task, sizes, kind, 0)) / each)
@@ -80,7 +82,7 @@ class Block(nn.Module):
         self.into, self.out_of = linear(w, hidden, generator), linear(hidden, w, generator)
 
     def forward(self, h: Tensor, asked: int) -> Tensor:
-        """The last `asked` positions of h (batch, n, width), all n or 1."""
+        """The block's output at the last `asked` positions of h (batch, n, width), which are all n or the last one."""
         read = self.before_attention(h)
         last = h[:, -asked:]
         if asked == h.shape[1]:
@@ -92,15 +94,21 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """A model for a task, its first weights drawn from `generator`.
+    """A causal model for a task, its first weights drawn from `generator`.
 
-    tolerance: see `layer_of`.
+    Args:
+        task: What the model is asked.
+        sizes: What it has in common with the models that it is compared with.
+        kind: Its attention.
+        tolerance: The tolerance of bounded layers (see `layer_of`).
+        generator: What the first weights are drawn from.
 
-    >>> from separatrix.studies.learning.tasks.recall import Recall
-    >>> task = Recall().task
-    >>> model = Model(task, Sizes(), Mechanism(order=3), generator=torch.Generator().manual_seed(0))
-    >>> model(task.training(4, torch.Generator().manual_seed(0)).tokens).shape
-    torch.Size([4, 1, 8])
+    Example:
+        >>> from separatrix.studies.learning.tasks.recall import Recall
+        >>> task = Recall().task
+        >>> model = Model(task, Sizes(), Mechanism(order=3), generator=torch.Generator().manual_seed(0))
+        >>> model(task.training(4, torch.Generator().manual_seed(0)).tokens).shape
+        torch.Size([4, 1, 8])
     """
 
     def __init__(

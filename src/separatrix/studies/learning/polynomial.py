@@ -35,7 +35,7 @@ NEAR = 0.05
 def both(
     task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run by each road on a task that is drawn, and what becomes of the first one's weights on the second."""
+    """One run by exact attention, one by the polynomial method, and the former's weights run by the latter."""
     return _compared(task_of(task, size), attention, steps, batch, points, seed)
 
 
@@ -43,7 +43,7 @@ def both(
 def both_text(
     text: str, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run by each road on the text with this SHA-256; `size` is the characters of a window."""
+    """The two runs of `both` on the text with this SHA-256; `size` is the number of characters of a window."""
     compared = _compared(text_task(*size, text=text), attention, steps, batch, points, seed)
     return {**compared, "python": platform.python_version()}
 
@@ -90,7 +90,10 @@ def kind_of(one: Found) -> tuple[str, str]:
 
 
 def _judged(found: Sequence[Found]) -> Finding:
-    """At least 0.99 of the answers alike; accuracies and losses at the end within 0.05 of each other in the mean."""
+    """The claim holds if answers are alike and the ends of the two trainings are near each other.
+
+    At least 0.99 of the answers must be the same, and accuracies and losses at the end within 0.05 in the mean.
+    """
     numbers: dict[str, float | str | Interval] = {}
     apart = 0
     for kind in dict.fromkeys(map(kind_of, found)):

@@ -29,7 +29,7 @@ _BY_HAND = ((2, 5, 1), (3, 2, 2), (3, 4, 2), (3, 4, 3), (4, 2, 3), (5, 2, 2))
 
 @experiment(version=1, name="beyond.recall_by_hand")
 def by_hand(order: int, parts: int, shared: int, count: int, seed: int) -> dict[str, Any]:
-    """Inputs that one head of order k, and two hops of order 2, answer wrongly."""
+    """The numbers of inputs that one head of order k, and two layers of order 2, answer wrongly."""
     recall = Recall(order, parts, shared)
     batch = recall.draw(count, torch.Generator().manual_seed(seed))
     wrong = {f.__name__: int((f(recall, batch.tokens) != batch.answers).sum()) for f in (by_one_head, by_two_hops)}
@@ -51,7 +51,7 @@ def _by_hand_cells() -> Iterator[Cell]:
     figures=("recall_radius",),
 )
 def recall_by_hand(found: Sequence[Found]) -> Finding:
-    """No input may be answered wrongly by either."""
+    """The claim holds if neither construction answers any input wrongly."""
     numbers: dict[str, float | str] = {
         "inputs": sum(one.parameters["count"] for one in found),
         "wrong by one head of order k": sum(one.result["by_one_head"] for one in found),
@@ -89,7 +89,7 @@ def _judged(found: Sequence[Found], expectations: Sequence[Expectation]) -> Find
 
 
 def _weakest(ours: dict[str, list[Found]], pairs: int) -> str:
-    """What the smallest R that recalled in some seed says about what a bound takes away."""
+    """A note on the smallest R that recalled in some seed: what a bound on the scores does and does not take away."""
     for R in RADII:
         ends = [read_at(one, "steps", "accuracy") for one in ours.get(f"order 3, R = {R:g}", [])]
         if right := sum(end > LEARNED for end in ends):

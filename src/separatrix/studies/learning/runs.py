@@ -38,7 +38,7 @@ RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:
-    """The task of a name; `size` is n and M of a match, or order, parts and shared of a recall."""
+    """The task that has this name; `size` is n and M of a match, or order, parts and shared of a recall."""
     return match_task(*size) if name == "match" else Recall(*size).task
 
 
@@ -46,7 +46,7 @@ def task_of(name: TaskName, size: Sequence[int]) -> Task:
 def learned(
     task: TaskName, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run on a task that is drawn, judged eight times on the way to `steps` and at `compute_steps`."""
+    """One run on a task whose inputs are drawn, judged eight times on the way to `steps` and at `compute_steps`."""
     return _measured(task_of(task, size), attention, steps, compute_steps, batch, points, seed)
 
 
@@ -54,7 +54,7 @@ def learned(
 def learned_text(
     text: str, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run on the text with this SHA-256, judged as `learned` is; `size` is the characters of a window."""
+    """One run on the text with this SHA-256, judged as `learned` is; `size` is the number of characters of a window."""
     asked = text_task(*size, text=text)
     measured = _measured(asked, attention, steps, compute_steps, batch, points, seed)
     return {**measured, "python": platform.python_version()}
@@ -88,7 +88,7 @@ def runs(
     points: int = 1024,
     attentions: Sequence[str] = tuple(MECHANISMS),
 ) -> Iterator[Cell]:
-    """The cells of some attentions on one task; what is spent is what order 3 spends in `steps`."""
+    """The cells of some attentions on one task; each may spend the flops that order 3 spends in `steps`."""
     made = text_task(*size) if task == "text" else task_of(task, size)
     spent = steps * step_flops(made, SIZES, mechanism("order 3"), batch)
     for attention in attentions:
@@ -118,14 +118,14 @@ def at(one: Found, reading: Reading, what: Literal["accuracy", "loss"]) -> float
 
 @dataclass(frozen=True)
 class Expectation:
-    """That one attention is better than another, seed by seed, at one reading."""
+    """The expectation that one attention is better than another, seed by seed, at one reading."""
 
     better: str
     worse: str
     reading: Reading = "steps"
 
     def lead(self, ours: dict[str, list[Found]], what: Literal["accuracy", "loss"]) -> Interval:
-        """By how much: of accuracy, or of loss turned round, so that above zero is as expected."""
+        """How far the better one leads in accuracy, or by how much its loss is smaller: above zero is as expected."""
         first, second = ([at(one, self.reading, what) for one in ours[name]] for name in (self.better, self.worse))
         return paired(first, second) if what == "accuracy" else paired(second, first)
 
@@ -136,9 +136,10 @@ class Expectation:
 def finding(
     found: Sequence[Found], what: Literal["accuracy", "loss"], expectations: Sequence[Expectation], note: str = ""
 ) -> Finding:
-    """Holds if every lead is above zero beyond chance, fails if one is below zero beyond chance, is open otherwise.
+    """The finding on some expectations: it holds if every lead is above zero beyond chance.
 
-    The 95% are those of each lead by itself. Models must have as many parameters as order 2's, to one in a hundred.
+    It fails if a lead is below zero beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
+    Models must have as many parameters as order 2's, to one in a hundred.
     """
     ours = by_attention(found)
     numbers: dict[str, float | str | Interval] = {}

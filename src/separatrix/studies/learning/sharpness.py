@@ -17,10 +17,11 @@ __all__ = ["largest_share", "radius_for_half"]
 
 
 def largest_share(R: float, tuples: int) -> float:
-    """The most that one of so many tuples can have of the attention.
+    """The largest share of a head's attention that one of so many tuples can have when scores are in [-R, R].
 
-    >>> [round(largest_share(R, 17**2), 3) for R in (0.5, 1.0, 2.0, 4.0)]
-    [0.009, 0.025, 0.159, 0.912]
+    Example:
+        >>> [round(largest_share(R, 17**2), 3) for R in (0.5, 1.0, 2.0, 4.0)]
+        [0.009, 0.025, 0.159, 0.912]
     """
     _check(tuples)
     if not R >= 0:
@@ -29,10 +30,11 @@ def largest_share(R: float, tuples: int) -> float:
 
 
 def radius_for_half(tuples: int) -> float:
-    """The least R at which one of so many tuples can have half of the attention.
+    """The least R at which one of so many tuples can have half of a head's attention.
 
-    >>> round(radius_for_half(17**2), 3), round(largest_share(radius_for_half(1000), 1000), 12)
-    (2.831, 0.5)
+    Example:
+        >>> round(radius_for_half(17**2), 3), round(largest_share(radius_for_half(1000), 1000), 12)
+        (2.831, 0.5)
     """
     _check(tuples)
     return max(0.0, math.log(tuples - 1) / 2) if tuples > 1 else 0.0

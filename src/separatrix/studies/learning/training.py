@@ -27,9 +27,18 @@ _TRAINING, _HELD_OUT, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class Run:
-    """Adam at `lr` on `steps` fresh batches; records at the steps in `judged_at`, on `points` inputs held out.
+    """One training: Adam on fresh batches.
 
-    tolerance: see `mechanisms.layer_of`.
+    Attributes:
+        kind: The attention of the model.
+        steps: The number of updates.
+        judged_at: The numbers of updates after which the model is judged.
+        sizes: The sizes of the model.
+        batch: The inputs of a batch.
+        lr: The learning rate.
+        points: The number of held-out inputs that the model is judged by.
+        tolerance: The tolerance of bounded layers (see `mechanisms.layer_of`).
+        seed: What the data and the first weights are drawn from.
     """
 
     kind: Mechanism
@@ -55,7 +64,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Record:
-    """A model after `step` updates, on inputs held out: the share of right answers and the mean loss, in nats."""
+    """A model after `step` updates, judged on held-out inputs.
+
+    Attributes:
+        step: The number of updates.
+        accuracy: The share of right answers.
+        loss: The mean loss, in nats.
+    """
 
     step: int
     accuracy: float
@@ -63,11 +78,17 @@ class Record:
 
 
 def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
-    """The records of a run, of a fresh model or of the one given, which is trained in place.
+    """Train and yield the records of a run.
 
-    >>> from separatrix.studies.learning.tasks.recall import Recall
-    >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
-    [0, 4]
+    Args:
+        task: What the model is asked.
+        run: How it is trained and judged.
+        model: The model, which is trained in place; None for the fresh one of the run.
+
+    Example:
+        >>> from separatrix.studies.learning.tasks.recall import Recall
+        >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
+        [0, 4]
     """
     trained = fresh(task, run) if model is None else model
     data = generator_for(run.seed, _TRAINING)
@@ -88,18 +109,18 @@ def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
 
 
 def fresh(task: Task, run: Run) -> Model:
-    """The model that a run begins with."""
+    """The model that a run begins with, its first weights drawn from the run's seed."""
     generator = generator_for(run.seed, _INITIAL)
     return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
 
 
 def held_out(task: Task, run: Run) -> Batch:
-    """The inputs that a run is judged by."""
+    """The held-out inputs that a run is judged by."""
     return task.held_out(run.points, generator_for(run.seed, _HELD_OUT))
 
 
 def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
-    """The share of right answers and the mean loss, `chunk` inputs at a time."""
+    """A model's share of right answers and mean loss on `points`, computed `chunk` inputs at a time."""
     right = loss = 0.0
     with torch.no_grad():
         for tokens, answers in zip(points.tokens.split(chunk), points.answers.split(chunk), strict=True):

@@ -10,7 +10,7 @@ from separatrix.claims.ledger import Found
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one order on inputs of one kind: accuracy has a list of the seeds' for each of `steps`."""
+    """The runs of one order on inputs of one kind; `accuracy` has the seeds' values for each entry of `steps`."""
 
     order: int
     task: int
@@ -30,7 +30,7 @@ class Summary:
 
 
 def summaries(found: Sequence[Found]) -> list[Summary]:
-    """One for each (task, n, M, order), in this order; seeds ascending."""
+    """A summary for each (task, n, M, order), sorted by these; seeds are in ascending order."""
     kinds: dict[tuple[int, ...], list[Found]] = {}
     for one in sorted(found, key=lambda one: one.seed):
         kind = tuple(one.parameters[name] for name in ("task", "n", "modulus", "order"))

@@ -20,7 +20,7 @@ from separatrix.studies.seeds import LEARNED, paired
 def trained(
     order: int, task: int, n: int, modulus: int, steps: int, batch: int, evaluate_every: int, seed: int
 ) -> dict[str, Any]:
-    """The records of one run, in columns."""
+    """One run of training on matches: its records, in columns."""
     run = MatchTraining(order, task, n, modulus, steps=steps, batch=batch, evaluate_every=evaluate_every, seed=seed)
     records = list(train_match(run))
     return {
@@ -32,7 +32,7 @@ def trained(
 
 
 def _judged(found: Sequence[Found]) -> Finding:
-    """Holds if order 3 learned some kind of input and leads beyond chance on some, and order 2 leads on none."""
+    """The claim holds if order 3 learned some setting and leads beyond chance on some, and order 2 leads on none."""
     runs = {(one.task, one.n, one.modulus, one.order): one for one in summaries(found)}
     settings = sorted({key[:3] for key in runs})
     numbers: dict[str, float | str | Interval] = {}

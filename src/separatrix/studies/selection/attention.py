@@ -41,7 +41,7 @@ def learner(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """One run, judged eight times on its way; `final` is its last loss, None when it was stopped."""
+    """One run of an attention, judged eight times on its way; `final` is its last loss, None when it was stopped."""
     settings = LearnerSettings(
         T,
         q,
@@ -73,7 +73,7 @@ def learner(
 def runs(
     encoding: str, width: int, steps: int, seeds: int, rates: Sequence[float] = (0.01,)
 ) -> Callable[[], Iterator[Cell]]:
-    """The cells of every attention with one encoding."""
+    """A function that makes the cells of every attention with one encoding."""
 
     def cells() -> Iterator[Cell]:
         for attention in ATTENTIONS:
@@ -87,7 +87,7 @@ def runs(
 
 
 def best(found: Sequence[Found]) -> dict[str, list[Found]]:
-    """The runs of each attention at the rate of the least mean loss; those that were stopped come last."""
+    """The runs of each attention at its best rate, the one of the least mean loss; a stopped run counts as infinite."""
     chosen: dict[str, list[Found]] = {}
     for attention in dict.fromkeys(str(one.parameters["attention"]) for one in found):
         ours = [one for one in found if one.parameters["attention"] == attention]
@@ -98,7 +98,7 @@ def best(found: Sequence[Found]) -> dict[str, list[Found]]:
 
 
 def _final(one: Found) -> float:
-    """The last loss; infinite when the run was stopped."""
+    """The last loss of a run; infinite when the run was stopped."""
     return math.inf if one.result["final"] is None else float(one.result["final"])
 
 
@@ -107,7 +107,7 @@ _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}
 
 
 def summary(some: Sequence[Found]) -> str | Interval:
-    """The loss of some seeds over ZERO: the geometric mean with its 95% interval, the values when they are but two."""
+    """The loss of some seeds over `ZERO`: the geometric mean with its 95% interval, or the values if there are two."""
     parts = [_final(one) / ZERO for one in some]
     if stopped := sum(math.isinf(part) for part in parts):
         return f"stopped in {stopped} of {len(parts)} seeds"
@@ -124,7 +124,7 @@ def _numbers(chosen: dict[str, list[Found]]) -> dict[str, float | str | Interval
 
 
 def _one_hot(found: Sequence[Found]) -> Finding:
-    """Softmax, relu and taylor2 must have learnt it in every seed, identity must have been stopped in every seed."""
+    """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped."""
     chosen = best(found)
     worst = {name: max(_final(one) / ZERO for one in some) for name, some in chosen.items()}
     able = all(worst[name] <= LEARNED for name in ("softmax W", "softmax QK", "relu", "taylor2"))
@@ -139,7 +139,7 @@ def _one_hot(found: Sequence[Found]) -> Finding:
 
 
 def _fresh(found: Sequence[Found]) -> Finding:
-    """One of the softmaxes must come first in every seed, the blunt ones must stay above a third of answering zero."""
+    """The claim holds if a softmax comes first in every seed and the blunt attentions stay above a third of `ZERO`."""
     chosen = best(found)
     softmax = ("softmax W", "softmax QK")
     first = max(min(map(_final, pair)) for pair in zip(*(chosen[name] for name in softmax), strict=True))
@@ -223,7 +223,10 @@ def _factored() -> Iterator[Cell]:
     figures=("selection_factors",),
 )
 def factored(found: Sequence[Found]) -> Finding:
-    """No attention that stays uniform has a loss below d/2 (1/q - 1/T)."""
+    """The claim holds if all learn but Q and K from zero, which stay on the plateau of uniform attention.
+
+    No attention that stays uniform has a loss below d/2 (1/q - 1/T).
+    """
     plateau = _D / 2 * (1 / _Q - 1 / _T)
     ends: dict[tuple[str, str], list[Found]] = {}
     for one in found:

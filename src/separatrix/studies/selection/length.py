@@ -59,7 +59,10 @@ def _population_cells() -> Iterator[Cell]:
     figures=("length_population",),
 )
 def population_curve(found: Sequence[Found]) -> Finding:
-    """The last ratios within 5% of the limit, the constant at twice the length a power of T_1 between 0.8 and 1.1."""
+    """The claim holds if the last ratios are within 5% of the limit and the constant at twice T_1 grows as said.
+
+    It must grow as a power of T_1 between 0.8 and 1.1.
+    """
     by_T1 = {int(one.parameters["T1"]): one for one in sorted(found, key=lambda one: int(one.parameters["T1"]))}
     double = _MULTIPLES.index(2.0)
     constants = {T1: one.result["ratios"][-1][double] / 4 for T1, one in by_T1.items()}
@@ -94,7 +97,7 @@ def population_curve(found: Sequence[Found]) -> Finding:
 def sampled(
     T1: int, q: int, d: int, width: int, threshold: float, schedule: list[list[float]], lengths: list[int], seed: int
 ) -> dict[str, Any]:
-    """Losses over random encodings at the state that stochastic training at T_1 reaches, by its recursion."""
+    """Losses over random encodings at the state that stochastic training at T_1 reaches, by that state's recursion."""
     steps = [(int(count), rate) for count, rate in schedule]
     state = stochastic_state(
         T1, q, d, width, threshold=threshold, schedule=steps, encodings=24, subsets=24, generator=2 * seed
@@ -128,8 +131,10 @@ def trained(
     batch: int,
     seed: int,
 ) -> dict[str, Any]:
-    """A transformer trained by stochastic gradient descent with stochastic encodings: its losses by length, on fresh
-    encodings, and at T_1 on fixed ones, one at a time."""
+    """The losses by length of a transformer trained by stochastic gradient descent with stochastic encodings.
+
+    They are on fresh encodings, and at T_1 on fixed ones too, one at a time.
+    """
     starts = np.cumsum([0, *(int(count) for count, _ in schedule)]).tolist()
     settings = TrainingSettings(
         T=T1,
@@ -185,15 +190,18 @@ def _full_cells() -> Iterator[Cell]:
 
 
 def grouped(found: Sequence[Found]) -> list[tuple[Found, list[Found]]]:
-    """Each sampled curve with the trained transformers of its T_1."""
+    """Pairs of a sampled curve and the trained transformers of its T_1."""
     curves = [one for one in found if "mean" in one.result]
     runs = [one for one in found if "loss" in one.result]
     return [(curve, [run for run in runs if run.parameters["T1"] == curve.parameters["T1"]]) for curve in curves]
 
 
 def _curve(found: Sequence[Found]) -> Finding:
-    """Trained transformers must lie on the sampled curve within 15% and six standard errors of theirs. The ratio must
-    be above (T_2/T_1)^2 at twice the length, and below the limit for orthonormal encodings there and at the longest."""
+    """The claim holds if trained transformers lie on the sampled curve and the ratio is between its two bounds.
+
+    On the curve means within 15% and six standard errors. The ratio must be above (T_2/T_1)^2 at twice the length, and
+    below the limit for orthonormal encodings there and at the longest.
+    """
     numbers: dict[str, float | str] = {}
     apart = between = 0
     for curve, runs in grouped(found):

@@ -17,7 +17,7 @@ _KINDS = ("one-hot", "fixed", "stochastic", "sinusoidal", "learned", "rotary")
 
 
 def _runs(steps: int, seeds: int) -> Callable[[], Iterator[Cell]]:
-    """Zero start where a merged W is trained, as in the theorems; rotary has a query and a key, and a random start."""
+    """The cells of the encodings: a merged W starts at zero, as in the theorems, and rotary's Q and K at random."""
 
     def cells() -> Iterator[Cell]:
         for encoding in _KINDS:
@@ -37,7 +37,7 @@ def _runs(steps: int, seeds: int) -> Callable[[], Iterator[Cell]]:
 
 
 def by_encoding(found: Sequence[Found]) -> dict[str, list[Found]]:
-    """The runs of each encoding."""
+    """The runs of each encoding, by its name."""
     return {kind: [one for one in found if one.parameters["encoding"] == kind] for kind in _KINDS}
 
 
@@ -47,7 +47,7 @@ def at(one: Found, length: int) -> float:
 
 
 def _positions(found: Sequence[Found]) -> Finding:
-    """At twice the length, every stochastic run must have less than half the loss of every other."""
+    """The claim holds if at twice the length every stochastic run has less than half the loss of every other run."""
     kinds, longest = by_encoding(found), max(LENGTHS)
     stochastic = max(at(one, longest) for one in kinds["stochastic"])
     others = min(at(one, longest) for kind, some in kinds.items() if kind != "stochastic" for one in some)

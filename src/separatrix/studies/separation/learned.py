@@ -24,7 +24,10 @@ _SEEDS = 5
 
 
 def setting_of(name: str, n: int, classes: int) -> SelfAttention | CrossAttention:
-    """D0 has a in [0, 0.09], D1 has a in [1, 2] (cross-attention: [1.01, 2.01]); b = 0.2, c = 0.8, the paper's m."""
+    """The setting of a name, with b = 0.2, c = 0.8 and the paper's m.
+
+    D0 has a in [0, 0.09], D1 has a in [1, 2], or [1.01, 2.01] in cross-attention.
+    """
     if name not in SETTINGS:
         raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=name)
     if name == "cross-attention":
@@ -37,7 +40,7 @@ def setting_of(name: str, n: int, classes: int) -> SelfAttention | CrossAttentio
 def learned(
     setting: str, mechanism: str, trained: str, n: int, classes: int, examples: int, steps: int, seeds: int, seed: int
 ) -> dict[str, Any]:
-    """Accuracies by seed, from `seed` on: with random signs, on the examples seen, and held out at each length."""
+    """The accuracies of seeds from `seed` on: with random signs, on the examples seen, and held out at each length."""
     found = learn(
         setting_of(setting, n, classes), mechanism, trained,  # type: ignore[arg-type]
         examples=examples, steps=steps, seeds=range(seed, seed + seeds), factors=FACTORS,
@@ -52,7 +55,7 @@ def learned(
 
 @experiment(version=1, name="beyond.learned_regression")
 def regression(mechanism: str, n: int, examples: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:
-    """The same for softmax regression, where only y is trained and there is one length."""
+    """The accuracies of seeds in softmax regression, where only y is trained and there is one length."""
     found = learn(
         SoftmaxRegression(n, log_width(n)), mechanism, "y",  # type: ignore[arg-type]
         examples=examples, steps=steps, seeds=range(seed, seed + seeds),
@@ -67,7 +70,7 @@ def regression(mechanism: str, n: int, examples: int, steps: int, seeds: int, se
 
 @experiment(version=1, name="beyond.by_hand")
 def hand(setting: str, mechanism: str, n: int, classes: int, seed: int) -> dict[str, Any]:
-    """y = K e_1: the largest first coordinate of the output on D0 and on D1, and K; D1 fires from K = `least` on."""
+    """What y = K e_1 does: the output's largest first coordinate on D0 and on D1, and K; D1 fires from `least` on."""
     found = by_hand(setting_of(setting, n, classes), mechanism)  # type: ignore[arg-type]
     least = setting_of(setting, n, classes).threshold / found.on_d1
     return {"on_d0": found.on_d0, "on_d1": found.on_d1, "K": found.K, "least": least}
@@ -95,10 +98,11 @@ def _regression(n: int, examples: int, steps: int, seeds: int) -> Iterator[Cell]
 
 
 def over_seeds(values: Sequence[float]) -> str:
-    """The mean over the seeds, and the range.
+    """The mean over the seeds and the range, as text.
 
-    >>> over_seeds([1.0, 0.5])
-    '0.75 (0.5 to 1)'
+    Example:
+        >>> over_seeds([1.0, 0.5])
+        '0.75 (0.5 to 1)'
     """
     return f"{mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
@@ -108,7 +112,10 @@ def _of(found: Sequence[Found], mechanism: str, trained: str) -> list[Found]:
 
 
 def _judge(found: Sequence[Found]) -> Finding:
-    """Softmax: right at every length. Linear: better than its random signs at n; with y alone, chance at 16 n."""
+    """The claim holds if softmax is right at every length, and linear attention only near the length of training.
+
+    Linear attention must be better than its random signs at n, and with y alone at chance at 16 n.
+    """
     numbers: dict[str, float | str | Interval] = {}
     for one in found:
         label = f"{one.parameters['setting']}, {one.parameters['mechanism']}, {one.parameters['trained']}"

@@ -35,7 +35,7 @@ _DRAWS = 3
 
 
 def mechanism_of(name: str, seed: int) -> Mechanism:
-    """The mechanism of that name; the seed draws the random features."""
+    """The mechanism of a name; the seed draws the random features."""
     made = {one.name: one for one in (*(softmax(beta) for beta in (1, 0.25, 0.5, 2, 4)), order3("once"))}
     made |= {one.name: one for one in (linear("identity"), linear("relu"), linear("elu"), linear("taylor2"))}
     made |= {one.name: one for one in (order3("twice"), random_features(64, seed))}
@@ -45,7 +45,7 @@ def mechanism_of(name: str, seed: int) -> Mechanism:
 
 
 def setting_of(name: str, n: int) -> SelfAttention | CrossAttention:
-    """The paper's baseline: ten classes, and its m for n = 200, whatever n is here."""
+    """The paper's baseline setting at n: ten classes, and the m that it has for n = 200."""
     if name == "cross-attention":
         return CrossAttention(n, 11, log_width(PAPERS_N, "0.01"), a0="0.01", a1=3)
     weights = name.removeprefix("self-attention, ")
@@ -54,7 +54,7 @@ def setting_of(name: str, n: int) -> SelfAttention | CrossAttention:
 
 @experiment(version=1, name="beyond.mechanism")
 def exactly(setting: str, mechanism: str, n: int, seed: int) -> dict[str, Any]:
-    """The exact probabilities at the paper's tau, and the paper's own success. The seed draws random features."""
+    """The exact probabilities at the paper's tau, and the paper's own success; the seed draws random features."""
     chosen = setting_of(setting, n)
     found = dataclasses.asdict(outcome(chosen, mechanism_of(mechanism, seed)))
     return {**found, "papers_success": float(chosen.success_probability().success)}
@@ -62,14 +62,14 @@ def exactly(setting: str, mechanism: str, n: int, seed: int) -> dict[str, Any]:
 
 @experiment(version=1, name="beyond.mechanism_margin")
 def with_margin(setting: str, mechanism: str, n: int, margins: list[float], seed: int) -> dict[str, Any]:
-    """At the best tau for each margin: the probability of separating, and that tau."""
+    """The probability of separating at the best tau for each margin, and that tau."""
     found = tuned_separation(setting_of(setting, n), mechanism_of(mechanism, seed), margins)
     return {"best": [one.separates for one in found], "tau": [one.tau for one in found]}
 
 
 @experiment(version=1, name="beyond.mechanism_regression")
 def regression(mechanism: str, n: int, trials: int, seed: int) -> dict[str, Any]:
-    """Softmax regression with m = log n and tau = 1/4, simulated: estimates and 95 % intervals."""
+    """Simulated softmax regression with m = log n and tau = 1/4: estimates and 95% intervals."""
     found = simulate_outcome(SoftmaxRegression(n, log_width(n)), mechanism_of(mechanism, seed), trials, seed)
     return {
         name: [estimate.value, estimate.low, estimate.high]

@@ -32,7 +32,7 @@ LEAST_A1 = {"self-attention, identity": 1.0, "self-attention, ones": 0.7, "cross
 def setting_of(
     name: str, n: int, classes: int, m: int, a0: Number, a1: Number = Decimal("1.2")
 ) -> SelfAttention | CrossAttention:
-    """A setting with as many classes, b = 0.2 and c = 0.8; outside the definitions' ranges too."""
+    """The setting of a name with so many classes, b = 0.2 and c = 0.8, also outside the definitions' ranges."""
     if name not in SETTINGS:
         raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=name)
     if name == "cross-attention":
@@ -45,7 +45,7 @@ def setting_of(
 def over_signal(
     setting: str, n: int, classes: int, m: int, a0: list[float], a1: list[float], level: float, seed: int
 ) -> dict[str, Any]:
-    """Success by a0 and a1, and for each a0 the least a1 that reaches the level. Nothing is drawn."""
+    """Success by a0 and a1, and for each a0 the least a1 that reaches the level; nothing is random."""
     fine = [_FINE * k for k in range(1, int(Decimal(str(a1[-1])) / _FINE) + 1)]
     columns = [setting_of(setting, n, classes, m, value) for value in a0]
     found = phase(columns, "a1", a1, level, candidates=fine)
@@ -125,7 +125,7 @@ def over_a0_and_a1(found: Sequence[Found]) -> Finding:
 
 
 def _edges_agree(one: Found) -> bool:
-    """Below the edge all of the grid is below the level; at the edge, and not right before it, the level is reached."""
+    """Whether the edge is where the level is reached: at it, not right before it, and nowhere on the grid below it."""
     level, a1 = one.parameters["level"], one.parameters["a1"]
     for column, edge, at, before in zip(
         *(one.result[name] for name in ("success", "edge", "at_edge", "before_edge")), strict=True
@@ -137,7 +137,7 @@ def _edges_agree(one: Found) -> bool:
 
 
 def edge_at(one: Found, log2_n: int) -> int | None:
-    """The least d at n = 2^log2_n."""
+    """The least d that reaches the level at n = 2^log2_n; None if none does."""
     edge: int | None = one.result["edge"][one.parameters["log2_n"].index(log2_n)]
     return edge
 

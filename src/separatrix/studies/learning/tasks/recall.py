@@ -40,14 +40,16 @@ __all__ = ["Recall", "by_one_head", "by_two_hops"]
 
 @dataclass(frozen=True)
 class Recall:
-    """The task's sizes: there are parts * shared records, and as many tags and values.
+    """The sizes of k-way recall; there are parts * shared records, and as many tags and values.
 
-    order: k.
-    parts: how many symbols each part of a key may be.
-    shared: r, how many records have a last part in common.
+    Attributes:
+        order: k, the number of parts of a key plus one.
+        parts: How many symbols each part of a key may be.
+        shared: r, how many records have a last part in common.
 
-    >>> Recall(3, parts=4, shared=2).records, Recall(3, parts=4, shared=2).task.n
-    (8, 17)
+    Example:
+        >>> Recall(3, parts=4, shared=2).records, Recall(3, parts=4, shared=2).task.n
+        (8, 17)
     """
 
     order: int = 3
@@ -70,7 +72,7 @@ class Recall:
 
     @property
     def task(self) -> Task:
-        """For a model: symbols are values first (so that answers are symbols), then tags, then parts, then a blank."""
+        """The recall as a task; symbols are values (so that answers are symbols), then tags, parts and a blank."""
         symbols = 2 * self.records + (self.order - 1) * self.parts + 1
         n = (self.order - 1) * self.records + 1
         return Task(n, symbols, self.records, 1, self.draw, self.draw)
@@ -116,11 +118,12 @@ _SHARP = 50.0
 
 
 def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the order-k head above, its scores multiplied by 50.
+    """The answers (count, 1) of the order-k head that the module describes, its scores multiplied by 50.
 
-    >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))
-    >>> torch.equal(by_one_head(Recall(4, parts=2, shared=3), batch.tokens), batch.answers)
-    True
+    Example:
+        >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))
+        >>> torch.equal(by_one_head(Recall(4, parts=2, shared=3), batch.tokens), batch.answers)
+        True
     """
     parts, tags, values = recall.fields(tokens)
     k = recall.order
@@ -140,14 +143,15 @@ def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
 
 
 def by_two_hops(recall: Recall, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the two order-2 layers above, their scores multiplied by 50.
+    """The answers (count, 1) of the two order-2 layers that the module describes, their scores multiplied by 50.
 
-    The first hop gives each token the mean of its tag's tokens, k - 1 of them, of which one has each part. So all of
-    the record asked for are attended to alike in the second, and only one of them holds a value.
+    The first layer gives each token the mean of its tag's tokens, k - 1 of them, of which one has each part. So all
+    tokens of the record asked for are attended to alike in the second, and only one of them holds a value.
 
-    >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))
-    >>> torch.equal(by_two_hops(Recall(4, parts=2, shared=3), batch.tokens), batch.answers)
-    True
+    Example:
+        >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))
+        >>> torch.equal(by_two_hops(Recall(4, parts=2, shared=3), batch.tokens), batch.answers)
+        True
     """
     parts, tags, values = recall.fields(tokens)
     every = torch.cat(parts, -1)

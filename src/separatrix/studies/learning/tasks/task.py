@@ -17,9 +17,11 @@ __all__ = ["Batch", "Draw", "Task"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Tokens (count, n, fields) in int64, and the answers of the positions that are asked, (count, asked).
+    """Inputs of a task with their answers.
 
-    The positions asked are the last ones: all n of them, or the last alone.
+    Attributes:
+        tokens: (count, n, fields) in int64.
+        answers: (count, asked), the answers at the last positions: all n of them, or the last alone.
     """
 
     tokens: Tensor
@@ -34,11 +36,13 @@ Draw = Callable[[int, torch.Generator], Batch]
 class Task:
     """What a model is asked.
 
-    n: tokens of an input.
-    symbols: how many there are, over all fields.
-    classes: how many answers there are.
-    asked: n for a model that answers at every token, 1 for one that answers at the last.
-    training, held_out: inputs to learn from, and inputs to be judged by.
+    Attributes:
+        n: The number of tokens of an input.
+        symbols: The number of symbols, over all fields.
+        classes: The number of answers that there are.
+        asked: n for a model that answers at every token, 1 for one that answers at the last.
+        training: Draws inputs to learn from.
+        held_out: Draws inputs to be judged by.
     """
 
     n: int

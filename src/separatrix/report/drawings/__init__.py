@@ -1,1 +1,1 @@
-"""The figures: a module a section of a paper or a study, named as the module of its claims."""
+"""The figures: a module a section of a paper, named as the module of its claims."""

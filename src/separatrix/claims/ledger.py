@@ -94,13 +94,14 @@ class Found:
 class Finding:
     """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
 
-    `data` names what was read, where it is not the same on every machine: the SHA-256 of a text.
+    `comparable` is False for a claim on data that differ between machines, if the recorded verdict is of other data
+    than these.
     """
 
     verdict: Verdict
     numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
     note: str = ""
-    data: str = ""
+    comparable: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,6 @@ class Claim:
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
     knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
-    `recorded_for` names the data that the recorded verdict is of, where data are not the same on every machine.
     """
 
     id: str
@@ -121,7 +121,6 @@ class Claim:
     check: Callable[[Sequence[Found]], Finding]
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
-    recorded_for: str = ""
 
     @property
     def command(self) -> str:
@@ -142,7 +141,6 @@ def claim(
     part: str = "",
     figures: Sequence[str] = (),
     errata: Sequence[Erratum] = (),
-    recorded_for: str = "",
 ) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
 
@@ -151,7 +149,7 @@ def claim(
 
     def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
         id = identity(paper, where, part)
-        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata), recorded_for)
+        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata))
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
         if profile not in ("quick", "full"):

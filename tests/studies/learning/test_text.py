@@ -44,13 +44,13 @@ def run(attention: str, seed: int, loss: float, read: str) -> Found:
 def test_a_verdict_is_compared_with_the_record_of_its_own_text(read: str, told: bool) -> None:
     """Order 3 ahead of order 2 beyond chance is a difference from what is recorded, for the recorded text alone."""
     claim = OURS["does-it-learn/text-every-attention"]
-    assert claim.recorded_for == RECORDED_TEXT
     losses = {"order 2": 3.0, "order 3": 2.0}
     found = [run(name, seed, loss + 0.01 * seed, read) for name, loss in losses.items() for seed in (1, 2, 3)]
     finding = claim.check(found)
     assert finding.verdict is Verdict.FAILS_AS_PRINTED
-    assert finding.data == finding.numbers["SHA-256 of the text"] == read
+    assert finding.comparable is told
+    assert finding.numbers["SHA-256 of the text"] == read
     assert finding.numbers["Python of the text"] == "3.99.1"
-    assert finding.note == ("" if told else "The verdict on record is of another text.")
+    assert finding.note == ("" if told else "The recorded verdict is of another text.")
     recorded = {claim.id: Verdict.HOLDS}
     assert (difference(Judgement(claim, finding, (), 0.0), recorded, "full") is not None) is told

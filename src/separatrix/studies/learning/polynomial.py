@@ -19,7 +19,7 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import TOLERANCE
 from separatrix.studies.learning.mechanisms import mechanism
 from separatrix.studies.learning.models import Model
-from separatrix.studies.learning.runs import LR, RECORDED_TEXT, SIZES, TaskName, on_text, task_of
+from separatrix.studies.learning.runs import LR, SIZES, TaskName, on_text, task_of
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, text_task
 from separatrix.studies.learning.training import Run, fresh, held_out, train
@@ -130,7 +130,6 @@ trained_through = claim(
 trained_through_longer = claim(
     paper="beyond",
     where="Does it learn",
-    recorded_for=RECORDED_TEXT,
     part="through the polynomial, longer",
     says=f"{_SAYS} On recall and on text.",
     profile="full",

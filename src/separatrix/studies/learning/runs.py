@@ -170,5 +170,5 @@ def on_text(made: Finding, found: Sequence[Found]) -> Finding:
     (text,) = {str(one.parameters["text"]) for one in read}
     pythons = sorted({str(one.result["python"]) for one in read})
     named = {"SHA-256 of the text": text, "Python of the text": " and ".join(pythons)}
-    note = made.note if text == RECORDED_TEXT else f"{made.note} The verdict on record is of another text.".lstrip()
-    return replace(made, numbers={**made.numbers, **named}, note=note, data=text)
+    note = made.note if text == RECORDED_TEXT else f"{made.note} The recorded verdict is of another text.".lstrip()
+    return replace(made, numbers={**made.numbers, **named}, note=note, comparable=text == RECORDED_TEXT)

@@ -7,8 +7,8 @@ were parted when the runs had decided the first alone. What is said of R = 0.5 w
 All of that was on another text. On the present one the claims were run and judged anew, their rules unchanged; the
 short runs of the first claim, which held on the other text, leave it open on this one.
 
-The text is that of the Python at hand (`tasks.text`). The recorded verdicts are of the text `RECORDED_TEXT`; on any
-other a claim is run and judged alike, and compared with no record.
+The text is that of the Python at hand (`tasks.text`). The recorded verdicts are of `runs.RECORDED_TEXT`; on any other
+text a claim is run and judged alike, and compared with no record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from separatrix.claims.ledger import Finding, Found, claim
 from separatrix.lab.cell import Cell
-from separatrix.studies.learning.runs import RECORDED_TEXT, Expectation, finding, on_text, runs
+from separatrix.studies.learning.runs import Expectation, finding, on_text, runs
 from separatrix.studies.learning.tasks.text import entropy
 
 
@@ -41,7 +41,6 @@ def _every() -> Iterator[Cell]:
 text_trained = claim(
     paper="beyond",
     where="Does it learn",
-    recorded_for=RECORDED_TEXT,
     part="text",
     says="Characters of a text are learned no better by order 3 than by order 2: at equal compute order 2 has the "
     "smaller loss.",
@@ -54,7 +53,6 @@ text_trained = claim(
 text_all = claim(
     paper="beyond",
     where="Does it learn",
-    recorded_for=RECORDED_TEXT,
     part="text, every attention",
     says="On characters of a text order 2 has a smaller loss than order 3 at equal compute.",
     profile="full",
@@ -65,7 +63,6 @@ text_all = claim(
 text_linear = claim(
     paper="beyond",
     where="Does it learn",
-    recorded_for=RECORDED_TEXT,
     part="text, linear attention",
     says="On characters of a text order 2 has a smaller loss than linear attention at equal compute.",
     profile="full",
@@ -76,7 +73,6 @@ text_linear = claim(
 text_bounded = claim(
     paper="beyond",
     where="Does it learn",
-    recorded_for=RECORDED_TEXT,
     part="text, what R buys",
     says="On characters of a text order 3 bounded by R = 0.5, whose steps cost less, has a smaller loss than unbounded "
     "order 3 at equal compute. (Said after the runs had been seen.)",

@@ -120,10 +120,11 @@ def test_flops_outside_attention_are_those_that_pytorch_counts(
     task, sizes, kind = symbols(9, asked), Sizes(8, 2, 40), mechanism(name)
     model = Model(task, sizes, kind, generator=generator())
 
-    def summed(self: TensorAttention, q: torch.Tensor, keys: list, values: list, **_: object) -> torch.Tensor:
+    def summed(self: object, q: torch.Tensor, keys: list, values: list, *_: object, **__: object) -> torch.Tensor:
         return q + sum(x.sum(-2, keepdim=True) for x in (*keys, *values))
 
-    monkeypatch.setattr(TensorAttention, "_attend", summed)
+    for block in model.blocks:
+        monkeypatch.setattr(type(block.attention), "_attend", summed)
     monkeypatch.setattr("separatrix.studies.learning.compute.attention_flops", lambda *_: 0.0)
     tokens = task.training(3, generator(1)).tokens
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

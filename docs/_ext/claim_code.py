@@ -29,7 +29,7 @@ def library_files(claim: Claim) -> list[str]:
         room = _room(thing)
         if room in SCIENCE:
             files.add(_file(thing.__module__))
-        elif room == "claims" and isinstance(thing, FunctionType):
+        elif room in ("claims", "studies") and isinstance(thing, FunctionType):
             todo += _named_by(thing)
         elif isinstance(thing, Experiment):
             todo.append(thing.function)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from docs._ext.cited_places import Place, citing_files, places
 from docs._ext.claim_code import claim_files, library_files
-from separatrix.claims import PAPERS, load
+from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, Erratum, Verdict, claims, place
 from separatrix.claims.verdicts import expected
+from separatrix.studies import load
 
 _MEANINGS = {
     Verdict.HOLDS: "as printed",

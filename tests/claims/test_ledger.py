@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import PAPERS, commands, ledger, modules, verdicts
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
 from separatrix.claims.reproduce import needed, reproduce
@@ -27,7 +28,7 @@ def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
     """A ledger with no claims in it, and no record of verdicts."""
     registry: dict[str, Claim] = {}
     monkeypatch.setattr(ledger, "_REGISTRY", registry)
-    monkeypatch.setattr(room, "load", lambda paper=None: None)
+    monkeypatch.setattr(studies, "load", lambda paper=None: None)
     return registry
 
 

@@ -11,18 +11,15 @@ import pytest
 import torch
 
 from separatrix.claims import ledger, load
-from separatrix.claims.beyond import matching_training
 from separatrix.claims.kronecker import matching
-from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.claims.ledger import Found, Verdict
 from separatrix.claims.verdicts import expected
 from separatrix.lab import results
 from separatrix.lab.registry import named
 from separatrix.report.figures import draw
 
 load("kronecker")
-load("beyond")
 CONSTRUCTED = ["kronecker/section-1/pairs", "kronecker/section-1/triples", "kronecker/section-1/pairs-cannot"]
-TRAINED = "beyond/triples-by-training"
 
 
 @cache
@@ -82,60 +79,6 @@ def test_the_experiments_see_a_head_that_is_wrong(monkeypatch: pytest.MonkeyPatc
     assert matching.disjointness(m=2, seed=0)["wrong"] > 0
 
 
-def run(order: int, seed: int, last: float, *, modulus: int = 7, parameters: int = 100) -> Found:
-    result = {"step": [0, 10], "accuracy": [0.5, last], "loss": [0.7, 0.1], "parameters": parameters}
-    return Found({"order": order, "task": 3, "n": 8, "modulus": modulus}, seed, result)
-
-
-def both(third: Sequence[float], second: Sequence[float], **more: int) -> list[Found]:
-    return [
-        *(run(3, seed, last, **more) for seed, last in enumerate(third)),
-        *(run(2, seed, last, **more) for seed, last in enumerate(second)),
-    ]
-
-
-GOOD = both([0.98, 0.99, 1.0], [0.6, 0.62, 0.7])
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict"),
-    [
-        (GOOD, Verdict.HOLDS),
-        ([*GOOD, *both([0.5, 0.52, 0.51], [0.51, 0.5, 0.52], modulus=99)], Verdict.HOLDS),
-        ([*GOOD, *both([0.5, 0.52, 0.51], [0.9, 0.91, 0.92], modulus=99)], Verdict.FAILS_AS_PRINTED),
-        (both([0.5, 0.52, 0.51], [0.51, 0.5, 0.52]), Verdict.UNDECIDED),
-        (both([0.99, 0.98, 1.0], [1.0, 0.97, 0.99]), Verdict.UNDECIDED),
-        (
-            [*GOOD[:3], *(replace(one, result={**one.result, "parameters": 101}) for one in GOOD[3:])],
-            Verdict.FAILS_AS_PRINTED,
-        ),
-    ],
-)
-def test_the_verdict_on_training(found: list[Found], verdict: Verdict) -> None:
-    for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
-        assert ledger._REGISTRY[id].check(found).verdict is verdict
-
-
-def test_runs_are_paired_by_seed() -> None:
-    """In whatever order they are found."""
-    forwards, backwards = (ledger._REGISTRY[TRAINED].check(found).numbers for found in (GOOD, GOOD[::-1]))
-    assert forwards == backwards
-    lead = forwards["n = 8, M = 7: lead of order 3"]
-    assert isinstance(lead, Interval)
-    assert lead == matching_training.paired([0.98, 0.99, 1.0], [0.6, 0.62, 0.7])
-    assert lead.value == pytest.approx(0.35)
-
-
-def test_the_cells_of_training_are_fair() -> None:
-    """Both orders in every setting, with the same seeds and everything else equal."""
-    for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
-        kinds: dict[int, list[object]] = {2: [], 3: []}
-        for cell in ledger._REGISTRY[id].cells():
-            rest = {name: value for name, value in cell.arguments.items() if name != "order"}
-            kinds[cell.arguments["order"]].append((cell.seed, rest))
-        assert kinds[2] == kinds[3]
-
-
 def test_the_drawn_triple_is_ringed() -> None:
     drawing = draw("triple_found", ran("kronecker/section-1/triples"))
     heat, triple, blank = drawing.figure.data
@@ -148,16 +91,6 @@ def test_the_drawn_triple_is_ringed() -> None:
     assert (blank.x[0], blank.y[0]) == (len(tokens) - 0.5, len(tokens) - 0.5)
     assert sum(drawing.columns["weight"]) == pytest.approx(1.0)
     assert "= 100" in triple.name
-
-
-def test_training_is_drawn() -> None:
-    curves = draw("match_training_curves", GOOD)
-    assert [trace.name for trace in curves.figure.data] == ["order 2, n = 8, M = 7", "order 3, n = 8, M = 7"]
-    assert curves.figure.data[1].y[-1] == pytest.approx(0.99)
-    assert list(curves.figure.data[1].error_y.array)[-1] == pytest.approx(0.01)
-    ends = draw("match_accuracy", GOOD)
-    assert [len(trace.y) for trace in ends.figure.data] == [3, 1, 3, 1]
-    assert "0.99 against 0.64" in ends.text
 
 
 def test_the_bound_of_entries_is_drawn() -> None:

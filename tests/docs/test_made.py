@@ -16,9 +16,10 @@ from docs._ext.fuzz_counts import COUNTS, fuzz_counts
 from docs._ext.ledger_pages import errata_list, paper_table, plain
 from docs._ext.made import filled
 from docs._ext.public_names import PAGES, links, names
-from separatrix.claims import PAPERS, load
+from separatrix.claims import PAPERS
 from separatrix.claims.ledger import claims
 from separatrix.claims.verdicts import expected
+from separatrix.studies import load
 from tests.docs.pages import DOCS
 
 

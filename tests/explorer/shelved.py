@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
 from separatrix.claims.reproduce import reproduce
@@ -70,7 +70,7 @@ def declared() -> Iterator[None]:
     """The ledger holds these three claims and no other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", {})
-        patch.setattr(room, "load", lambda paper=None: None)
+        patch.setattr(studies, "load", lambda paper=None: None)
         patch.setitem(FIGURES, "line", line)
         _declare()
         yield

@@ -11,13 +11,14 @@ from functools import cache
 
 import pytest
 
-from separatrix.claims import ledger, load
+from separatrix.claims import ledger
 from separatrix.claims.ledger import Found
 from separatrix.errors import ArgumentError
 from separatrix.lab.registry import named
 from separatrix.report.drawings import kronecker_cost, kronecker_lemmas
 from separatrix.report.figures import FIGURES, draw
 from separatrix.report.theme import THEME, Drawing
+from separatrix.studies import load
 
 load()
 CLAIMS = dict(ledger._REGISTRY)

@@ -1,6 +1,7 @@
 """The ledger: every claim of the papers that a program can check. A package a paper, a module a section.
 
-Importing this imports no claim. `load` imports the modules that hold them.
+Importing this imports no claim. `load` imports the modules that hold those of the papers, and `studies.load` those of
+what goes beyond the papers too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PAPERS = {
 
 
 def modules(paper: str | None = None) -> list[str]:
-    """The modules that hold claims, or those of one paper, by name; nothing is imported."""
+    """The names of the modules that hold the papers' claims, or one paper's claims; nothing is imported."""
     found: list[str] = []
     for package in sorted(iter_modules(__path__, f"{__name__}.")):
         name = package.name.rpartition(".")[2]
@@ -54,6 +55,6 @@ def modules(paper: str | None = None) -> list[str]:
 
 
 def load(paper: str | None = None) -> None:
-    """Import them, so that their claims and experiments are registered."""
+    """Import the modules of the papers' claims, or of one paper's, so that claims and experiments are registered."""
     for module in modules(paper):
         import_module(module)

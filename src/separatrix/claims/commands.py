@@ -80,8 +80,9 @@ def sweep(
 
 def _register_experiment_of(file: Path) -> None:
     """Import the paper that the experiment's name begins with; all of them only to say which experiments there are."""
-    from separatrix.claims import PAPERS, load
+    from separatrix.claims import PAPERS
     from separatrix.lab import registry, tomlfile
+    from separatrix.studies import load
 
     wanted = tomlfile.load(file).get("experiment")
     if not isinstance(wanted, str):
@@ -94,9 +95,10 @@ def _register_experiment_of(file: Path) -> None:
 @in_a_sentence
 def claims(store: StoreOption = RESULTS, paper: PaperOption = None) -> None:
     """List the claims of the papers with the verdicts that the store supports; nothing is run."""
-    from separatrix.claims import ledger, load
+    from separatrix.claims import ledger
     from separatrix.claims.verdicts import judge
     from separatrix.lab.store import Store
+    from separatrix.studies import load
 
     load()
     with Store.open(store) if (store / "store.sqlite").exists() else nullcontext() as kept:
@@ -117,11 +119,12 @@ def reproduce(
     retry_failed: RetryOption = False,
 ) -> None:
     """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one."""
-    from separatrix.claims import ledger, load, verdicts
+    from separatrix.claims import ledger, verdicts
     from separatrix.claims.reproduce import needed
     from separatrix.claims.reproduce import reproduce as do
     from separatrix.lab import progress
     from separatrix.lab.store import Store
+    from separatrix.studies import load
 
     load()
     chosen = ledger.claims(paper, only or ())

@@ -92,11 +92,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves."""
+    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
+
+    `comparable` is False for a claim on data that differ between machines, if the recorded verdict is of other data
+    than these.
+    """
 
     verdict: Verdict
     numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
     note: str = ""
+    comparable: bool = True
 
 
 @dataclass(frozen=True)

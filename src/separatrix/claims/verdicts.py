@@ -104,7 +104,8 @@ def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
 def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile) -> str | None:
     """How a verdict is not the recorded one; None if it is.
 
-    A claim that needs the full profile is no difference in the quick one while its cells have not been run.
+    A claim that needs the full profile is no difference in the quick one while its cells have not been run. Nor is one
+    that was judged on other data than the recorded verdict is of.
     """
     record = recorded.get(one.claim.id)
     if one.problem:
@@ -112,7 +113,7 @@ def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile
     if record is None:
         return f"{one.verdict}, and no verdict is recorded."
     waits = one.missing and not one.failed and (profile, one.claim.profile) == ("quick", "full")
-    if one.verdict == record or waits:
+    if one.verdict == record or waits or not one.finding.comparable:
         return None
     return f"{one.verdict}, and {record} is recorded. {one.finding.note}".rstrip()
 

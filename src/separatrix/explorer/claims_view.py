@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 
-from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import PAPERS, ledger
 from separatrix.claims.ledger import Claim, Found, Verdict
 from separatrix.claims.verdicts import Judgement, judge
@@ -58,7 +58,7 @@ class Shelf:
 
     def judgements(self) -> list[Judgement]:
         """Every claim with its verdict; undecided all, if there is no store. Nothing is run."""
-        room.load()
+        studies.load()
         with self._lock:
             stamp = self._stamp()
             if self._known is None or self._known[0] != stamp:

@@ -36,7 +36,13 @@ Made = TypeVar("Made")
 
 
 class Queries(NamedTuple):
-    """A block of queries. E: (BLOCK, T, width), or (1, T, width) when fixed. y, g: (BLOCK, batch, q)."""
+    """A block of queries.
+
+    Attributes:
+        E: The encodings (BLOCK, T, width), or (1, T, width) when they are fixed.
+        y: The subsets (BLOCK, batch, q).
+        g: The weights (BLOCK, batch, q) that make the subset codes.
+    """
 
     E: Tensor
     y: Tensor
@@ -44,11 +50,13 @@ class Queries(NamedTuple):
 
 
 def derived_generator(seed: int, purpose: int) -> torch.Generator:
-    """A generator for one purpose of a run: runs share none, and purposes of a run share none.
+    """The generator for one purpose of a run: no two runs share one, and no two purposes of a run.
 
-    >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
-    True
+    Example:
+        >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
+        True
     """
+    # Other runs draw from `separatrix.training.generator_for`; recorded results of this paper's runs are of this one.
     # A SplitMix64 step: seeds 0, 1, 2, ... are what people use, and neighbouring ones must not give related streams.
     mask = 2**64 - 1
     x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask
@@ -58,7 +66,10 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
 
 
 def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator) -> Queries:
-    """Subsets, and encodings unless `fixed` (T, width) is given, and the weights that make the subset codes."""
+    """A block of subsets, with the weights that make their codes, and of encodings.
+
+    Encodings are drawn unless `fixed` (T, width) is given.
+    """
     T, q, n, width = settings.T, settings.q, settings.batch, settings.width
     y = uniform_subsets(BLOCK * n, T, q, generator).reshape(BLOCK, n, q)
     rows, columns = y.unsqueeze(3), y.unsqueeze(2)
@@ -73,7 +84,7 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
 
 
 class Prefetch(Generic[Made]):
-    """Calls make(generator) in its own thread, AHEAD of need, and hands the results out in order."""
+    """A thread of its own that calls make(generator) ahead of need and hands the results out in order."""
 
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
@@ -83,7 +94,10 @@ class Prefetch(Generic[Made]):
             self._ask()
 
     def take(self) -> tuple[Tensor, Made]:
-        """The generator's state before the next block, and the block. The one taken before may be made over now."""
+        """The generator's state before the next block, and the block.
+
+        The memory of the block that was taken before may be written to from now on.
+        """
         self._ask()
         return self._waiting.popleft().result()
 

@@ -31,6 +31,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.stream import Blocks, derived_generator
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
+from separatrix.training import every
 
 __all__ = ["EXPLOSION", "Record", "train"]
 
@@ -44,9 +45,15 @@ _TOKENS, _QUERIES, _VALIDATION, _POINTS, _FIXED, _INITIAL = range(6)
 class Record:
     """A run after `step` updates.
 
-    loss: the mean batch loss of the updates since the last record; None at the start. cosine_W, cosine_V: to the ground
-    truth, None while the matrix is zero. validation: the loss of each task, by its name. weights: (W, V) at the steps
-    of settings.snapshots. stopped: why the run ended before its last step, if it did; no record follows.
+    Attributes:
+        step: The number of updates.
+        loss: The mean batch loss of the updates since the last record; None at the start.
+        lr: The learning rate at this step.
+        cosine_W: The cosine between W and the ground truth; None while W is zero.
+        cosine_V: The cosine between V and the ground truth; None while V is zero.
+        validation: The loss of each validation task, by its name.
+        weights: (W, V) at the steps of settings.snapshots.
+        stopped: Why the run ended before its last step, if it did; no record follows.
     """
 
     step: int
@@ -62,10 +69,13 @@ class Record:
 def train(
     settings: TrainingSettings, *, checkpoint: Path | None = None, checkpoint_every: int = 5000
 ) -> Generator[Record, None, None]:
-    """Records at every settings.validate_every steps, at the snapshots and at the end.
+    """Train the transformer and yield records every settings.validate_every steps, at the snapshots and at the end.
 
-    checkpoint: a file to keep the state in, every `checkpoint_every` steps and at the end; when it exists the run goes
-    on from it, and the records after it are the ones the uninterrupted run gives.
+    Args:
+        settings: The run.
+        checkpoint: A file to keep the state in. When it exists the run goes on from it, and the records after it are
+            the ones that the uninterrupted run gives.
+        checkpoint_every: The number of updates from one checkpoint to the next; there is one at the end too.
     """
     whole("checkpoint_every", checkpoint_every, low=1)
     resumed = checkpoint is not None and checkpoint.exists()
@@ -147,8 +157,7 @@ class _Run:
 
 
 def _record_steps(settings: TrainingSettings) -> frozenset[int]:
-    regular = range(0, settings.steps + 1, settings.validate_every)
-    return frozenset([*regular, *settings.snapshots, settings.steps])
+    return every(settings.validate_every, settings.steps) | set(settings.snapshots)
 
 
 def _cosines(W: Tensor, V: Tensor) -> tuple[float | None, float | None]:

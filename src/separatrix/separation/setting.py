@@ -1,4 +1,4 @@
-"""What every setting can be asked."""
+"""The protocol that all three kinds of settings follow."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class Setting(Protocol):
 
     @property
     def threshold(self) -> float:
-        """tau, as a float."""
+        """The threshold tau as a float."""
 
     def values(self) -> Mapping[str, Fraction]:
-        """The parameters, exactly."""
+        """The exact value of each parameter, by its name."""
 
     def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+        """The hypotheses of the definition and of the theorems that this setting does not satisfy."""
 
     def sample(self, seed: int | torch.Generator) -> tuple[Any, Any]:
-        """One element of D0 and one of D1."""
+        """Draw one element of D0 and one of D1."""
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
-        """The paper's Monte Carlo."""
+        """Estimate the probabilities by the paper's Monte Carlo, with `trials` independent trials."""
 
     def success_probability(self, *, shared_signs: bool = True) -> Probabilities | Bracket:
         """The exact probabilities, or certified bounds on them."""

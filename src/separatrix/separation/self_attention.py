@@ -1,4 +1,4 @@
-r"""Self-attention (Definition D.1): softmax attention shows a token's large first coordinate, linear attention does not.
+r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate, linear does not.
 
 Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix.
 """

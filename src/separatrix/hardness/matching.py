@@ -104,7 +104,7 @@ def checked(x: Tensor, modulus: int, order: int) -> tuple[int, int, Tensor]:
 
 
 def whole(argument: str, value: object, *, low: int, high: int | None = None) -> int:
-    """Return `value` as an int if it is an integer in [low, high], else raise an error that calls it `argument`.
+    """`value` as an int in [low, high], or the error that says so.
 
     >>> whole("n", 2.5, low=1)
     Traceback (most recent call last):

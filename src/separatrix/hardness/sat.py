@@ -139,7 +139,7 @@ def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
     """
     if road not in get_args(Road):
         raise ArgumentError("road", expected="'direct' or 'protocol'", got=road)
-    m = max(1, clauses)  # The vectors of a formula without clauses still have one coordinate.
+    m = max(1, clauses)  # A formula without clauses still has a coordinate.
     cnf = Step("CNF", f"{variables:,} variables, {clauses:,} clauses")
     if variables > _MOST_VARIABLES:
         return ChainSizes((cnf, Step("3OV", f"2^{variables} triples of vectors of dimension {m:,}")), fits=False)

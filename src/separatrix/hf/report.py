@@ -157,7 +157,7 @@ def _span(layer: Layer, h: int) -> float:
 
 
 def _faster_from(shape: Shape, plan: Plan, most: int = 1 << 30) -> int | None:
-    """The least power of two n at which the plan costs less than exact attention; None if there is none up to `most`."""
+    """The least power of two n at which the plan costs less than exact attention; None if none up to `most` does."""
     assert plan.recipe is not None
     wide = plan.recipe.dtype == torch.float64
     size = expanded(plan.recipe.index_set)

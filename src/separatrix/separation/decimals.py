@@ -46,7 +46,7 @@ def exact(value: Number, argument: str) -> Fraction:
 
 
 def whole(value: int, argument: str, least: int) -> int:
-    """Return `value` if it is an integer that is at least `least`, else raise an error that calls it `argument`.
+    """An integer at least `least`; `argument` names it in the error.
 
     >>> whole(0, "m", 1)
     Traceback (most recent call last):

@@ -106,7 +106,7 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
 
 
 def _rebuilt(folder: Path) -> tuple[Path | None, int]:
-    """Replace the file if more than single rows are damaged; return the old one's path, and how many cells were kept."""
+    """Replace the file if more than single rows are damaged; return the path of the old one and the cells kept."""
     with rebuild.one_at_a_time(folder):
         if all(damage.row is not None for damage in verify(folder)):
             return None, 0

@@ -56,6 +56,7 @@ class AttentionSizes:
 
     @property
     def fits(self) -> bool:
+        """Whether the call is small enough to be made."""
         return self.work <= LARGEST_WORK and self.largest_set <= LARGEST_SET
 
 

@@ -97,6 +97,7 @@ def agreement(one: Word, other: Word) -> int:
 
 
 def check_search(argument: str, tries: int, what: str) -> None:
+    """Raise an error that names `argument` if a search would take more than `LARGEST_SEARCH` tries."""
     if tries > LARGEST_SEARCH:
         expected = f"a search of at most {LARGEST_SEARCH} tries; beyond, `Protocol.soundness_bound` bounds it"
         raise ArgumentError(argument, expected=expected, got=f"{tries} ({what})")

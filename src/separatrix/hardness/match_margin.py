@@ -116,7 +116,7 @@ def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> floa
 
     The bound is 1.01 (sigma c + k eta + k) u with u the unit roundoff, eta = 1 + 9 u_64 / u units for an entry of Q or
     K, c = k eta + k - 1 + k F for a term of a score, and sigma beta the most that the terms of a score add up to in
-    magnitude: binom(k, k/2) / 2 for even k, sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2 for odd.
+    magnitude; it is binom(k, k/2) / 2 for even k, and sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2 for odd k.
 
     Args:
         modulus: M.

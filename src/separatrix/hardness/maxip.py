@@ -49,6 +49,7 @@ class GapMaxIP:
 
     @property
     def dimension(self) -> int:
+        """The dimension d of the vectors."""
         return self.a.shape[1]
 
     @property

@@ -49,10 +49,12 @@ class OrthogonalVectors:
 
     @property
     def dimension(self) -> int:
+        """The dimension m of the vectors."""
         return self.a.shape[1]
 
     @property
     def sizes(self) -> Triple:
+        """The sizes (n_a, n_b, n_c) of the sets."""
         return len(self.a), len(self.b), len(self.c)
 
 

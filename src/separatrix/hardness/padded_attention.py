@@ -54,7 +54,7 @@ class PaddedAttention:
 
     @property
     def width(self) -> int:
-        """d + w, the paper's d tilde."""
+        """The width d + w of the query and the keys, the paper's d tilde."""
         return self.query.shape[1]
 
     def outputs(self) -> Tensor:

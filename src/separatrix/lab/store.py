@@ -123,6 +123,7 @@ class Store:
             raise
 
     def close(self) -> None:
+        """Close the connection to the file."""
         self.connection.close()
         if self._copy is not None:
             self._copy.cleanup()

@@ -101,10 +101,16 @@ def population_dynamics(
 def population_loss(alpha: ArrayLike, C: ArrayLike, T: int, q: int, d: int) -> Floats:
     """The population loss of Lemma D.2 at V = alpha V*, W = C W* with orthonormal encodings, for any T and q.
 
-    T and q need not be those of the training. `alpha` and `C` may be arrays of one shape.
+    Args:
+        alpha: a number or an array.
+        C: a number or an array of the same shape.
+        T: the number of tokens, which need not be that of the training.
+        q: the number of tokens to average, below T; it need not be that of the training.
+        d: the dimension of a token.
 
-    >>> float(population_loss(0.0, 3.0, T=20, q=2, d=3)), float(population_loss(1.0, 60.0, T=20, q=2, d=3)) < 1e-49
-    (0.75, True)
+    Example:
+        >>> float(population_loss(0.0, 3.0, T=20, q=2, d=3)), float(population_loss(1.0, 60.0, T=20, q=2, d=3)) < 1e-49
+        (0.75, True)
     """
     T, q, d = _below(T, q, d)
     return _loss(1.0 - np.asarray(alpha, np.float64), np.asarray(C, np.float64), T, q, d)

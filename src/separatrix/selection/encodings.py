@@ -111,7 +111,19 @@ def near_orthogonal_stack(
     generator: torch.Generator | int,
     dtype: torch.dtype = torch.float32,
 ) -> NearOrthogonal:
-    """Draw `count` independent encodings as `near_orthogonal_encoding` does; `E` has the shape (count, T, width)."""
+    """Draw several independent encodings as `near_orthogonal_encoding` does; `E` has the shape (count, T, width).
+
+    Args:
+        count: the number of encodings.
+        T: the number of vectors of each.
+        width: their dimension.
+        threshold: the largest |<e_i, e_j>| that is allowed.
+        generator: the source of randomness, or a seed.
+        dtype: the type of the encodings.
+
+    Raises:
+        ArgumentError: if the threshold is impossible or would take too many candidates.
+    """
     count, T, width = whole("count", count, low=1), whole("T", T, low=1), whole("width", width, low=1)
     limit, source = feasible_limit(T, width, threshold), seeded(generator)
     signs = random_signs(count * T, width, source).reshape(count, T, width)

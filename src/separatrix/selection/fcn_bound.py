@@ -37,8 +37,13 @@ def fcn_lower_bound(T: int, q: int) -> float:
 
     It holds for every net M whose first layer has at most Td - 1 neurons.
 
-    >>> fcn_lower_bound(4, 2)
-    0.08333333333333333
+    Args:
+        T: the number of tokens, at least 2.
+        q: the number of tokens to average.
+
+    Example:
+        >>> fcn_lower_bound(4, 2)
+        0.08333333333333333
     """
     T, q, _ = sizes(T, q)
     if T == 1:
@@ -49,10 +54,17 @@ def fcn_lower_bound(T: int, q: int) -> float:
 def fcn_infimum(k: int, T: int, q: int, d: int) -> float:
     """The infimum of E |M - STS_q|^2 over nets whose first layer has k neurons, by the formula of this module.
 
-    >>> fcn_infimum(0, 6, 2, 3), 3 / 2  # no neuron: the variance of the target, d/q
-    (1.5, 1.5)
-    >>> fcn_infimum(6 * 3 - 1, 6, 2, 3) == fcn_lower_bound(6, 2)
-    True
+    Args:
+        k: the number of neurons of the first layer.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> fcn_infimum(0, 6, 2, 3), 3 / 2  # no neuron: the variance of the target, d/q
+        (1.5, 1.5)
+        >>> fcn_infimum(6 * 3 - 1, 6, 2, 3) == fcn_lower_bound(6, 2)
+        True
     """
     T, q, d = sizes(T, q, d)
     k = whole("k", k, low=0)

@@ -64,8 +64,15 @@ def slow_curve_loss(x: float, T: int, q: int, d: int) -> float:
 def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
     """The time tau = eta t at which the attention on the subset is x on the slow curve, from the start x = q/T.
 
-    >>> slow_curve_time(2 / 50, T=50, q=2, d=3)
-    0.0
+    Args:
+        x: the attention q s on the subset, at least q/T and below 1.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> slow_curve_time(2 / 50, T=50, q=2, d=3)
+        0.0
     """
     T, q, d = sizes(T, q, d)
     if not q / T <= x < 1:
@@ -82,8 +89,14 @@ def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
 def plateau_time(T: int, q: int, d: int) -> float:
     """The time tau = eta t at which the attention on the subset is 1/2: close to T^2/d when T is large.
 
-    >>> round(plateau_time(10_000, 3, 5) / (10_000**2 / 5), 2)
-    1.0
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> round(plateau_time(10_000, 3, 5) / (10_000**2 / 5), 2)
+        1.0
     """
     return slow_curve_time(0.5, T, q, d)
 

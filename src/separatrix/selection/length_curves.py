@@ -33,8 +33,14 @@ __all__ = ["LengthCurve", "SampledLengths", "length_curve", "limit_ratio", "samp
 def limit_ratio(T1: int, T2: int, q: int) -> float:
     """The limit of L_{T_2} / L_{T_1} as the time of training at T_1 tends to infinity, for orthonormal encodings.
 
-    >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)
-    (336, 1.0)
+    Args:
+        T1: the number of tokens of the training.
+        T2: the other number of tokens.
+        q: the number of tokens to average, below both.
+
+    Example:
+        >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)
+        (336, 1.0)
     """
     T1, q, _ = sizes(T1, q)
     T2 = whole("T2", T2, low=q + 1)

@@ -59,9 +59,15 @@ def regression_input(n: int, generator: torch.Generator, *, special: int | None 
 
     The networks depend on A and x only through Ax, so d = 1 and x = 1 are general enough.
 
-    >>> data = regression_input(50, torch.Generator().manual_seed(0), special=7)
-    >>> round(((data.A @ data.x)[7] / math.log(50)).item(), 12), data.A.shape
-    (4.0, torch.Size([50, 1]))
+    Args:
+        n: the number of tokens.
+        generator: the source of randomness.
+        special: the special index j for an element of D1, None for one of D0.
+
+    Example:
+        >>> data = regression_input(50, torch.Generator().manual_seed(0), special=7)
+        >>> round(((data.A @ data.x)[7] / math.log(50)).item(), 12), data.A.shape
+        (4.0, torch.Size([50, 1]))
     """
     Ax = math.log(n) * (1 + 0.4 * torch.rand(n, generator=generator, dtype=torch.float64))
     if special is not None:
@@ -72,8 +78,17 @@ def regression_input(n: int, generator: torch.Generator, *, special: int | None 
 def self_attention_input(n: int, d: int, a: float, b: float, c: float, special: int) -> AttentionInput:
     """The element A_1 = A_2 = A_3 of Definition D.1: sqrt(log n) times the columns a e_{j3}, b stacked I_{d-2}, c ones.
 
-    >>> (self_attention_input(4, 4, 3.0, 1.0, 2.0, special=2).A1 / math.log(4) ** 0.5).round().tolist()
-    [[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0], [3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0]]
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: a0 or a1.
+        b: the factor of the stacked identities.
+        c: the factor of the ones.
+        special: the index j3.
+
+    Example:
+        >>> (self_attention_input(4, 4, 3.0, 1.0, 2.0, special=2).A1 / math.log(4) ** 0.5).round().tolist()
+        [[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0], [3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0]]
     """
     A = torch.zeros(n, d, dtype=torch.float64)
     rows = torch.arange(n)
@@ -87,11 +102,19 @@ def self_attention_input(n: int, d: int, a: float, b: float, c: float, special: 
 def cross_attention_input(n: int, d: int, a: float, special_query: int, special: int) -> AttentionInput:
     """The element {A_1, A_2 = A_3} of Definition F.1: A_1 = log n (a e_{j2}, ones), A_2 = (e_{j3}, stacked I_{d-1}).
 
-    >>> data = cross_attention_input(4, 3, 2.0, special_query=1, special=3)
-    >>> (data.A1 / math.log(4)).tolist()
-    [[0.0, 1.0, 1.0], [2.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
-    >>> data.A2.tolist()
-    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: a0 or a1.
+        special_query: the index j2.
+        special: the index j3.
+
+    Example:
+        >>> data = cross_attention_input(4, 3, 2.0, special_query=1, special=3)
+        >>> (data.A1 / math.log(4)).tolist()
+        [[0.0, 1.0, 1.0], [2.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+        >>> data.A2.tolist()
+        [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     A1 = torch.full((n, d), math.log(n), dtype=torch.float64)
     A1[:, 0] = 0

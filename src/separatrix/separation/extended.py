@@ -51,7 +51,7 @@ def floor_log(ratio: Fraction) -> int:
 
 
 def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
-    """The number n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units.
+    """The number n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units; logs is 0 or 1.
 
     >>> fixed_power(2, Fraction(1, 2), 0, 10) / 2**10
     1.4140625

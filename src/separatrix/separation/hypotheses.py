@@ -35,6 +35,7 @@ class Interval:
     high_open: bool = True
 
     def contains(self, value: Fraction) -> bool:
+        """Whether a value lies in the range."""
         above = self.low is None or (value > self.low if self.low_open else value >= self.low)
         return above and (self.high is None or (value < self.high if self.high_open else value <= self.high))
 

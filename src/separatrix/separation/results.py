@@ -68,6 +68,7 @@ class Estimate:
 
     @property
     def value(self) -> float:
+        """The estimate hits / trials."""
         return self.hits / self.trials
 
     def __float__(self) -> float:

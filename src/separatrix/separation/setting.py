@@ -18,10 +18,12 @@ class Setting(Protocol):
     """One choice of all parameters of a separation: `SoftmaxRegression`, `SelfAttention` or `CrossAttention`."""
 
     @property
-    def n(self) -> int: ...
+    def n(self) -> int:
+        """The number of tokens."""
 
     @property
-    def m(self) -> int: ...
+    def m(self) -> int:
+        """The number of sign vectors."""
 
     @property
     def kind(self) -> str:
@@ -41,7 +43,13 @@ class Setting(Protocol):
         """Draw one element of D0 and one of D1."""
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
-        """Estimate the probabilities by the paper's Monte Carlo, with `trials` independent trials."""
+        """Estimate the probabilities by the paper's Monte Carlo.
+
+        Args:
+            trials: the number of independent trials.
+            seed: the seed of the generator that draws the data and the signs.
+            shared_signs: whether the four networks of a trial use the same y; False draws one for each.
+        """
 
     def success_probability(self, *, shared_signs: bool = True) -> Probabilities | Bracket:
         """The exact probabilities, or certified bounds on them."""

@@ -41,6 +41,7 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 90
 
+napoleon_attr_annotations = False
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_param = False

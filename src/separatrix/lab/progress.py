@@ -72,7 +72,7 @@ class Silent:
 
 
 class Lines:
-    """A `Progress` that prints a line every ten seconds at most, for files and pipes."""
+    """A `Progress` that prints a line at most every ten seconds, and one at the end, for files and pipes."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self.total = total

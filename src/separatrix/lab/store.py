@@ -79,7 +79,10 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` for reading; the folder need not be writable."""
+        """Open the store in `folder` for reading; the folder need not be writable.
+
+        A store of the previous layout is upgraded first, for which it must be writable.
+        """
         folder = Path(folder)
         path = file_in(folder)
         with plainly(path):

@@ -76,7 +76,7 @@ def test_claims(damaged: Path) -> None:
 def test_reproduce(damaged: Path) -> None:
     done = command("reproduce", damaged, "--in-process")
     assert done.exit_code == 0, done.output
-    assert "Damaged in the store, so that they count as not run and are run again: 1 of the cells" in done.stderr
+    assert "Damaged cells in the store, which count as not run and are run again: 1." in done.stderr
     assert "3 of 3 cells are done, 1 of them now" in done.stderr
     assert "holds" in done.stdout
     assert CliRunner().invoke(app, ["store", "verify", "--store", str(damaged)]).exit_code == 0

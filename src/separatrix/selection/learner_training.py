@@ -35,7 +35,7 @@ from separatrix.selection.position_codes import RotaryLearner, sinusoidal_encodi
 from separatrix.selection.settings import InitialKind
 from separatrix.selection.stream import derived_generator
 from separatrix.selection.task import subset_average, uniform_subsets
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 from separatrix.selection.training import EXPLOSION
 from separatrix.training import every, train
 
@@ -107,7 +107,7 @@ class LearnerSettings:
         if self.encoding == "one-hot" and self.width != self.longest:
             raise ArgumentError("width", expected=f"{self.longest}, the longest length, for one-hot", got=self.width)
         if self.encoding in ("fixed", "learned", "stochastic"):
-            met(self.longest, self.width, self.threshold)
+            feasible_limit(self.longest, self.width, self.threshold)
 
     @property
     def longest(self) -> int:

@@ -18,11 +18,11 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from separatrix.selection.encodings import random_signs, settle, solved_weights
+from separatrix.selection.encodings import random_signs, resolve_conflicts, solved_weights
 from separatrix.selection.gradient import Inputs
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import uniform_subsets
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 
 __all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries"]
 
@@ -76,10 +76,10 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
     if fixed is not None:
         gram = (fixed @ fixed.mT)[rows, columns]
         return Queries(fixed.unsqueeze(0), y, solved_weights(gram, y))
-    limit = met(T, width, settings.threshold)
+    limit = feasible_limit(T, width, settings.threshold)
     signs = random_signs(BLOCK * T, width, generator).reshape(BLOCK, T, width)
     # Step by step: the dot products of one step stay in the cache until the few that count are read off.
-    gram = torch.stack([settle(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
+    gram = torch.stack([resolve_conflicts(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
     return Queries(signs.div_(math.sqrt(width)), y, solved_weights(gram / width, y))
 
 

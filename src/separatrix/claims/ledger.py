@@ -105,6 +105,7 @@ class Claim:
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
     knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
+    `home` is the module that declares the claim, whose name tells the place.
     """
 
     id: str
@@ -116,6 +117,7 @@ class Claim:
     check: Callable[[Sequence[Found]], Finding]
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
+    home: str
 
     @property
     def command(self) -> str:
@@ -136,15 +138,20 @@ def claim(
     part: str = "",
     figures: Sequence[str] = (),
     errata: Sequence[Erratum] = (),
+    home: str | None = None,
 ) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
+
+    `home` is the module that declares the claim, where that is not the module of the check.
 
     The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
     """
 
     def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
         id = identity(paper, where, part)
-        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata))
+        made = Claim(
+            id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata), home or check.__module__
+        )
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
         if profile not in ("quick", "full"):

@@ -14,9 +14,9 @@ from functools import lru_cache
 from separatrix.attention.cost import Shape, exact_cost, max_order, polynomial_cost, threshold
 from separatrix.attention.plan import Plan, plan_shapes
 from separatrix.attention.products import expanded_total_degree
-from separatrix.claims.kronecker.exponents import least_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.machine_speed import Speeds
+from separatrix.hardness.exponents import least_degree
 
 EASY_RADIUS, HOPELESS_RADIUS = 20.0, 50.0
 """Scores up to the first are planned in a tenth of a second; above the second nothing is tried at all."""

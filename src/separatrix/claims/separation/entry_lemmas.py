@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from separatrix.claims import load
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.separation.statements import Reading, Values, evaluate
 from separatrix.lab.cell import Cell
+from separatrix.separation.statements import Reading, Values, evaluate
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,16 @@ class Lemma:
     note: str = ""
 
 
+LEMMAS: dict[str, Lemma] = {}
+"""The lemmas that were registered, by their places."""
+
+
+def entry_lemma(where: str) -> Lemma:
+    """The lemma at a place of the paper. A worker has imported one file of claims only, so all of them are loaded."""
+    load("separation")
+    return LEMMAS[where]
+
+
 def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
     """How each line fared, over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
     right: dict[str, list[Any]] = {}
@@ -53,8 +64,9 @@ def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
     return {"right": right, "slips": slips, "relation": relation}
 
 
-def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]]) -> Claim:
-    """The lemma as a claim. `cells` of its name return what `outcome` does."""
+def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
+    """The lemma as a claim. `cells` of its name return what `outcome` does; `home` is the module that declares it."""
+    LEMMAS[lemma.where] = lemma
 
     @claim(
         paper="separation",
@@ -63,6 +75,7 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]]) -> Claim:
         cells=lambda: cells(lemma.where),
         errata=tuple(slip.erratum for slip in lemma.slips),
         figures=("entry_bounds",),
+        home=home,
     )
     def check(found: Sequence[Found]) -> Finding:
         return judged(lemma, found)

@@ -1,0 +1,14 @@
+"""Lemma D.5: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+from separatrix.claims.selection import lemma_d_5
+from tests.contracts.claim_contract import FAILS, ClaimContract
+
+
+class TestLemmaD5(ClaimContract):
+    module = lemma_d_5
+    mutants = (
+        ("lemma-d.5", {"leaves": 1e-3}, FAILS),
+        ("lemma-d.5", {"off": 1e-3}, FAILS),
+    )

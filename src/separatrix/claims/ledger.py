@@ -20,6 +20,7 @@ A module of claims reads::
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -42,6 +43,35 @@ class Verdict(StrEnum):
     FAILS_AS_PRINTED = "fails as printed"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
+
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.HOLDS: "The check passes on what is printed.",
+    Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
+    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
+    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
+    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
+    Verdict.UNDECIDED: "The evidence does not decide it, or some of its cells have not been run or have failed.",
+}
+"""What each verdict means, for every page that shows verdicts."""
+
+
+def counted(verdicts: Iterable[Verdict]) -> str:
+    """How many claims have which verdict, in words.
+
+    >>> counted([Verdict.HOLDS, Verdict.HOLDS, Verdict.UNDECIDED, Verdict.FAILS_AS_PRINTED])
+    '2 hold, 1 fails as printed, 1 is undecided'
+    """
+    number = Counter(verdicts)
+    return ", ".join(f"{number[one]} {_clause(one, number[one])}" for one in Verdict if number[one])
+
+
+def _clause(verdict: Verdict, number: int) -> str:
+    """A verdict as what one claim does, or several do."""
+    verb, _, rest = verdict.partition(" ")
+    if verb in ("holds", "fails"):
+        return f"{verb if number == 1 else verb[:-1]} {rest}".rstrip()
+    return f"{'is' if number == 1 else 'are'} {verdict}"
 
 
 @dataclass(frozen=True)
@@ -176,7 +206,10 @@ def identity(paper: str, where: str, part: str = "") -> str:
 
 
 def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
-    """The registered claims, or those of one paper, or those named; in the order of the papers, then of the places."""
+    """The registered claims, or those of one paper, or those named.
+
+    They come in the order of the papers, of the places, and of the modules that declare them.
+    """
     if paper is not None and paper not in PAPERS:
         raise ArgumentError("--paper", expected=" or ".join(PAPERS), got=paper)
     for id in only:
@@ -186,10 +219,12 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
             raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
     chosen = [one for one in _REGISTRY.values() if paper in (None, one.paper) and (not only or one.id in only)]
     papers = list(PAPERS)
-    # What is beyond the papers has no place in them, and stays in the order of the modules.
-    return sorted(
-        chosen, key=lambda one: (papers.index(one.paper), place(one.where) if one.paper != "beyond" else (0, "", ()))
-    )
+
+    def order(one: Claim) -> tuple[object, ...]:
+        # What is beyond the papers has no place in them.
+        return papers.index(one.paper), place(one.where) if one.paper != "beyond" else (), one.home
+
+    return sorted(chosen, key=order)
 
 
 def place(where: str) -> tuple[int, str, tuple[int, ...]]:
@@ -198,7 +233,7 @@ def place(where: str) -> tuple[int, str, tuple[int, ...]]:
     >>> sorted(["Lemma D.10", "Figure 4", "Lemma D.9", "Theorem 3.5", "Theorem 1.4"], key=place)
     ['Theorem 1.4', 'Theorem 3.5', 'Figure 4', 'Lemma D.9', 'Lemma D.10']
     """
-    letter = re.search(r"\b([A-Z])\.\d", where)
+    letter = re.search(r"\b([A-Z])(?:\.\d|$)", where)
     numbers = tuple(int(number) for number in re.findall(r"\d+", where))
     if letter:
         return 2, letter.group(1), numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Found
-from separatrix.report.drawings.kronecker.theorems_1_3_and_1_4 import _grid
+from separatrix.report.drawings.kronecker.theorems_1_3_and_1_4 import phase_grid
 from separatrix.report.strokes import curve, drawing, rows_of
 from separatrix.report.theme import COLOURS, GREY, Drawing, Value, figure
 
@@ -13,7 +13,7 @@ from separatrix.report.theme import COLOURS, GREY, Drawing, Value, figure
 @drawing
 def threshold_limit(found: Sequence[Found]) -> Drawing:
     """Theorem 1.4 at order 3: exponents against the ratio for several n, and their limit."""
-    rows = _grid(found)[3]
+    rows = phase_grid(found)[3]
     limit = next(row for row in rows_of(found) if "limit" in row and row["order"] == 3)
     drawn = figure("B / (ln n)<sup>1/3</sup>", "log<sub>n</sub> of the polynomial method's flops", height=460)
     shown = [row for row in rows if row["log2_n"] in (10, 20, 40)]

@@ -12,7 +12,7 @@ from separatrix.report.strokes import Row, curve, drawing, rows_of
 from separatrix.report.theme import SCALE, THEME, Drawing, Value
 
 
-def _grid(found: Sequence[Found]) -> dict[int, list[Row]]:
+def phase_grid(found: Sequence[Found]) -> dict[int, list[Row]]:
     """The rows of the phase diagram by order, n growing."""
     rows = [row for row in rows_of(found) if "polynomial_exponent" in row]
     orders = sorted({row["order"] for row in rows})
@@ -22,7 +22,7 @@ def _grid(found: Sequence[Found]) -> dict[int, list[Row]]:
 @drawing
 def threshold_phase_diagram(found: Sequence[Found]) -> Drawing:
     """Theorems 1.3 and 1.4: the exponent of the cheaper algorithm over B / (ln n)^(1/k) and n, an order a panel."""
-    grid = _grid(found)
+    grid = phase_grid(found)
     drawn = make_subplots(rows=1, cols=len(grid), shared_yaxes=True, subplot_titles=[f"order {k}" for k in grid])
     drawn.update_layout(
         template=THEME,

@@ -77,10 +77,10 @@ class ClaimContract:
         return ran(self.claim(id).id)
 
     def verdict(self, id: str, found: Sequence[Found]) -> Verdict:
-        return self.claim(id).check(found).verdict
+        return self.claim(id).judged(found).verdict
 
     def test_the_verdict_is_the_recorded_one(self, quick_id: str) -> None:
-        finding = self.claim(quick_id).check(self.found(quick_id))
+        finding = self.claim(quick_id).judged(self.found(quick_id))
         assert finding.verdict is expected()[self.claim(quick_id).id], finding
         assert finding.numbers
 

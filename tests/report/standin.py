@@ -79,9 +79,11 @@ def declare(paper: str, where: str, verdict: Verdict, **options: Any) -> None:
         **options,
     }
 
+    shows = {erratum.shown_by: True for erratum in options.get("errata", ())}
+
     @claim(paper=paper, where=where, **options)
     def check(found: Sequence[Found]) -> Finding:
-        return Finding(verdict, numbers, note)
+        return Finding(Verdict.HOLDS if verdict is Verdict.HOLDS_CORRECTED else verdict, numbers, note, shows)
 
 
 def walks() -> list[Cell]:
@@ -112,7 +114,7 @@ def declare_all() -> None:
 
 def recorded() -> dict[str, Verdict]:
     """The verdicts that were written down for them: one is not what is found."""
-    table = {one.id: one.check([]).verdict for one in claims()}
+    table = {one.id: one.judged([]).verdict for one in claims()}
     return table | {"selection/theorem-7": Verdict.UNDECIDED, "kronecker/theorem-5": Verdict.HOLDS}
 
 

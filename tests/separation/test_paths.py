@@ -16,10 +16,10 @@ def test_a_path_is_followed_to_its_end() -> None:
     }
     assert paths.passes(result) == 3.0
     assert paths.passes(result, 0.999) == 4.0
-    assert paths.settles(result, "success") == 3.0  # delta / n is 10^-5 there: at most counts
+    assert paths.rare_from(result, "success") == 3.0  # delta / n is 10^-5 there: at most counts
     result["probability"][-1], result["success"][-1] = 0.9, -5.9
     assert paths.passes(result) is None
-    assert paths.settles(result, "success") is None
+    assert paths.rare_from(result, "success") is None
 
 
 def test_a_path_that_is_none_is_refused() -> None:

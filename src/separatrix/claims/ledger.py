@@ -14,7 +14,7 @@ A module of claims reads::
     )
     def lemma_9_holds(found: Sequence[Found]) -> Finding:
         worst = max(one.result["error"] for one in found)
-        return Finding(Verdict.HOLDS if worst < 1e-12 else Verdict.FAILS_AS_PRINTED, {"largest error": worst})
+        return holds_if(worst < 1e-12, {"largest error": worst})
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
@@ -100,11 +100,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Erratum:
-    """A misprint: what is printed, what is right, and why."""
+    """A misprint: what is printed, what is right, why, and the evidence that shows it.
+
+    `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
+    """
 
     printed: str
     right: str
     why: str
+    shown_by: str = "what is printed is contradicted"
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,30 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves."""
+    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
+
+    A check speaks of what is right; `shows` says, for each misprint, whether its cells contradict what is printed.
+    """
 
     verdict: Verdict
     numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
     note: str = ""
+    shows: Mapping[str, bool] = field(default_factory=dict)
+
+
+def holds_if(
+    held: bool,
+    numbers: Mapping[str, float | str | Interval],
+    note: str = "",
+    *,
+    shows: Mapping[str, bool] | None = None,
+) -> Finding:
+    """The finding of a check that can only pass or fail.
+
+    >>> holds_if(2 + 2 == 4, {"sum": 4}).verdict.value
+    'holds'
+    """
+    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note, shows or {})
 
 
 @dataclass(frozen=True)
@@ -134,7 +157,7 @@ class Claim:
     """One checkable statement of a paper.
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
-    knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
+    knows. `check` judges what is right, `judged` what is printed; `errata` are the misprints by which they differ.
     `home` is the module that declares the claim, whose name tells the place.
     """
 
@@ -148,6 +171,31 @@ class Claim:
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
     home: str
+
+    def judged(self, found: Sequence[Found]) -> Finding:
+        """The finding on what is printed.
+
+        Where the check passes, every misprint must be shown for the claim to hold corrected; if one is not, nothing is
+        decided. A check that fails, illustrates or does not decide has the last word.
+        """
+        finding = self.check(found)
+        names = {erratum.shown_by for erratum in self.errata}
+        if finding.verdict is Verdict.HOLDS_CORRECTED:
+            raise TypeError(f"claim {self.id}: a check holds or fails, and its errata say whether it holds corrected")
+        passes = finding.verdict in (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
+        if not finding.shows.keys() <= names or (passes and finding.shows.keys() != names):
+            raise TypeError(
+                f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
+            )
+        told = {f"shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
+        finding = replace(finding, numbers={**finding.numbers, **told})
+        if not (passes and names):
+            return finding
+        hidden = [name for name, shown in finding.shows.items() if not shown]
+        if hidden:
+            note = f"These cells do not show the misprint: {', '.join(hidden)}."
+            return replace(finding, verdict=Verdict.UNDECIDED, note=note)
+        return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
 
     @property
     def command(self) -> str:

@@ -11,8 +11,8 @@ from threading import Lock
 
 from separatrix import claims as room
 from separatrix.claims import PAPERS, ledger
-from separatrix.claims.ledger import Claim, Found, Verdict
-from separatrix.claims.verdicts import Judgement, judge
+from separatrix.claims.ledger import Claim, Verdict
+from separatrix.claims.verdicts import Judgement, found_in, judge
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.console import many
@@ -84,7 +84,7 @@ class Shelf:
             for cell, record in store.find(claim.cells()):
                 if record is None or record.status != "done":
                     return []
-                found.append(Found(cell.arguments, cell.seed, store.result(record), record.seconds))
+                found.append(found_in(store, cell, record))
         return [(name, draw(name, found)) for name in claim.figures]
 
     def _stamp(self) -> object:

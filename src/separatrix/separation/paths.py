@@ -72,7 +72,7 @@ def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
     return reached
 
 
-def settles(result: Mapping[str, Any], part: str) -> float | None:
+def rare_from(result: Mapping[str, Any], part: str) -> float | None:
     """log10 of the n from which on the part fails with a chance of at most delta / n; None if it does not."""
     reached = None
     for log10_n, failure in zip(result["log10_n"], result[part], strict=True):

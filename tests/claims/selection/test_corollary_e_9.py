@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import corollary_e_9
-from tests.contracts.claim_contract import FAILS, ClaimContract
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
 
 
-class TestCorollaryE9(ClaimContract):
+class TestCorollaryE9(PairsContract):
     module = corollary_e_9
+    pairs = "corollary-e.9/proof"
     mutants = (("corollary-e.9", {"longer": 2.0}, FAILS),)

@@ -6,11 +6,13 @@ import pytest
 
 from separatrix.claims.selection import lemma_a_3
 from separatrix.errors import ArgumentError
-from tests.contracts.claim_contract import FAILS, ClaimContract
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
 
 
-class TestLemmaA3(ClaimContract):
+class TestLemmaA3(PairsContract):
     module = lemma_a_3
+    pairs = "lemma-a.3"
     mutants = (
         ("lemma-a.3", {"inside": 1e-3}, FAILS),
         ("lemma-a.3", {"norm_missed": 0.1}, FAILS),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from separatrix.claims.selection import lemma_d_1
-from tests.contracts.claim_contract import FAILS, ClaimContract
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
 
 
-class TestLemmaD1(ClaimContract):
+class TestLemmaD1(PairsContract):
     module = lemma_d_1
+    pairs = "lemma-d.1"
     mutants = (("lemma-d.1", {"apart": 1e-3}, FAILS),)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import lemma_e_14
-from tests.contracts.claim_contract import FAILS, ClaimContract
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
 
 
-class TestLemmaE14(ClaimContract):
+class TestLemmaE14(PairsContract):
     module = lemma_e_14
+    pairs = "lemma-e.14"
     mutants = (
         ("lemma-e.14", {"uneven": 1e-3}, FAILS),
         ("lemma-e.14", {"unmoved": 1e-3}, FAILS),

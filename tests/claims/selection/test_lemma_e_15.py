@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import lemma_e_15
-from tests.contracts.claim_contract import ClaimContract
+from tests.claims.selection.pairs import PairsContract
 
 
-class TestLemmaE15(ClaimContract):
+class TestLemmaE15(PairsContract):
     module = lemma_e_15
+    pairs = "lemma-e.15"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import lemma_e_2
-from tests.contracts.claim_contract import ClaimContract
+from tests.claims.selection.pairs import PairsContract
 
 
-class TestLemmaE2(ClaimContract):
+class TestLemmaE2(PairsContract):
     module = lemma_e_2
+    pairs = "lemma-e.2"

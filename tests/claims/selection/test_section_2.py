@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import section_2
-from tests.contracts.claim_contract import ClaimContract
+from tests.claims.selection.pairs import PairsContract
 
 
-class TestSection2(ClaimContract):
+class TestSection2(PairsContract):
     module = section_2
+    pairs = "section-2/shapes"

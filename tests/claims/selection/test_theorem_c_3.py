@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from separatrix.claims.selection import theorem_c_3
-from tests.contracts.claim_contract import FAILS, ClaimContract
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
 
 
-class TestTheoremC3(ClaimContract):
+class TestTheoremC3(PairsContract):
     module = theorem_c_3
+    pairs = "theorem-c.3/proof"
     mutants = (
         ("theorem-c.3", {"error": 1.0}, FAILS),
         ("theorem-c.3", {"over_bound": 1.1}, FAILS),

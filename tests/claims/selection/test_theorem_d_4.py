@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import theorem_d_4
-from tests.contracts.claim_contract import ClaimContract
+from tests.claims.selection.pairs import PairsContract
 
 
-class TestTheoremD4(ClaimContract):
+class TestTheoremD4(PairsContract):
     module = theorem_d_4
+    pairs = "theorem-d.4/proof"

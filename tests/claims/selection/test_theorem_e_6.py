@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import theorem_e_6
-from tests.contracts.claim_contract import ClaimContract
+from tests.claims.selection.pairs import PairsContract
 
 
-class TestTheoremE6(ClaimContract):
+class TestTheoremE6(PairsContract):
     module = theorem_e_6
+    pairs = "theorem-e.6/proof"

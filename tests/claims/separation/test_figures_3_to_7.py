@@ -23,13 +23,13 @@ def test_a_simulation_that_does_not_fit_the_exact_probability_is_found(id: str) 
     found = ran(OURS[id].id)
     hits = [0 if x is not None else None for x in found[0].result["hits"]]
     first = replace(found[0], result={**found[0].result, "hits": hits})
-    assert OURS[id].check([first, *found[1:]]).verdict is FAILS
+    assert OURS[id].judged([first, *found[1:]]).verdict is FAILS
 
 
 @pytest.mark.parametrize("id", ["figure-4", "figure-5", "figure-7"])
 def test_settings_within_all_hypotheses_would_show_no_slip(id: str) -> None:
     found = [replace(x, result={**x.result, "broken": [[] for _ in x.result["broken"]]}) for x in ran(OURS[id].id)]
-    assert OURS[id].check(found).verdict is UNDECIDED
+    assert OURS[id].judged(found).verdict is UNDECIDED
 
 
 def test_the_chance_of_a_count_is_the_binomial_tail() -> None:

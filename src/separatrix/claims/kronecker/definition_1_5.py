@@ -9,7 +9,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -74,6 +74,7 @@ def _order_cells() -> Iterator[Cell]:
             right="A = exp(Q (K_1 (x) ... (x) K_{k-1})^T / d), and D = diag(A 1).",
             why="The brackets are misplaced: Q and the product of the keys have no product without the transpose, and "
             "at k = 3 it must be Definition 1.1, which transposes and divides within exp.",
+            shown_by="the printed formula is another one for d > 1",
         ),
     ),
 )
@@ -88,6 +89,5 @@ def definition_1_5(found: Sequence[Found]) -> Finding:
         "cells beyond their certificate": beyond,
         "least difference of the printed formula, d > 1": printed,
     }
-    if exact > ROUNDING or beyond or polynomial > _TOLERANCE:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if printed > _TOLERANCE else Verdict.HOLDS, numbers)
+    held = exact <= ROUNDING and not beyond and polynomial <= _TOLERANCE
+    return holds_if(held, numbers, shows={"the printed formula is another one for d > 1": printed > _TOLERANCE})

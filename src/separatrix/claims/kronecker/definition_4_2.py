@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.hardness import attention_decision, maxip, orthogonal_vectors
 from separatrix.hardness.cnf import planted_formula, random_formula
 from separatrix.hardness.sat import decide_formula
@@ -70,4 +70,4 @@ def definition_4_2(found: Sequence[Found]) -> Finding:
         "triples that are not their assignment": differ,
         "sets larger than 2^ceil(v/3)": wide,
     }
-    return Finding(Verdict.FAILS_AS_PRINTED if differ or wide else Verdict.HOLDS, numbers)
+    return holds_if(not (differ or wide), numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.kronecker.definition_4_2 import chain_cells, kinds
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 
 
 @claim(
@@ -28,4 +28,4 @@ def definition_4_6(found: Sequence[Found]) -> Finding:
         "rows that attention decides wrongly": sums["rows_decided_wrongly"],
         "formulas decided wrongly": sums["answer_is_wrong"],
     }
-    return Finding(Verdict.FAILS_AS_PRINTED if any(sums.values()) else Verdict.HOLDS, numbers)
+    return holds_if(not any(sums.values()), numbers)

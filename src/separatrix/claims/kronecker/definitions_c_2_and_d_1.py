@@ -9,7 +9,7 @@ import torch
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.definition_1_5 import ROUNDING, draw, literal
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -36,7 +36,11 @@ def _restatement_cells() -> Iterator[Cell]:
         yield restatements.cell(seed=0, n=n, d=d)
 
 
-def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | str]) -> Finding:
+_DIFFERS = "the printed formula is not Definition 1.1"
+_COLUMNS = "D has n columns"
+
+
+def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | str], shows: dict[str, bool]) -> Finding:
     corrected = max(one.result["corrected"] for one in found)
     differs = min(one.result[printed] for one in found)
     numbers = {
@@ -44,9 +48,7 @@ def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | s
         "least difference from Definition 1.1, as printed": differs,
         **numbers,
     }
-    if corrected > ROUNDING:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if differs > ROUNDING else Verdict.HOLDS, numbers)
+    return holds_if(corrected <= ROUNDING, numbers, shows={_DIFFERS: differs > ROUNDING, **shows})
 
 
 @claim(
@@ -60,20 +62,20 @@ def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | s
             right="A = exp(Q (K_1 (x) K_2)^T / d).",
             why="Without exp it is linear attention: weights may be negative and their sum may vanish. Definition 1.1 "
             "and the lemmas that use it have exp, and divide by d.",
+            shown_by=_DIFFERS,
         ),
         Erratum(
             printed="D has n rows and n^2 columns.",
             right="D has n rows and n columns.",
             why="D = diag(A 1) is the diagonal matrix of n row sums, and is inverted.",
+            shown_by=_COLUMNS,
         ),
     ),
 )
 def definition_c2(found: Sequence[Found]) -> Finding:
     square = all(one.result["columns_of_D"] == one.result["n"] for one in found)
     negative = sum(one.result["negative_weights"] for one in found)
-    return _restated(
-        found, "c2_printed", {"negative weights as printed": negative, "D is": "square" if square else "not"}
-    )
+    return _restated(found, "c2_printed", {"negative weights as printed": negative}, {_COLUMNS: square})
 
 
 @claim(
@@ -87,8 +89,9 @@ def definition_c2(found: Sequence[Found]) -> Finding:
             right="A = exp(Q (K_1 (x) K_2)^T / d).",
             why="Definition 1.1, which Definition 1.2 points to, divides by d, and so does Lemma D.3's bound on the "
             "scores.",
+            shown_by=_DIFFERS,
         ),
     ),
 )
 def definition_d1(found: Sequence[Found]) -> Finding:
-    return _restated(found, "d1_printed", {})
+    return _restated(found, "d1_printed", {}, {})

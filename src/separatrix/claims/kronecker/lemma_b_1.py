@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.hardness.maxip import GapMaxIP, gap_maxip
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import (
@@ -147,7 +147,7 @@ def lemma_b1(found: Sequence[Found]) -> Finding:
     if not (total["case_1"] and total["case_2"]):
         return Finding(Verdict.UNDECIDED, numbers, "One of the cases did not occur.")
     note = "The statement says that constants exist; those of the proof are corrected apart."
-    return Finding(Verdict.FAILS_AS_PRINTED if total["mistakes"] else Verdict.HOLDS, numbers, note)
+    return holds_if(not total["mistakes"], numbers, note)
 
 
 @claim(
@@ -162,6 +162,7 @@ def lemma_b1(found: Sequence[Found]) -> Finding:
             right="v is the column-wise Kronecker product of (1_n, 0_n) and (1_n, 0_n), in one column of V.",
             why="In the order of Definition 2.4 the pairs of two vectors are not the first n^2 of the 4 n^2 columns: "
             "the printed v takes every b, and the blanks, with the first half of the c alone.",
+            shown_by="the printed v decides rows wrongly",
         ),
     ),
 )
@@ -174,9 +175,8 @@ def lemma_b1_values(found: Sequence[Found]) -> Finding:
         "rows decided wrongly with the product": total["right_mistakes"],
         "rows decided wrongly with the printed v": total["printed_mistakes"],
     }
-    if total["blocks_that_differ"] or total["sums_out_of_bounds"] or total["right_mistakes"]:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if total["printed_mistakes"] else Verdict.HOLDS, numbers)
+    wrong = total["blocks_that_differ"] or total["sums_out_of_bounds"] or total["right_mistakes"]
+    return holds_if(not wrong, numbers, shows={"the printed v decides rows wrongly": total["printed_mistakes"] > 0})
 
 
 @claim(
@@ -199,4 +199,4 @@ def smallest_beta(found: Sequence[Found]) -> Finding:
         "the paper's beta / the least of the rule, at most": max(row["cube"] / row["rule"] for row in rows),
         "the paper's beta / the least on exact outputs, at most": max(row["cube"] / row["exact"] for row in rows),
     }
-    return Finding(Verdict.FAILS_AS_PRINTED if exact or rule else Verdict.HOLDS, numbers)
+    return holds_if(not (exact or rule), numbers)

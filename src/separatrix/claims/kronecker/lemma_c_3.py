@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -84,4 +84,4 @@ def lemma_c3(found: Sequence[Found]) -> Finding:
         "cells with other flops than two products": dearer,
         "chance that a false identity passes": (4 / _FACTORING_RANGE) ** seeds,
     }
-    return Finding(Verdict.FAILS_AS_PRINTED if mismatches or dearer else Verdict.HOLDS, numbers)
+    return holds_if(not (mismatches or dearer), numbers)

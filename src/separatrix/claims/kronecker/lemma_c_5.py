@@ -11,7 +11,7 @@ import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
 from separatrix.claims.kronecker.lemma_c_3 import check_length, integers
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -57,7 +57,7 @@ def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
         "shapes": len({(one.parameters["n"], one.parameters["d"]) for one in found}),
         "chance that a false identity passes": (degree / _TENSOR_RANGE) ** seeds,
     }
-    return Finding(Verdict.FAILS_AS_PRINTED if mismatches else Verdict.HOLDS, numbers)
+    return holds_if(not mismatches, numbers)
 
 
 @claim(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.reference import tensor_scores
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -60,8 +60,8 @@ def _score_cells() -> Iterator[Cell]:
 def lemma_d3(found: Sequence[Found]) -> Finding:
     violations = sum(one.result["violations"] for one in found)
     tight = max(one.result["ratio"] for one in found)
-    return Finding(
-        Verdict.FAILS_AS_PRINTED if violations else Verdict.HOLDS,
+    return holds_if(
+        not violations,
         {
             "scores compared": sum(one.result["entries"] for one in found),
             "scores above B^3": violations,

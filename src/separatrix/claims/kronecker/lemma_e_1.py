@@ -15,7 +15,7 @@ import numpy as np
 
 from separatrix.attention.cost import paper_rank
 from separatrix.attention.monomials import total_degree
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -121,6 +121,7 @@ def lemma_e1(found: Sequence[Found]) -> Finding:
             printed="P(x) is the sum of c_i x^i for i from 0 to d.",
             right="for i from 0 to g.",
             why="P has degree g; d is the width of X, Y and Z. Wherever g > d, the printed sum is another polynomial.",
+            shown_by="the sum to d is another polynomial where g > d",
         ),
     ),
 )
@@ -133,6 +134,4 @@ def lemma_e1_proof(found: Sequence[Found]) -> Finding:
         "entries that differ, sum to g": right,
         "cells with g > d where the sum to d is another polynomial": f"{differ} of {len(longer)}",
     }
-    if right:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if differ else Verdict.HOLDS, numbers)
+    return holds_if(not right, numbers, shows={"the sum to d is another polynomial where g > d": differ > 0})

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Verdict, claim, holds_if
 from separatrix.hardness.match_construction import match_features, match_outputs
 from separatrix.hardness.match_instances import adversarial_instances, planted_instances, uniform_instances
 from separatrix.hardness.match_margin import largest_modulus, margin, sharpness
@@ -157,7 +157,7 @@ def _decisions(found: Sequence[Found]) -> dict[str, float | str]:
 )
 def pairs(found: Sequence[Found]) -> Finding:
     numbers = _decisions(found)
-    return Finding(Verdict.FAILS_AS_PRINTED if numbers["wrong decisions"] else Verdict.HOLDS, numbers)
+    return holds_if(not numbers["wrong decisions"], numbers)
 
 
 @claim(
@@ -186,7 +186,7 @@ def triples(found: Sequence[Found]) -> Finding:
         "The width is k + 1, whatever n and M; the entries grow as (M^2 ln n)^(1/k), or with F frequencies and width "
         "k F + 1 as (M^(2/F) ln n)^(1/k)."
     )
-    return Finding(Verdict.FAILS_AS_PRINTED if wrong else Verdict.HOLDS, numbers, note)
+    return holds_if(not wrong, numbers, note)
 
 
 @experiment(version=1, name="kronecker.match_disjointness")

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from separatrix.claims.kronecker.hypothesis_4_1 import size_cells
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, inner_products
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import to_gap_maxip
@@ -113,6 +113,7 @@ def _time_cells() -> Iterator[Cell]:
             right="If they are orthogonal some mu has m; otherwise every mu has at most m/2.",
             why="Alice accepts disjoint sets always, and sets that meet with probability at most 1/2 (Theorem 4.5): "
             "the two cases are exchanged.",
+            shown_by="triples contradict the printed cases",
         ),
     ),
 )
@@ -129,9 +130,8 @@ def theorem_4_7_cases(found: Sequence[Found]) -> Finding:
         "triples against the exchanged cases": right,
         "triples against the printed cases": printed,
     }
-    if right or not (total["orthogonal"] and total["others"]):
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if printed else Verdict.HOLDS, numbers)
+    held = not right and bool(total["orthogonal"] and total["others"])
+    return holds_if(held, numbers, shows={"triples contradict the printed cases": printed > 0})
 
 
 @claim(
@@ -146,6 +146,7 @@ def theorem_4_7_cases(found: Sequence[Found]) -> Finding:
             right="... = n^3 / 2^(m (delta_OV / c + O(...))) >= n^(3 - delta).",
             why="n = 2^(m/c) 2^(O(...) m) is larger than 2^(m/c), so the O(...) adds to the divisor; and a lower bound "
             "on Gap-MaxIP needs the time of orthogonal vectors to be at least n^(3 - delta).",
+            shown_by="minus and at most are wrong in every cell",
         ),
     ),
 )
@@ -160,6 +161,4 @@ def theorem_4_7_time(found: Sequence[Found]) -> Finding:
         "cells against plus and at least": wrong,
         "cells against minus and at most": f"{printed} of {len(rows)}",
     }
-    if wrong:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS_CORRECTED if printed == len(rows) else Verdict.HOLDS, numbers)
+    return holds_if(not wrong, numbers, shows={"minus and at most are wrong in every cell": printed == len(rows)})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
@@ -73,4 +73,4 @@ def appendix_a2(found: Sequence[Found]) -> Finding:
         "largest distance, in standard errors": far,
         "largest |ratio of the losses / T - 1|": apart,
     }
-    return Finding(Verdict.HOLDS if far <= _SIGMAS else Verdict.FAILS_AS_PRINTED, numbers)
+    return holds_if(far <= _SIGMAS, numbers)

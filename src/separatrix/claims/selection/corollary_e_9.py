@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.flow import population_flow
@@ -41,16 +41,17 @@ def corollary_e9(found: Sequence[Found]) -> Finding:
         "largest loss at (T_2, q_2) / (T_2^2 epsilon / T_1^2)": longer,
         "largest training loss / epsilon": max(one.result["trained"] for one in found),
     }
-    return Finding(Verdict.HOLDS if longer <= 1 else Verdict.FAILS_AS_PRINTED, numbers)
+    return holds_if(longer <= 1, numbers)
 
 
-LAST_LINE = {
-    "epsilon of the first term": Erratum(
+LAST_LINE = (
+    Erratum(
+        shown_by="epsilon of the first term",
         printed="Proof of Corollary E.9: in the last line, T_2 (T_2 - q_2) q_1^3 / (2 q_2^2 T_1 (T_1 - q_1)).",
         right="Times epsilon (and over q_2^3; with q_2^2 it is still an upper bound).",
         why="It is (d/2) T_2 / ((T_2 - q_2) q_2) times the square of the bound on 1 - q_2 s', which has sqrt(epsilon).",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.corollary_e9_proof")
@@ -74,7 +75,7 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
     part="proof",
     says="The loss at T_2 is at most a sum of four terms, each of order T_2^2 epsilon / T_1^2.",
     cells=lambda: [last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4) for q2 in (3, 6)],
-    errata=tuple(LAST_LINE.values()),
+    errata=LAST_LINE,
 )
 def corollary_e9_proof(found: Sequence[Found]) -> Finding:
-    return judged(found, LAST_LINE)
+    return compared(found, LAST_LINE)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import overlap_table
 from separatrix.selection.stochastic_dynamics import OBJECTIVES, settled_loss, stochastic_dynamics
@@ -70,4 +70,4 @@ def equation_4(found: Sequence[Found]) -> Finding:
     held = mean["last"] > of_mean["last"] and all(
         abs(one["slope"] / one["predicted"] - 1) < 0.1 for one in (mean, of_mean)
     )
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers)
+    return holds_if(held, numbers)

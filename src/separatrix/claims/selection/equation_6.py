@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics, population_loss
 from separatrix.selection.flow import population_flow
@@ -50,4 +50,4 @@ def equation_6(found: Sequence[Found]) -> Finding:
         "its last factor against ours": factor,
     }
     held = all(0.4 < ratio < 0.6 for ratio in ratios) and factor < 1e-9
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers)
+    return holds_if(held, numbers)

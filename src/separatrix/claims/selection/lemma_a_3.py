@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import ROUNDING, judged, missed
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import ROUNDING, compared, missed
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -22,8 +22,9 @@ from separatrix.selection.encodings import random_signs, subset_code
 from separatrix.selection.isometry import restricted_isometry
 from separatrix.selection.task import all_subsets
 
-CODE = {
-    "overlap outside the subset": Erratum(
+CODE = (
+    Erratum(
+        shown_by="overlap outside the subset",
         printed="Lemma A.3: |<e_i, e_v>| <= delta / (1 - 2 delta) for every i outside v.",
         right="|<e_i, e_v>| <= delta sqrt(q) / (1 - delta).",
         why="<e_i, e_v> = <E 1_i, E u> with u = (E_v^T E_v)^-1 1 of norm at most sqrt(q) / (1 - delta), and the "
@@ -31,7 +32,7 @@ CODE = {
         "exceptional set. With q orthogonal vectors and one that has the same small product with each, the overlap is "
         "delta sqrt(q). Section 2.2, Theorem C.3, Lemmas E.7, E.15, Theorem E.6 and Corollary E.16 take it over.",
     ),
-}
+)
 
 
 def leaning(q: int, width: int) -> Tensor:
@@ -92,7 +93,7 @@ def _code_cells() -> Iterator[Cell]:
     "norm at most sqrt(q) / (1 - 2 delta), product 1 with the encodings in the set, and at most delta / (1 - 2 delta) "
     "with all others.",
     cells=_code_cells,
-    errata=tuple(CODE.values()),
+    errata=CODE,
 )
 def lemma_a3(found: Sequence[Found]) -> Finding:
     """The norm and the products inside hold as printed; the bound on the products outside does not."""
@@ -103,5 +104,4 @@ def lemma_a3(found: Sequence[Found]) -> Finding:
         "norm bound missed by": max(norm, 0.0),
         "deltas": f"{min(one.result['delta'] for one in found):.4f} to {max(one.result['delta'] for one in found):.4f}",
     }
-    finding = judged(found, CODE, numbers)
-    return Finding(Verdict.FAILS_AS_PRINTED, numbers) if inside > ROUNDING or norm > ROUNDING else finding
+    return compared(found, CODE, numbers, held=max(inside, norm) <= ROUNDING)

@@ -7,21 +7,22 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import ROUNDING, judged
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import ROUNDING, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_weights
 from separatrix.selection.gradient import Inputs, batch_gradient
 from separatrix.selection.task import SparseTokenSelection
 from separatrix.selection.transformer import SelectionTransformer, selection_loss
 
-JACOBIAN = {
-    "Jacobian of the softmax": Erratum(
+JACOBIAN = (
+    Erratum(
+        shown_by="Jacobian of the softmax",
         printed="Proof of Lemma D.1: d softmax(v) = (diag(v) - v v^T) dv.",
         right="(diag(p) - p p^T) dv with p = softmax(v).",
         why="The next line already has S_y in the place of v.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_d1")
@@ -55,10 +56,9 @@ def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, 
         batch_gradients.cell(seed=0, T=T, q=q, d=d, width=w)
         for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))
     ],
-    errata=tuple(JACOBIAN.values()),
+    errata=JACOBIAN,
 )
 def lemma_d1(found: Sequence[Found]) -> Finding:
     """The formula is autograd's gradient; one line of its proof is misprinted."""
     apart = max(one.result["apart"] for one in found)
-    finding = judged(found, JACOBIAN, {"largest distance to autograd": apart})
-    return finding if apart <= ROUNDING else Finding(Verdict.FAILS_AS_PRINTED, finding.numbers)
+    return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
@@ -38,4 +38,4 @@ def lemma_d2(found: Sequence[Found]) -> Finding:
         "largest distance to the definition's loss": apart["lemma"],
         "largest distance of d/2 (1/q - 2 alpha s + alpha^2 p)": apart["closed"],
     }
-    return Finding(Verdict.HOLDS if max(apart.values()) < TIGHT else Verdict.FAILS_AS_PRINTED, numbers)
+    return holds_if(max(apart.values()) < TIGHT, numbers)

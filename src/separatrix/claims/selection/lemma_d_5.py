@@ -7,34 +7,37 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
-from separatrix.claims.selection.slips import judged, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics
 from separatrix.selection.moments import exact_descent
 from separatrix.selection.task import all_subsets
 
-PLANE = {
-    "sign of the gradient in V": Erratum(
+PLANE = (
+    Erratum(
+        shown_by="sign of the gradient in V",
         printed="Proof of Lemma D.5: the gradient in V is +E (X Y/q - V Z S)(Z S)^T.",
         right="With the minus sign of Lemma D.1.",
         why="The loss is half the square of STS - f. The update rules that follow have the sign of a descent, so that "
         "the slip is made twice.",
     ),
-    "sign of the gradient in W": Erratum(
+    Erratum(
+        shown_by="sign of the gradient in W",
         printed="Proof of Lemma D.5: the position block of the gradient in W is + alpha d s ((1 - alpha)(1 - q s) + "
         "T alpha (1 - q s)^2 / (T - q)) / (T - 1) times I - 1 1^T / T.",
         right="With a minus sign.",
         why="As for V.",
     ),
-    "share of the subsets": Erratum(
+    Erratum(
+        shown_by="share of the subsets",
         printed="Proof of Lemma D.5, case I of W: binom(T-1, q) / binom(T, q) of the subsets contain a position.",
         right="binom(T-1, q-1) / binom(T, q) = q/T.",
         why="One member is chosen, and q - 1 of the T - 1 others remain to be. The next line has q/T.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_d5")
@@ -87,11 +90,11 @@ def _d5_cells() -> Iterator[Cell]:
     says="With one-hot encodings and a zero start, gradient descent on the population loss keeps V on [I, 0] and W on "
     "the projection orthogonal to the constant vector (Lemma 3.2).",
     cells=_d5_cells,
-    errata=tuple(PLANE.values()),
+    errata=PLANE,
 )
 def lemma_d5(found: Sequence[Found]) -> Finding:
     """The gradient never leaves the plane, and descent of the matrices is the recursion for alpha and C."""
     leaves = max(one.result["leaves"] for one in found if "leaves" in one.result)
     off = max(max(one.result["off"], one.result["apart"]) for one in found if "off" in one.result)
-    finding = judged(found, PLANE, {"gradient leaves the plane by": leaves, "descent is off the recursion by": off})
-    return finding if max(leaves, off) < TIGHT else Finding(Verdict.FAILS_AS_PRINTED, finding.numbers)
+    numbers: dict[str, float | str] = {"gradient leaves the plane by": leaves, "descent is off the recursion by": off}
+    return compared(found, PLANE, numbers, held=max(leaves, off) < TIGHT)

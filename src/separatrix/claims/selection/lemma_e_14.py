@@ -8,21 +8,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import judged, missed
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared, missed
 from separatrix.claims.selection.valid_encodings import TIGHT, Q, T, codes, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.task import all_subsets
 
-EXCHANGE = {
-    "what is exchanged": Erratum(
+EXCHANGE = (
+    Erratum(
+        shown_by="what is exchanged",
         printed="Proof of Lemma E.14: E' = R_ij E, which exchanges coordinates i and j of every encoding, turns "
         "S_y(i) into S_y(j).",
         right="E' = E P_ij, which exchanges the encodings of positions i and j.",
         why="Exchanging coordinates changes no dot product, so that it leaves S_y(i) as it is (Lemma E.11).",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_e14")
@@ -62,11 +63,10 @@ def _attention(E: Tensor, C: float) -> Tensor:
     says="The mean attention over valid encodings is the same for all positions in the subset, and the same for all "
     "outside it; flips and exchanges of coordinates change no attention (Lemmas E.10, E.11).",
     cells=lambda: [mean_attention.cell(seed=1, C=C) for C in (0.5, 2.0, 6.0)],
-    errata=tuple(EXCHANGE.values()),
+    errata=EXCHANGE,
 )
 def lemma_e14(found: Sequence[Found]) -> Finding:
     uneven = max(one.result["uneven"] for one in found)
     unmoved = max(one.result["unmoved"] for one in found)
     numbers: dict[str, float | str] = {"mean attention is uneven by": uneven, "flips and exchanges move it by": unmoved}
-    finding = judged(found, EXCHANGE, numbers)
-    return finding if max(uneven, unmoved) < TIGHT else Finding(Verdict.FAILS_AS_PRINTED, finding.numbers)
+    return compared(found, EXCHANGE, numbers, held=max(uneven, unmoved) < TIGHT)

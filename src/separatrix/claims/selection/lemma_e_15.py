@@ -9,24 +9,26 @@ import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
 from separatrix.claims.selection.lemma_a_3 import leaning
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.isometry import restricted_isometry
 
-WEIGHTS = {
-    "upper bound of the softmax": Erratum(
+WEIGHTS = (
+    Erratum(
+        shown_by="upper bound of the softmax",
         printed="Proof of Lemma E.15: S_y(i) <= e^C / (q + (T - q) e^{-c C}), equal to the bound of the lemma.",
         right="e^C / (q e^C + (T - q) e^{-c C}).",
         why="The q positions of the subset have the score C each. The next line has it.",
     ),
-    "bounds of the lemma": Erratum(
+    Erratum(
+        shown_by="bounds of the lemma",
         printed="Lemma E.15: 1 / (q + (T - q) e^{-(1 - c) C}) <= S_y(i) <= 1 / (q + (T - q) e^{-(1 + c) C}) with c = "
         "delta / (1 - 2 delta).",
         right="With c = delta sqrt(q) / (1 - delta).",
         why="The overlaps are bounded by Lemma A.3, whose printed bound is false.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_e15")
@@ -58,7 +60,7 @@ def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[flo
     where="Lemma E.15",
     says="With W = C W*, the attention on a position of the subset lies between two functions of C and delta.",
     cells=lambda: [weight_bounds.cell(seed=0, q=q, width=64, C=C) for q in (2, 3, 4, 6) for C in (0.5, 2.0, 5.0)],
-    errata=tuple(WEIGHTS.values()),
+    errata=WEIGHTS,
 )
 def lemma_e15(found: Sequence[Found]) -> Finding:
-    return judged(found, WEIGHTS)
+    return compared(found, WEIGHTS)

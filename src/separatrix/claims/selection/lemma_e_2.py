@@ -8,18 +8,19 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.claims.selection.valid_encodings import WIDTH, D, Q, T, codes, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
-MEAN = {
-    "mean of a product": Erratum(
+MEAN = (
+    Erratum(
+        shown_by="mean of a product",
         printed="Lemma E.2: the mean output over encodings is V Z E[S_y], and the gradient in V has Z E[S_y].",
         right="E[V Z S_y] and E[Z S_y]; they agree where V_e = 0, as along the trajectory from zero.",
         why="Z contains E, so that the mean over E cannot pass it.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_e2")
@@ -56,7 +57,7 @@ def mean_outputs(C: float, seed: int) -> dict[str, list[float]]:
     where="Lemma E.2",
     says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of S_y in the place of S_y.",
     cells=lambda: [mean_outputs.cell(seed=0, C=C) for C in (0.0, 2.0)],
-    errata=tuple(MEAN.values()),
+    errata=MEAN,
 )
 def lemma_e2(found: Sequence[Found]) -> Finding:
-    return judged(found, MEAN)
+    return compared(found, MEAN)

@@ -7,33 +7,36 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.claims.selection.valid_encodings import TIGHT, WIDTH, D, Q, T, codes, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.moments import exact_gradient
 from separatrix.selection.task import all_subsets
 
-UPDATES = {
-    "update of alpha": Erratum(
+UPDATES = (
+    Erratum(
+        shown_by="update of alpha",
         printed="Lemma E.7: alpha + eta s (1 - q alpha s + alpha (1 - q s)^2 / ((T - q) s)), s the mean weight; so too "
         "the remark after it and the head of the proof of Theorem E.6.",
         right="A minus sign before the last term, as in Theorem D.4.",
         why="It is s - alpha |mean of S|^2. With the plus sign the point alpha*, used two lines later, is not "
         "stationary.",
     ),
-    "update of V": Erratum(
+    Erratum(
+        shown_by="update of V",
         printed="Proof of Lemma E.7: V(t + 1) = V(t) + (...), without the rate.",
         right="V(t) + eta (...).",
         why="The step of gradient descent is eta times the gradient.",
     ),
-    "first term of C": Erratum(
+    Erratum(
+        shown_by="first term of C",
         printed="Proof of Lemma E.7: Term 1 of the gradient in W without the factor alpha(t).",
         right="With it.",
         why="The gradient in W has V^T before the residual. With orthogonal encodings the second term is zero, and the "
         "first is all of it.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.lemma_e7")
@@ -94,7 +97,7 @@ def _one_hot_term(alpha: float, C: float) -> list[float]:
     says="With stochastic encodings and a zero start, gradient descent keeps V on [I, 0] and W on the identity of the "
     "position block (Lemma 3.4), with an update rule for alpha and bounds on that of C.",
     cells=lambda: [stochastic_step.cell(seed=0, alpha=a, C=C) for a, C in ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0))],
-    errata=tuple(UPDATES.values()),
+    errata=UPDATES,
 )
 def lemma_e7(found: Sequence[Found]) -> Finding:
     """The direction to 1e-12 over all valid encodings; the bounds on C with the overlaps as they are."""
@@ -104,5 +107,4 @@ def lemma_e7(found: Sequence[Found]) -> Finding:
         "gradient in W differs from a multiple of the identity by": spread,
         "bounds on the step of C missed by": max(bounds, 0.0),
     }
-    finding = judged(found, UPDATES, numbers)
-    return finding if max(spread, bounds) < TIGHT else Finding(Verdict.FAILS_AS_PRINTED, finding.numbers)
+    return compared(found, UPDATES, numbers, held=max(spread, bounds) < TIGHT)

@@ -7,28 +7,31 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.task import SparseTokenSelection
 
-SHAPES = {
-    "columns of E_y": Erratum(
+SHAPES = (
+    Erratum(
+        shown_by="columns of E_y",
         printed="Section 2.2: E_y is d_e by T.",
         right="d_e by q.",
         why="E_y holds the encodings of the q positions in y, and (E_y^T E_y)^-1 meets the vector of q ones.",
     ),
-    "columns of Q and K": Erratum(
+    Erratum(
+        shown_by="columns of Q and K",
         printed="Section 2.3: Q and K are m by d.",
         right="m by (d + d_e).",
         why="They multiply Z, which has d + d_e rows.",
     ),
-    "outputs of a net": Erratum(
+    Erratum(
+        shown_by="outputs of a net",
         printed="Section 3.3: the function g behind the first layer maps to R^{Td}.",
         right="to R^d.",
         why="It estimates one token's average, of d coordinates.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.shapes")
@@ -52,7 +55,7 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     part="shapes",
     says="The matrices of the task and of the transformer have the dimensions that Sections 2 and 3.3 give.",
     cells=lambda: [shapes.cell(seed=0, T=6, q=2, d=3, width=16)],
-    errata=tuple(SHAPES.values()),
+    errata=SHAPES,
 )
 def section_2(found: Sequence[Found]) -> Finding:
-    return judged(found, SHAPES)
+    return compared(found, SHAPES)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import time_to_loss
@@ -89,4 +89,4 @@ def theorem_31(found: Sequence[Found]) -> Finding:
         "The bound is loose by a factor of order T d, and more dimensions leave the plateau sooner, not later: the law "
         "is the larger of T^2 / d and T / (4 epsilon), over eta."
     )
-    return Finding(Verdict.HOLDS if over <= 1 else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return holds_if(over <= 1, numbers, note)

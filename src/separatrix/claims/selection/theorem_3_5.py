@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import ROUNDING
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.selection.misprint_pairs import ROUNDING
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fcn import parameter_count
@@ -174,4 +174,4 @@ def _judged(found: Sequence[Found]) -> Finding:
         "The bound is the infimum for Td - 1 neurons, and one neuron fewer adds as much again. It is on the square "
         "itself: beside the training loss of equation (3), which has a factor 1/2, stands half of it."
     )
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return holds_if(held, numbers, note)

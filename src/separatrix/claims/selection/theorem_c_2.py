@@ -7,22 +7,23 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import judged
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.counterexample import fcn_counterexample
 from separatrix.selection.fcn import FCN
 
-WORST_CASE = {
-    "squared error": Erratum(
+WORST_CASE = (
+    Erratum(
+        shown_by="squared error",
         printed="Theorem C.2: on some input the squared norm of the error is at least 1/(2q).",
         right="The norm is at least 1/(2q), where tokens have norm at most 1/2; at most r, and it is at least r/q.",
         why="The proof finds two inputs that the net cannot tell apart and whose targets are 1/q apart. The zero net "
         "is off by exactly 1/(2q) on both, and 1/(4 q^2) is below 1/(2q). Without a bound on the tokens the pair can "
         "be scaled, and the statement is true with every constant.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.worst_case")
@@ -54,10 +55,9 @@ def _worst_cells() -> Iterator[Cell]:
     says="A net whose first layer has at most (T - q + 1) d - 1 neurons misses some input by at least 1/(2q) in "
     "squared norm.",
     cells=_worst_cells,
-    errata=tuple(WORST_CASE.values()),
+    errata=WORST_CASE,
 )
 def theorem_c2(found: Sequence[Found]) -> Finding:
     """At the proof's scale the norm reaches 1/(2q) for every net and the square does not; scaled, both reach 1."""
     least = min(one.result["scaled"] for one in found)
-    finding = judged(found, WORST_CASE, {"least error of a pair scaled to q": least})
-    return finding if least >= 1 - 1e-6 else Finding(Verdict.FAILS_AS_PRINTED, finding.numbers)
+    return compared(found, WORST_CASE, {"least error of a pair scaled to q": least}, held=least >= 1 - 1e-6)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.selection.slips import ROUNDING, judged
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.selection.misprint_pairs import ROUNDING, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import construct, overlaps
@@ -77,27 +77,30 @@ def theorem_c3(found: Sequence[Found]) -> Finding:
     }
     held = over <= 1 and bound <= 1 + ROUNDING and proof <= 1
     note = "The statement leaves out that tokens have norm at most 1, which its last line uses."
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return holds_if(held, numbers, note)
 
 
-PROOF = {
-    "lower bound of the softmax": Erratum(
+PROOF = (
+    Erratum(
+        shown_by="lower bound of the softmax",
         printed="e^a / (q e^a + N e^{a/2}) >= 1/q - (T / q^2) e^{-a}.",
         right="1/q - (T / q^2) e^{-a/2}; N is T.",
         why="The quotient is 1 / (q + T e^{-a/2}), and 1 / (q + u) >= 1/q - u / q^2.",
     ),
-    "interval of the weights": Erratum(
+    Erratum(
+        shown_by="interval of the weights",
         printed="The weights of the q positions lie in [1/q, 1/q + epsilon / (2q)].",
         right="in [1/q - epsilon / (2q), 1/q].",
         why="A weight that q positions share cannot exceed 1/q.",
     ),
-    "scale": Erratum(
+    Erratum(
+        shown_by="scale",
         printed="a = ceil(2 log(2T) / epsilon) makes the lower bound 1/q - epsilon / (2q), for any epsilon.",
         right="a = 2 log(2T / epsilon).",
         why="T e^{-a/2} <= epsilon q / 2 is what is needed. The printed scale is too small for some epsilon above 1, "
         "and exponentially larger than needed for small ones.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.theorem_c3_proof")
@@ -130,7 +133,7 @@ def _proof_cells() -> Iterator[Cell]:
     part="proof",
     says="The proof bounds the softmax weights inside and outside the subset, for overlaps up to 1/2.",
     cells=_proof_cells,
-    errata=tuple(PROOF.values()),
+    errata=PROOF,
 )
 def theorem_c3_proof(found: Sequence[Found]) -> Finding:
-    return judged(found, PROOF)
+    return compared(found, PROOF)

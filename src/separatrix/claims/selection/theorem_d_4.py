@@ -13,60 +13,67 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.slips import judged, missed
+from separatrix.claims.selection.misprint_pairs import compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics
 
-PROOF = {
-    "lower bound in Phase II": Erratum(
+PROOF = (
+    Erratum(
+        shown_by="lower bound in Phase II",
         printed="(T - q) s^2 w^2 / ((T - 1) D^2) >= w^2 / (q (T - 1) D).",
         right=">= w^2 / ((T - 1)(T - q)).",
         why="(T - q) q s^2 - D = -w^2, so that the printed inequality is the reverse of a true one. alpha* >= 1 gives "
         "the right one, and the rest of the proof goes through, with 32 for 8 in the first stage.",
     ),
-    "bound for all t": Erratum(
+    Erratum(
+        shown_by="bound for all t",
         printed="The increment of C is at least (eta / 8) w^2 / (q (T - 1) D) for all t.",
         right="At least (eta / 8) w^2 / ((T - 1)(T - q)), from the end of Phase I on.",
         why="The bound for Phase I uses alpha >= 1 - 0.1 x, which is where that phase ends; at t = 0, alpha is zero "
         "and C does not move. The O(T log(d / epsilon) / eta) steps of the phase are counted in the end anyway.",
     ),
-    "scale of the second stage": Erratum(
+    Erratum(
+        shown_by="scale of the second stage",
         printed="The second stage needs C >= log((1/q) sqrt(d T / (q (T - q) epsilon))).",
         right="C >= log(((T - q) / q)(1/x - 1)).",
         why="That is where s reaches (1 - x) / q. The factor T - q is in Theorem E.6, and the count's logarithm is the "
         "same.",
     ),
-    "sign at the lower end": Erratum(
+    Erratum(
+        shown_by="sign at the lower end",
         printed="For alpha_1 = 1 - 0.1 x: (q alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2.",
         right="(q s - 1 - 0.1 q s x)^2.",
         why="alpha_1 is below 1; the next line expands the right one. Theorem E.6 repeats it.",
     ),
-    "loss at alpha*": Erratum(
+    Erratum(
+        shown_by="loss at alpha*",
         printed="The loss at alpha* is d T w^2 / (2 q (T - q)).",
         right="It is d w^2 / (2 q D), at most that.",
         why="D >= (T - q) / T. Theorem E.6 repeats it.",
     ),
-    "constant of the induction": Erratum(
+    Erratum(
+        shown_by="constant of the induction",
         printed="alpha <= (1 + (d - 1) w / (d q s (T s - 1))) alpha*, and the last factor of the increment of C is at "
         "least w / (d D).",
         right="(8 d - 1) / (8 d), as in (IH1), and w / (8 d D).",
         why="The hypothesis of the induction is the weaker one; its conclusion is the same.",
     ),
-    "square of gamma": Erratum(
+    Erratum(
+        shown_by="square of gamma",
         printed="(1 - gamma)(1 + gamma r) <= 1 - gamma^2 with r = w / (q s (T s - 1)) <= 1, for all gamma.",
         right="For gamma in [0, 1]; for gamma below 0, (1 - gamma)(1 + gamma r) <= (1 + r)^2 / (4 r).",
         why="Where alpha is below alpha*, gamma is negative and the inequality reverses; below -1 the printed bound on "
         "a positive increment is negative.",
     ),
-}
+)
 
 
 @experiment(version=1, name="selection.theorem_d4_proof")
 def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, list[float]]:
     """Each step along 200 values of s: the pair [printed, right] of the amounts by which it is missed."""
     x = math.sqrt(q * (T - q) * epsilon / (d * T))
-    steps: dict[str, list[tuple[float, float]]] = {name: [] for name in PROOF}
+    steps: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in PROOF}
     for s in np.linspace(1 / T, 1 / q, 202)[1:-1].tolist():
         w, D = 1 - q * s, T * q * s**2 - 2 * q * s + 1
         settled = (T - q) * s / D
@@ -124,7 +131,7 @@ def _cells() -> Iterator[Cell]:
     part="proof",
     says="The proof follows alpha and C through two phases and two stages, with a chain of inequalities in s.",
     cells=_cells,
-    errata=tuple(PROOF.values()),
+    errata=PROOF,
 )
 def theorem_d4_proof(found: Sequence[Found]) -> Finding:
-    return judged(found, PROOF)
+    return compared(found, PROOF)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
@@ -55,23 +55,25 @@ def _shape_cells() -> Iterator[Cell]:
             right="y in R^{d x m}, y_l in R^d, as in Definition C.2.",
             why="c_exp(A, x)_{j_0} is in R^d. (Theorems D.5, F.5, F.9, F.13 and F.17 print <c(A, x), y> without the "
             "index j_0.)",
+            shown_by="c has no product with a y of n rows",
         ),
         Erratum(
             printed="Equation (1): D(X) in R^{d x d}.",
             right="In R^{n x n}.",
             why="It has an entry for each of the n rows of A_1.",
+            shown_by="D(X) is not d x d",
         ),
     ),
 )
 def definition_c6(found: Sequence[Found]) -> Finding:
     """The literal definition against the library's networks, and the printed shapes, which do not fit."""
     worst = max(max(one.result["attention"], one.result["network"]) for one in found)
-    fits = sum(bool(one.result["takes_n"] or one.result["normaliser_is_d_by_d"]) for one in found)
+    takes_n = sum(bool(one.result["takes_n"]) for one in found)
+    d_by_d = sum(bool(one.result["normaliser_is_d_by_d"]) for one in found)
     right = all(one.result["normaliser_is_n_by_n"] for one in found)
     numbers: dict[str, float | str] = {
         "largest difference from the library's network": worst,
-        "cells that the printed shapes fit": fits,
+        "cells that the printed shapes fit": takes_n + d_by_d,
     }
-    if worst > 1e-11 or not right:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.UNDECIDED if fits else Verdict.HOLDS_CORRECTED, numbers)
+    shows = {"c has no product with a y of n rows": not takes_n, "D(X) is not d x d": not d_by_d}
+    return holds_if(worst <= 1e-11 and right, numbers, shows=shows)

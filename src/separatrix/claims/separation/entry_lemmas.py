@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims import load
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.separation.statements import Reading, Values, evaluate
 
@@ -34,6 +34,11 @@ class Lemma:
     right: Reading
     slips: tuple[Slip, ...] = ()
     note: str = ""
+
+    @property
+    def errata(self) -> tuple[Erratum, ...]:
+        """The misprints; each is shown by its slip, as `judged` numbers them."""
+        return tuple(replace(slip.erratum, shown_by=f"slip {k}") for k, slip in enumerate(self.slips, 1))
 
 
 LEMMAS: dict[str, Lemma] = {}
@@ -73,7 +78,7 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) ->
         where=lemma.where,
         says=lemma.says,
         cells=lambda: cells(lemma.where),
-        errata=tuple(slip.erratum for slip in lemma.slips),
+        errata=lemma.errata,
         figures=("entry_bounds",),
         home=home,
     )
@@ -84,24 +89,20 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) ->
 
 
 def judged(lemma: Lemma, found: Sequence[Found]) -> Finding:
-    """Holds (corrected) if no entry anywhere goes against the right lines, and every slip is refuted somewhere."""
+    """Holds if no entry anywhere goes against the right lines; a slip is shown if it is refuted somewhere."""
     rows = [row for one in found for row in one.result["right"].values()]
     numbers: dict[str, float | str] = {
         "settings (n, d, a_0, a_1, b, c)": len(found),
         "comparisons": sum(compared for compared, _, _ in rows),
         "against the lemma": sum(violations for _, violations, _ in rows),
     }
-    refuted = []
-    for k in range(len(lemma.slips)):
+    shows = {}
+    for k, erratum in enumerate(lemma.errata):
         counts = [one.result["slips"][k] for one in found]
-        refuted.append(sum(violations for _, violations in counts))
-        total = sum(compared for compared, _ in counts)
-        numbers[f"against what is printed, slip {k + 1}"] = f"{refuted[-1]:,} of {total:,}"
+        refuted, total = (sum(count[at] for count in counts) for at in (1, 0))
+        shows[erratum.shown_by] = refuted > 0
+        numbers[f"against what is printed, {erratum.shown_by}"] = f"{refuted:,} of {total:,}"
     unmet = [part for part in found[0].result["right"] if not any(one.result["right"][part][0] for one in found)]
     if unmet:
         return Finding(Verdict.UNDECIDED, numbers, f"No setting has an entry of part {', '.join(unmet)}.")
-    if numbers["against the lemma"]:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    if not all(refuted):
-        return Finding(Verdict.UNDECIDED, numbers, "A slip is not refuted by these settings.")
-    return Finding(Verdict.HOLDS_CORRECTED if refuted else Verdict.HOLDS, numbers, lemma.note)
+    return holds_if(not numbers["against the lemma"], numbers, lemma.note, shows=shows)

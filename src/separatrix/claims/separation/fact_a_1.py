@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -71,19 +71,14 @@ def trick_cells() -> Iterator[Cell]:
             yield tensor_trick.cell(seed=seed, n=n, d=d)
 
 
-def trick_finding(found: Sequence[Found], wrong: Sequence[str], slips: dict[str, bool]) -> Finding:
+def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str, bool]) -> Finding:
     mismatches = sum(one.result[name] for one in found for name in wrong)
     numbers: dict[str, float | str] = {
         "entries compared": sum(one.result["entries"] for one in found),
         "entries that differ": mismatches,
         "chance that a false identity passes": (3 / _RANGE) ** len({one.seed for one in found}),
     }
-    numbers |= {f"shown: {slip}": "yes" if shown else "no" for slip, shown in slips.items()}
-    if mismatches:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    if not all(slips.values()):
-        return Finding(Verdict.UNDECIDED, numbers, "A slip is not shown by these cells.")
-    return Finding(Verdict.HOLDS_CORRECTED if slips else Verdict.HOLDS, numbers)
+    return holds_if(not mismatches, numbers, shows=shows)
 
 
 @claim(
@@ -96,19 +91,21 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], slips: dict[str,
             printed="vec is not defined.",
             right="vec stacks rows. (If it stacks columns, as is usual, A_1 (x) A_2 must be A_2 (x) A_1.)",
             why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 want rows too.",
+            shown_by="stacking columns is another matrix",
         ),
         Erratum(
             printed="Appendix A: A_{i_1, j_1} B_{i_2, j_2} is in column (j_1 - i) d_2 + j_2 of A (x) B.",
             right="(j_1 - 1) d_2 + j_2.",
             why="There is no i; with i_1 for it the column need not exist.",
+            shown_by="the printed column is wrong, the corrected one right",
         ),
     ),
 )
 def fact_a1(found: Sequence[Found]) -> Finding:
-    slips = {
+    shows = {
         "stacking columns is another matrix": all(one.result["by_columns"] for one in found),
         "the printed column is wrong, the corrected one right": all(
             one.result["index_right"] and not one.result["index_printed"] for one in found
         ),
     }
-    return trick_finding(found, ("by_rows",), slips)
+    return trick_finding(found, ("by_rows",), shows)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression
@@ -162,7 +162,7 @@ def lemma_4_1(found: Sequence[Found]) -> Finding:
         "the sizes of Figure 3 its right side is above 1, so it says nothing there about a network with tau = 1/4."
     )
     good = within and small and broken <= allowed
-    return Finding(Verdict.HOLDS if good else Verdict.FAILS_AS_PRINTED, numbers, note if good else "")
+    return holds_if(good, numbers, note if good else "")
 
 
 @claim(
@@ -188,4 +188,4 @@ def lemma_4_2(found: Sequence[Found]) -> Finding:
     }
     note = "Part 2 asks for n >= 4; it holds from n = 2 on."
     good = always and small and halves and not below
-    return Finding(Verdict.HOLDS if good else Verdict.FAILS_AS_PRINTED, numbers, note if good else "")
+    return holds_if(good, numbers, note if good else "")

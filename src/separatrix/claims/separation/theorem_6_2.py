@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
 from separatrix.claims.separation.growth import cells, paths_finding
-from separatrix.claims.separation.network_theorems import ENOUGH, judged, last, network_cells, of_width, settled
+from separatrix.claims.separation.network_theorems import ENOUGH, judged, last, network_cells, of_width, rare_along
 from separatrix.separation.paths import PATHS
 
 
@@ -21,13 +21,14 @@ from separatrix.separation.paths import PATHS
             printed="On D1: F_exp > 0, F_exp = 0. On D0: F_lin = 0, F_lin = 0.",
             right="On D1: F_exp > 0, F_lin = 0. On D0: F_exp = 0, F_lin = 0.",
             why="F_exp > 0 and F_exp = 0 exclude each other.",
+            shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
         ),
     ),
     figures=("failure_of_the_parts",),
 )
 def theorem_6_2(found: Sequence[Found]) -> Finding:
     """All four events at once, the data's special indices drawn; the printed pair has the chance 0."""
-    numbers, reached = settled(of_width(found, ENOUGH), "success")
+    numbers, reached = rare_along(of_width(found, ENOUGH), "success")
     enough = of_width(found, ENOUGH)
     printed = max(10 ** last(one, "exp_fires_on_d1") for one in enough)
     right = max(10 ** last(one, "lin_silent_on_d1") for one in enough)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Claim, Finding, Found, claim, holds_if
 from separatrix.claims.separation.growth import cells
 from separatrix.claims.separation.network_theorems import PRINTED
 from separatrix.separation.paths import ALLOWED, passes, power_of_ten
@@ -22,8 +22,8 @@ def _exists(where: str, says: str, model: str) -> Claim:
             at = f"n = 10^{one.result['log10_n'][-1]:.0f}, g = {one.result['g'][-1]:,}"
             numbers[f"{label}: chance of failure"] = f"10^{one.result['success'][-1]:.1f} at {at}"
         best = min(one.result["success"][-1] for one in found)
-        return Finding(
-            Verdict.HOLDS if best < -9 else Verdict.FAILS_AS_PRINTED,
+        return holds_if(
+            best < -9,
             numbers,
             "F_lin is this network with random signs; that no network with linear attention could tell the two data "
             "sets apart is not claimed.",

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 from separatrix.claims.ledger import Found
 from separatrix.report.strokes import curve, drawing
 from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, THEME, Drawing, Value, figure
-from separatrix.separation.paths import ALLOWED, passes, settles
+from separatrix.separation.paths import ALLOWED, passes, rare_from
 
 _FIRES = "exp_fires_on_d1"
 
@@ -98,8 +98,8 @@ def failure_of_the_parts(found: Sequence[Found]) -> Drawing:
     columns: dict[str, list[Value]] = {"log10_n": list(x), "g": list(one.result["g"]), "m": list(one.result["m"])}
     columns |= {part: [v if math.isfinite(v) else None for v in one.result[part]] for part, _, _ in _PARTS}
     columns["exp_fires_on_d1_C1"] = list(y)
-    late = max((settles(one.result, part) or math.inf) for part, _, _ in _PARTS)
-    few = "is not" if settles(narrow.result, _FIRES) is None else "is"
+    late = max((rare_from(one.result, part) or math.inf) for part, _, _ in _PARTS)
+    few = "is not" if rare_from(narrow.result, _FIRES) is None else "is"
     text = (
         "The chances that each part fails along g = n^0.1, against log n: with C = 4 all four are below delta / n from "
         f"n = 10^{late:.0f} on; with C = 1 softmax on D1 {few}."

@@ -83,7 +83,7 @@ def declare(paper: str, where: str, verdict: Verdict, **options: Any) -> None:
 
     @claim(paper=paper, where=where, **options)
     def check(found: Sequence[Found]) -> Finding:
-        return Finding(Verdict.HOLDS if verdict is Verdict.HOLDS_CORRECTED else verdict, numbers, note, shows)
+        return Finding(Verdict.HOLDS if shows and verdict is Verdict.HOLDS_CORRECTED else verdict, numbers, note, shows)
 
 
 def walks() -> list[Cell]:

@@ -14,7 +14,7 @@ from separatrix.claims.ledger import Finding, Found, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import time_to_loss
-from separatrix.selection.laws import BOUND_EXPONENTS, time_law
+from separatrix.selection.laws import BOUND_EXPONENTS, broken_hypotheses, time_law
 
 SWEEPS: Mapping[str, tuple[float, ...]] = {
     "T": (16, 32, 64, 128),
@@ -30,7 +30,7 @@ BASES: Mapping[str, Mapping[str, float]] = {
     "epsilon": {"T": 64, "q": 2, "d": 2, "lr": 1 / 80},
     "lr": {"T": 32, "q": 2, "d": 2, "epsilon": 2e-3},
 }
-"""Every setting meets the theorem's hypotheses: 2 <= q < T/4, epsilon < d T / (100 (T - q) q), eta <= 1 / (20 d^2)."""
+"""Every setting meets the theorem's hypotheses (see `separatrix.selection.laws.broken_hypotheses`)."""
 
 
 @experiment(version=1, name="selection.time_to_loss")
@@ -40,7 +40,7 @@ def counted(sweep: str, T: int, q: int, d: int, lr: float, epsilon: float, seed:
         "steps": time_to_loss(T, q, d, lr, epsilon),
         "law": time_law(T, q, d, lr, epsilon),
         "bound": T**2 * d / (lr * epsilon),
-        "allowed": int(2 <= q < T / 4 and epsilon < d * T / (100 * (T - q) * q) and lr <= 1 / (20 * d**2)),
+        "allowed": int(not broken_hypotheses(T, q, d, lr, epsilon)),
     }
 
 

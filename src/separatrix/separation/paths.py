@@ -1,6 +1,6 @@
 """Paths: how the number of classes g = d - 2 (d - 1 in cross-attention) may grow with n, and along which settings.
 
-A path gives g for every n: constant, log n, or a power of n. Nothing is registered here: figures read it too.
+A path gives g for every n: constant, log n, or a power of n.
 """
 
 from __future__ import annotations

@@ -17,6 +17,6 @@ class TestTheorem35(ClaimContract):
 
 
 def test_the_trained_nets_run() -> None:
-    finding = theorem_3_5.theorem_35_trained.judged(shortened("selection/theorem-3.5/trained-nets"))
+    finding = theorem_3_5.theorem_3_5_trained.judged(shortened("selection/theorem-3.5/trained-nets"))
     assert finding.verdict is HOLDS
     assert finding.numbers

@@ -72,7 +72,7 @@ def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | s
         ),
     ),
 )
-def definition_c2(found: Sequence[Found]) -> Finding:
+def definition_c_2(found: Sequence[Found]) -> Finding:
     square = all(one.result["columns_of_D"] == one.result["n"] for one in found)
     negative = sum(one.result["negative_weights"] for one in found)
     return _restated(found, "c2_printed", {"negative weights as printed": negative}, {_COLUMNS: square})
@@ -93,5 +93,5 @@ def definition_c2(found: Sequence[Found]) -> Finding:
         ),
     ),
 )
-def definition_d1(found: Sequence[Found]) -> Finding:
+def definition_d_1(found: Sequence[Found]) -> Finding:
     return _restated(found, "d1_printed", {}, {})

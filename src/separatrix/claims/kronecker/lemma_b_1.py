@@ -136,7 +136,7 @@ def _smallest_cells() -> Iterator[Cell]:
     "power of 1/n, solves Gap-MaxIP with d and t of order log n.",
     cells=_decide_cells,
 )
-def lemma_b1(found: Sequence[Found]) -> Finding:
+def lemma_b_1(found: Sequence[Found]) -> Finding:
     """The statement, with the constants as they must be: no row of any instance may be decided wrongly."""
     total = {name: sum(one.result[name] for one in found) for name in ("case_1", "case_2", "mistakes")}
     numbers: dict[str, float | str] = {
@@ -166,7 +166,7 @@ def lemma_b1(found: Sequence[Found]) -> Finding:
         ),
     ),
 )
-def lemma_b1_values(found: Sequence[Found]) -> Finding:
+def lemma_b_1_values(found: Sequence[Found]) -> Finding:
     """The blocks as printed; no mistakes with the product; mistakes with the printed v."""
     total = {name: sum(one.result[name] for one in found) for name in found[0].result}
     numbers: dict[str, float | str] = {

@@ -100,7 +100,7 @@ def _threshold_cells() -> Iterator[Cell]:
         ),
     ),
 )
-def lemma_b1_constants(found: Sequence[Found]) -> Finding:
+def lemma_b_1_constants(found: Sequence[Found]) -> Finding:
     """The cube root makes Equation (9) true and the square root does not; likewise C_a."""
     nine = {name: [one.result["equation_9"][name] for one in found] for name in ("square", "cube")}
     slack = {name: [one.result["slack"][name] for one in found] for name in ("square", "cube", "corrected")}
@@ -143,7 +143,7 @@ def lemma_b1_constants(found: Sequence[Found]) -> Finding:
         ),
     ),
 )
-def lemma_b1_threshold(found: Sequence[Found]) -> Finding:
+def lemma_b_1_threshold(found: Sequence[Found]) -> Finding:
     """At every beta above its border the corrected threshold parts the cases; the printed one does at no beta."""
     right = printed = tried = above = 0
     for one in found:

@@ -69,7 +69,7 @@ def _factoring_cells() -> Iterator[Cell]:
     cells=_factoring_cells,
     figures=("kronecker_product_flops",),
 )
-def lemma_c3(found: Sequence[Found]) -> Finding:
+def lemma_c_3(found: Sequence[Found]) -> Finding:
     """Part 1 by integers; part 2 by counting: 2 T_mat(d_1, n, d_2) is 4 d_1 n d_2 flops."""
     mismatches = sum(one.result["mismatches"] for one in found)
     # Part 2 promises O(T_mat(d_1, n, d_2)); we hold it to the two products that its proof makes.

@@ -68,7 +68,7 @@ def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
     "the pair (j_1, j_2).",
     cells=_tensor_cells,
 )
-def lemma_c5_part_1(found: Sequence[Found]) -> Finding:
+def lemma_c_5_part_1(found: Sequence[Found]) -> Finding:
     return _check_part(found, "part1", 3)
 
 
@@ -79,7 +79,7 @@ def lemma_c5_part_1(found: Sequence[Found]) -> Finding:
     says="Its row sums need only the column sums of K_1 and K_2.",
     cells=_tensor_cells,
 )
-def lemma_c5_part_2(found: Sequence[Found]) -> Finding:
+def lemma_c_5_part_2(found: Sequence[Found]) -> Finding:
     return _check_part(found, "part2", 3)
 
 
@@ -90,5 +90,5 @@ def lemma_c5_part_2(found: Sequence[Found]) -> Finding:
     says="Its product with V_1 (x) V_2 is Q times the entrywise product of K_1^T V_1 and K_2^T V_2.",
     cells=_tensor_cells,
 )
-def lemma_c5_part_3(found: Sequence[Found]) -> Finding:
+def lemma_c_5_part_3(found: Sequence[Found]) -> Finding:
     return _check_part(found, "part3", 5)

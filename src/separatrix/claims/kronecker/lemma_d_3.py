@@ -57,7 +57,7 @@ def _score_cells() -> Iterator[Cell]:
     cells=_score_cells,
     figures=("score_bound",),
 )
-def lemma_d3(found: Sequence[Found]) -> Finding:
+def lemma_d_3(found: Sequence[Found]) -> Finding:
     violations = sum(one.result["violations"] for one in found)
     tight = max(one.result["ratio"] for one in found)
     return holds_if(

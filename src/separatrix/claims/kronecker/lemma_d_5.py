@@ -45,7 +45,7 @@ def _denominator_cells() -> Iterator[Cell]:
     cells=_denominator_cells,
     figures=("denominator_error",),
 )
-def lemma_d5(found: Sequence[Found]) -> Finding:
+def lemma_d_5(found: Sequence[Found]) -> Finding:
     violations = sum(one.result["violations"] for one in found)
     return holds_if(
         not violations,

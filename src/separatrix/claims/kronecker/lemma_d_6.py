@@ -84,7 +84,7 @@ def _output_cells() -> Iterator[Cell]:
         ),
     ),
 )
-def lemma_d6(found: Sequence[Found]) -> Finding:
+def lemma_d_6(found: Sequence[Found]) -> Finding:
     """Holds with row sums; as printed it must not, or there is no erratum to report."""
     tied = [one.result for one in found if str(one.parameters["normaliser"]).startswith("row sums")]
     free = [one.result for one in found if not str(one.parameters["normaliser"]).startswith("row sums")]

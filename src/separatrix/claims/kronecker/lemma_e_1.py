@@ -82,7 +82,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("sharp_rank",),
 )
-def lemma_e1(found: Sequence[Found]) -> Finding:
+def lemma_e_1(found: Sequence[Found]) -> Finding:
     """The count of the lemma is an upper bound; ours must be exact wherever it is tested."""
     results = [(one.parameters["d"], one.parameters["degree"], one.result) for one in found]
     mismatches = sum(result["mismatches"] for _, _, result in results)
@@ -125,7 +125,7 @@ def lemma_e1(found: Sequence[Found]) -> Finding:
         ),
     ),
 )
-def lemma_e1_proof(found: Sequence[Found]) -> Finding:
+def lemma_e_1_proof(found: Sequence[Found]) -> Finding:
     """The sum to g is P everywhere; the sum to d must differ from it where g > d, or there is nothing to correct."""
     right = sum(one.result["mismatches"] for one in found)
     longer = [one for one in found if one.parameters["degree"] > one.parameters["d"]]

@@ -108,7 +108,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("lower_bound_plane", "lower_bound_phase"),
 )
-def theorem_b2(found: Sequence[Found]) -> Finding:
+def theorem_b_2(found: Sequence[Found]) -> Finding:
     """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""
     rows = [one.result for one in found if "cube_root" in one.result]
     chain = [one.result for one in found if "deciding" in one.result]

@@ -65,7 +65,7 @@ def _query_cells() -> Iterator[Cell]:
     "so that gradient descent differs by the scale of its rate alone.",
     cells=_query_cells,
 )
-def appendix_a2(found: Sequence[Found]) -> Finding:
+def appendix_a_2(found: Sequence[Found]) -> Finding:
     """The mean of the original loss, and of its slope, within six standard errors of T times ours."""
     far = max(abs(one.result[f"{name}_sigmas"]) for one in found for name in ("loss", "slope"))
     apart = max(abs(one.result["loss_ratio"] - 1) for one in found)

@@ -57,7 +57,7 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
         ),
     ),
 )
-def corollary_36(found: Sequence[Found]) -> Finding:
+def corollary_3_6(found: Sequence[Found]) -> Finding:
     """No constant bounds the ratio over T_2^2 / T_1^2: it grows in proportion to T_1."""
     doubled = TIMES.index(2.0)
     ratios = {one.parameters["T1"]: one.result["ratio"][doubled] for one in found}

@@ -34,7 +34,7 @@ def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -
     "encodings allow is O(T_2^2 epsilon / T_1^2).",
     cells=lambda: [after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4]) for T1 in (50, 1000)],
 )
-def corollary_e9(found: Sequence[Found]) -> Finding:
+def corollary_e_9(found: Sequence[Found]) -> Finding:
     """With the constant 1 and no logarithm in the time, for orthogonal encodings, T_2 up to 10 T_1, q_2 up to 2 q_1."""
     longer = max(one.result["longer"] for one in found)
     numbers: dict[str, float | str] = {
@@ -77,5 +77,5 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
     cells=lambda: [last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4) for q2 in (3, 6)],
     errata=LAST_LINE,
 )
-def corollary_e9_proof(found: Sequence[Found]) -> Finding:
+def corollary_e_9_proof(found: Sequence[Found]) -> Finding:
     return compared(found, LAST_LINE)

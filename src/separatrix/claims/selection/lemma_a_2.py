@@ -44,7 +44,7 @@ def _width_cells() -> Iterator[Cell]:
     "isometry and orthogonality property with positive probability.",
     cells=_width_cells,
 )
-def lemma_a2(found: Sequence[Found]) -> Finding:
+def lemma_a_2(found: Sequence[Found]) -> Finding:
     """No finite number of sizes shows that a constant is absolute; each size shows one that does there."""
     constants = [one.result["C"] for one in found]
     if None in constants:

@@ -95,7 +95,7 @@ def _code_cells() -> Iterator[Cell]:
     cells=_code_cells,
     errata=CODE,
 )
-def lemma_a3(found: Sequence[Found]) -> Finding:
+def lemma_a_3(found: Sequence[Found]) -> Finding:
     """The norm and the products inside hold as printed; the bound on the products outside does not."""
     inside = max(one.result["inside"] for one in found)
     norm = max(one.result["norm_missed"] for one in found)

@@ -58,7 +58,7 @@ def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, 
     ],
     errata=JACOBIAN,
 )
-def lemma_d1(found: Sequence[Found]) -> Finding:
+def lemma_d_1(found: Sequence[Found]) -> Finding:
     """The formula is autograd's gradient; one line of its proof is misprinted."""
     apart = max(one.result["apart"] for one in found)
     return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING)

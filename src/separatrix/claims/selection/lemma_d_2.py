@@ -32,7 +32,7 @@ def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> d
     says="Where V = alpha [I, 0], the loss is (d/2) E |Y/q - alpha S_y|^2.",
     cells=lambda: [plane_losses.cell(seed=0, **sizes) for sizes in plane_sizes()],
 )
-def lemma_d2(found: Sequence[Found]) -> Finding:
+def lemma_d_2(found: Sequence[Found]) -> Finding:
     apart = {name: max(one.result[name] for one in found) for name in ("lemma", "closed")}
     numbers: dict[str, float | str] = {
         "largest distance to the definition's loss": apart["lemma"],

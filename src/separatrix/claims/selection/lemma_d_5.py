@@ -92,7 +92,7 @@ def _d5_cells() -> Iterator[Cell]:
     cells=_d5_cells,
     errata=PLANE,
 )
-def lemma_d5(found: Sequence[Found]) -> Finding:
+def lemma_d_5(found: Sequence[Found]) -> Finding:
     """The gradient never leaves the plane, and descent of the matrices is the recursion for alpha and C."""
     leaves = max(one.result["leaves"] for one in found if "leaves" in one.result)
     off = max(max(one.result["off"], one.result["apart"]) for one in found if "off" in one.result)

@@ -65,7 +65,7 @@ def _attention(E: Tensor, C: float) -> Tensor:
     cells=lambda: [mean_attention.cell(seed=1, C=C) for C in (0.5, 2.0, 6.0)],
     errata=EXCHANGE,
 )
-def lemma_e14(found: Sequence[Found]) -> Finding:
+def lemma_e_14(found: Sequence[Found]) -> Finding:
     uneven = max(one.result["uneven"] for one in found)
     unmoved = max(one.result["unmoved"] for one in found)
     numbers: dict[str, float | str] = {"mean attention is uneven by": uneven, "flips and exchanges move it by": unmoved}

@@ -62,5 +62,5 @@ def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[flo
     cells=lambda: [weight_bounds.cell(seed=0, q=q, width=64, C=C) for q in (2, 3, 4, 6) for C in (0.5, 2.0, 5.0)],
     errata=WEIGHTS,
 )
-def lemma_e15(found: Sequence[Found]) -> Finding:
+def lemma_e_15(found: Sequence[Found]) -> Finding:
     return compared(found, WEIGHTS)

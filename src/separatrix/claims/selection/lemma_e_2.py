@@ -59,5 +59,5 @@ def mean_outputs(C: float, seed: int) -> dict[str, list[float]]:
     cells=lambda: [mean_outputs.cell(seed=0, C=C) for C in (0.0, 2.0)],
     errata=MEAN,
 )
-def lemma_e2(found: Sequence[Found]) -> Finding:
+def lemma_e_2(found: Sequence[Found]) -> Finding:
     return compared(found, MEAN)

@@ -99,7 +99,7 @@ def _one_hot_term(alpha: float, C: float) -> list[float]:
     cells=lambda: [stochastic_step.cell(seed=0, alpha=a, C=C) for a, C in ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0))],
     errata=UPDATES,
 )
-def lemma_e7(found: Sequence[Found]) -> Finding:
+def lemma_e_7(found: Sequence[Found]) -> Finding:
     """The direction to 1e-12 over all valid encodings; the bounds on C with the overlaps as they are."""
     spread = max(one.result["spread"] for one in found)
     bounds = max(one.result["bounds"] for one in found)

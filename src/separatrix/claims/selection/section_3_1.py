@@ -54,7 +54,7 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     figures=("population_tail",),
     errata=RATE,
 )
-def section_31_tail(found: Sequence[Found]) -> Finding:
+def section_3_1_tail(found: Sequence[Found]) -> Finding:
     """The power of t in the loss is -1 with the constant (T - 1) / 4, and that of 1 - q s_+ is -1/2."""
     power = max(abs(one.result["loss_power"] + 1) for one in found)
     constant = max(abs(one.result["constant"] - 1) for one in found)

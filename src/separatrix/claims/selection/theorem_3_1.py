@@ -71,7 +71,7 @@ def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
     cells=_cells,
     figures=("time_to_loss", "time_exponents"),
 )
-def theorem_31(found: Sequence[Found]) -> Finding:
+def theorem_3_1(found: Sequence[Found]) -> Finding:
     """Every counted time is below the bound, even without its logarithms and constants."""
     over = max(one.result["steps"] / one.result["bound"] for one in found)
     powers = exponents(found)

@@ -77,7 +77,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=RATE,
 )
-def theorem_33(found: Sequence[Found]) -> Finding:
+def theorem_3_3(found: Sequence[Found]) -> Finding:
     """The powers of T and of epsilon in the counted times, at a rate that is small enough; and the largest rate."""
     runs = {one.parameters["T"]: one for one in found if "times" in one.result}
     numbers: dict[str, float | str] = {"delta, at most": max(one.result["delta"] for one in runs.values())}

@@ -124,7 +124,7 @@ def _long_cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("fully_connected_widths",),
 )
-def theorem_35(found: Sequence[Found]) -> Finding:
+def theorem_3_5(found: Sequence[Found]) -> Finding:
     return _judged(found)
 
 
@@ -138,7 +138,7 @@ def theorem_35(found: Sequence[Found]) -> Finding:
     cells=_long_cells,
     figures=("fully_connected_widths",),
 )
-def theorem_35_trained(found: Sequence[Found]) -> Finding:
+def theorem_3_5_trained(found: Sequence[Found]) -> Finding:
     return _judged(found)
 
 

@@ -57,7 +57,7 @@ def _worst_cells() -> Iterator[Cell]:
     cells=_worst_cells,
     errata=WORST_CASE,
 )
-def theorem_c2(found: Sequence[Found]) -> Finding:
+def theorem_c_2(found: Sequence[Found]) -> Finding:
     """At the proof's scale the norm reaches 1/(2q) for every net and the square does not; scaled, both reach 1."""
     least = min(one.result["scaled"] for one in found)
     return compared(found, WORST_CASE, {"least error of a pair scaled to q": least}, held=least >= 1 - 1e-6)

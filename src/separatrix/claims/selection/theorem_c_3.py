@@ -62,7 +62,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("construction_error",),
 )
-def theorem_c3(found: Sequence[Found]) -> Finding:
+def theorem_c_3(found: Sequence[Found]) -> Finding:
     """No error above epsilon, nor above the bound of that very input; the scale it takes beside the printed one."""
     over = max(one.result["error"] / one.parameters["epsilon"] for one in found)
     bound = max(one.result["over_bound"] for one in found)
@@ -135,5 +135,5 @@ def _proof_cells() -> Iterator[Cell]:
     cells=_proof_cells,
     errata=PROOF,
 )
-def theorem_c3_proof(found: Sequence[Found]) -> Finding:
+def theorem_c_3_proof(found: Sequence[Found]) -> Finding:
     return compared(found, PROOF)

@@ -133,5 +133,5 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=PROOF,
 )
-def theorem_d4_proof(found: Sequence[Found]) -> Finding:
+def theorem_d_4_proof(found: Sequence[Found]) -> Finding:
     return compared(found, PROOF)

@@ -114,5 +114,5 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=PROOF,
 )
-def theorem_e6_proof(found: Sequence[Found]) -> Finding:
+def theorem_e_6_proof(found: Sequence[Found]) -> Finding:
     return compared(found, PROOF)

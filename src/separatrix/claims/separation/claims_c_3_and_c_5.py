@@ -14,7 +14,7 @@ from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
     says="Block j_0 of (A_1 (x) A_2) vec(QK^T) is row j_0 of A_1 QK^T A_2^T: that is u_lin, and alpha_lin is its sum.",
     cells=trick_cells,
 )
-def claim_c3(found: Sequence[Found]) -> Finding:
+def claim_c_3(found: Sequence[Found]) -> Finding:
     return trick_finding(found, ("blocks", "sums"), {})
 
 
@@ -24,6 +24,6 @@ def claim_c3(found: Sequence[Found]) -> Finding:
     says="u_exp(A, x)_{j_0} is the exponential of row j_0 of A_1 QK^T A_2^T, and alpha_exp is its sum.",
     cells=trick_cells,
 )
-def claim_c5(found: Sequence[Found]) -> Finding:
+def claim_c_5(found: Sequence[Found]) -> Finding:
     """The exponents agree as integers, so their exponentials and the sums of these do."""
     return trick_finding(found, ("blocks",), {})

@@ -65,7 +65,7 @@ def _shape_cells() -> Iterator[Cell]:
         ),
     ),
 )
-def definition_c6(found: Sequence[Found]) -> Finding:
+def definition_c_6(found: Sequence[Found]) -> Finding:
     """The literal definition against the library's networks, and the printed shapes, which do not fit."""
     worst = max(max(one.result["attention"], one.result["network"]) for one in found)
     takes_n = sum(bool(one.result["takes_n"]) for one in found)

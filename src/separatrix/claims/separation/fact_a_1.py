@@ -101,7 +101,7 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
         ),
     ),
 )
-def fact_a1(found: Sequence[Found]) -> Finding:
+def fact_a_1(found: Sequence[Found]) -> Finding:
     shows = {
         "stacking columns is another matrix": all(one.result["by_columns"] for one in found),
         "the printed column is wrong, the corrected one right": all(

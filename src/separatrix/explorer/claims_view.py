@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -117,6 +116,5 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
 
 def counted(judgements: Sequence[Judgement]) -> str:
     """How many there are, of which verdicts."""
-    count = Counter(one.verdict for one in judgements)
-    kinds = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
-    return f"{many(len(judgements), 'claim')}: {kinds}." if judgements else "No claim matches."
+    told = ledger.counted(one.verdict for one in judgements)
+    return f"{many(len(judgements), 'claim')}: {told}." if judgements else "No claim matches."

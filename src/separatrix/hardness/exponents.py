@@ -1,4 +1,4 @@
-r"""How dear the polynomial method is in the worst case: the degree it needs, and the exponent log_n of its cost.
+r"""What the polynomial method costs in the worst case: the degree it needs, and the exponent log_n of its cost.
 
 With entries up to B scores reach R = B^k. The Chebyshev series of exp on [-R, R], cut off at degree g, errs by at most
 
@@ -94,7 +94,7 @@ def _shape(log2_n: int, order: int) -> Shape:
 
 
 def border(below: Callable[[float], bool], low: float, high: float, steps: int = 40) -> float:
-    """Where a condition that holds at `low` and fails at `high` stops to hold, by halving."""
+    """The place between `low` and `high` where a condition that holds at `low` begins to fail, found by bisection."""
     for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)

@@ -20,7 +20,7 @@ from separatrix.separation.radicals import sign
 Terms = Mapping[Any, Fraction | int]
 """{e: q}: the sum of q n^e; e is a Fraction or an int (a Mapping of either would not take a dict of one)."""
 Sum = tuple[tuple[Fraction, Fraction], ...]
-"""The same, hashable: (e, q)."""
+"""A sum of q n^e as a tuple of pairs (e, q), which is hashable."""
 Row = Mapping[int, Fraction]
 """A sparse vector; columns are counted from 1."""
 

@@ -14,11 +14,11 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _TOLERANCE = 1e-9
-"""Asked of the polynomial method."""
+"""The tolerance that the polynomial method is given."""
 
 
 ROUNDING = 1e-12
-"""Of float64, for values up to 1 and a few thousand terms."""
+"""The largest rounding error of float64 that is allowed, for values up to 1 and a few thousand terms."""
 
 
 def draw(order: int, n: int, d: int, seed: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:

@@ -2,7 +2,7 @@
 
 It is an identity between polynomials in the entries, so it is tested at random integers, where nothing is rounded: one
 entry that differs refutes it. A false identity of degree D agrees at a point drawn from S in each coordinate with
-probability at most D / |S| (Schwartz and Zippel), so agreement at several points leaves little room.
+probability at most D / |S| (Schwartz and Zippel), so agreement at several points makes an error unlikely.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def lemma_c_3(found: Sequence[Found]) -> Finding:
     """Part 1 by integers; part 2 by counting: 2 T_mat(d_1, n, d_2) is 4 d_1 n d_2 flops."""
     mismatches = sum(one.result["mismatches"] for one in found)
     # Part 2 promises O(T_mat(d_1, n, d_2)); we hold it to the two products that its proof makes.
-    dearer = sum(
+    other_flops = sum(
         one.result["factored_flops"] != 4 * one.parameters["n"] * one.parameters["d1"] * one.parameters["d2"]
         for one in found
     )
@@ -81,7 +81,7 @@ def lemma_c_3(found: Sequence[Found]) -> Finding:
     numbers: dict[str, float | str] = {
         "entries compared": sum(one.result["entries"] for one in found),
         "entries that differ": mismatches,
-        "cells with other flops than two products": dearer,
+        "cells with other flops than two products": other_flops,
         "chance that a false identity passes": (4 / _FACTORING_RANGE) ** seeds,
     }
-    return holds_if(not (mismatches or dearer), numbers)
+    return holds_if(not (mismatches or other_flops), numbers)

@@ -51,7 +51,7 @@ def _cells() -> Iterator[Cell]:
     figures=("largest_order",),
 )
 def largest_order(found: Sequence[Found]) -> Finding:
-    """The library's rule is the paper's, and orders beyond it are dearer; how quick "quickly" is, is measured."""
+    """Holds if the library's rule is the paper's and the next order costs more, at an exponent near 1."""
     results = [one.result for one in found]
     wrong = sum(ours != theirs for one in results for ours, theirs in zip(one["order"], one["solved"], strict=True))
     pairs = [
@@ -65,7 +65,7 @@ def largest_order(found: Sequence[Found]) -> Finding:
     numbers: dict[str, float | str] = {
         "pairs (n, B)": sum(len(one["order"]) for one in results),
         "pairs where the library's order is not the rule's": wrong,
-        "pairs where the next order is no dearer": cheaper,
+        "pairs where the next order costs no more": cheaper,
         "exponent at the rule's order, least": min(at for at, _ in pairs),
         "exponent at the rule's order, largest": largest,
         "its limit at B = (ln n)^(1/k)": max(one["limit_at_border"] for one in results),

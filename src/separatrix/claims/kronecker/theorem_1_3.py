@@ -21,7 +21,7 @@ from separatrix.claims.ledger import Finding, Found, Verdict, claim
     figures=("threshold_phase_diagram",),
 )
 def theorem_1_3(found: Sequence[Found]) -> Finding:
-    """Illustrated where the method of Theorem 1.4 stops to beat exact attention at some ratio, for every n."""
+    """Illustrated if, at every n, exact attention costs less than Theorem 1.4's method from some ratio on."""
     cubic = [one for one in grid_of(found) if one.parameters["order"] == 3]
     borders = [one.result["border"] for one in cubic]
     beaten = sum(one.result["polynomial_exponent"][-1] < one.result["exact_exponent"] for one in cubic)
@@ -35,6 +35,6 @@ def theorem_1_3(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.UNDECIDED, numbers, "The grid does not reach the border at every length.")
     note = (
         "A conditional lower bound cannot be decided by running. What ran: the worst case of the polynomial method at "
-        "order 3, which is dearer than exact attention from the ratios above on, for every n."
+        "order 3, which costs more than exact attention from the ratios above on, for every n."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

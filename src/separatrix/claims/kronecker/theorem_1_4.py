@@ -124,7 +124,7 @@ def theorem_1_4(found: Sequence[Found]) -> Finding:
         and one.result["path"][-1] < 1.05
         for one in limits
     )
-    settles = all(abs(one.result["at_half"][-1] - one.result["limit_at_half"]) < 1e-6 for one in limits)
+    reaches_its_limit = all(abs(one.result["at_half"][-1] - one.result["limit_at_half"]) < 1e-6 for one in limits)
     planned = [one.result for one in found if "certified" in one.result]
     decided = [one for one in planned if one["certified"] is not None]
     apart = max(one["certified"] - one["exact"] for one in decided)
@@ -160,7 +160,7 @@ def theorem_1_4(found: Sequence[Found]) -> Finding:
         "certified degree above that of exact arithmetic by at most": apart,
         "planned cells that float64 cannot certify": len(planned) - len(decided),
     }
-    if not (falls and settles) or early:
+    if not (falls and reaches_its_limit) or early:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if max(half.values()) < 1.1:
         return Finding(Verdict.HOLDS, numbers)

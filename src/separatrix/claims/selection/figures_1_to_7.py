@@ -35,7 +35,7 @@ def _pair(sizes: dict[str, Any], optimiser: Optimiser, initial: Initial, batch: 
 
 
 def _stopped(found: Sequence[Found]) -> Finding | None:
-    """Where a run diverged nothing is decided."""
+    """The finding that nothing is decided, if a run diverged; otherwise None."""
     why = list(broken(found))
     return Finding(Verdict.UNDECIDED, {"runs that diverged": len(why)}, why[0]) if why else None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from separatrix.claims.ledger import Erratum, Finding, Found, holds_if
 
 ROUNDING = 1e-9
-"""What float64 may miss by in these formulas, whose terms are of order one."""
+"""The largest rounding error of float64 in these formulas, whose terms are of order one."""
 
 
 def missed(pairs: Iterable[tuple[float, float]]) -> list[float]:

@@ -76,19 +76,19 @@ def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, 
     steps: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in PROOF}
     for s in np.linspace(1 / T, 1 / q, 202)[1:-1].tolist():
         w, D = 1 - q * s, T * q * s**2 - 2 * q * s + 1
-        settled = (T - q) * s / D
+        best_alpha = (T - q) * s / D
         left = (T - q) * s**2 / D**2
         steps["lower bound in Phase II"].append((1 / (q * D) / left - 1, 1 / (T - q) / left - 1))
         low = 1 - 0.1 * x
         square = (q * low * s - 1) ** 2
         signs = (abs(square - (q * s - 1 + e * 0.1 * q * s * x) ** 2) for e in (1, -1))
         steps["sign at the lower end"].append((next(signs), next(signs)))
-        loss = d / (2 * (T - q)) * ((T - q) * q * (settled * s - 1 / q) ** 2 + settled**2 * w**2)
+        loss = d / (2 * (T - q)) * ((T - q) * q * (best_alpha * s - 1 / q) ** 2 + best_alpha**2 * w**2)
         most, true = d * T * w**2 / (2 * q * (T - q)), d * w**2 / (2 * q * D)
         steps["loss at alpha*"].append((abs(loss - most), max(abs(loss - true), loss - most)))
         if s > 1 / math.sqrt(T * q):
             r = w / (q * s * (T * s - 1))
-            gain = 1 - q * (1 + (8 * d - 1) / (8 * d) * r) * settled * (T * s - 1) / (T - q)
+            gain = 1 - q * (1 + (8 * d - 1) / (8 * d) * r) * best_alpha * (T * s - 1) / (T - q)
             steps["constant of the induction"].append((w / (d * D) - gain, abs(w / (8 * d * D) - gain)))
             for gamma in (-3.0, -0.5, 0.0, 0.5, 1.0):
                 product = (1 - gamma) * (1 + gamma * r)

@@ -54,8 +54,8 @@ def tau(found: Sequence[Found]) -> Finding:
     matters = smallest.result["high"][quarter] < smallest.result["low"][half] - 0.05
     from_fifth = slice(_TAUS.index("0.2"), None)
     pairs = zip(largest.result["low"][from_fifth], largest.result["fires"][from_fifth], strict=True)
-    settles = all(abs(low - fires) < 1e-3 for low, fires in pairs)
-    if not (matters and settles):
+    is_alike = all(abs(low - fires) < 1e-3 for low, fires in pairs)
+    if not (matters and is_alike):
         return Finding(Verdict.UNDECIDED, numbers, "The grid does not show where tau matters and where it does not.")
     note = (
         "At n = 1000 every tau from 0.2 to 0.98 gives 1 - 2^-m within 10^-3; at n = 100 and below the choice of tau "

@@ -14,7 +14,7 @@ from separatrix.report.theme import BLUE, GREY, ORANGE, PURPLE, RED, SCALE, SKY,
 
 @drawing
 def lower_bound_plane(found: Sequence[Found]) -> Drawing:
-    """Theorem B.2: where the polynomial method stops to be subcubic, and where the chain's instances are decided."""
+    """Theorem B.2: the B at which the polynomial method is no longer subcubic, and the B that decides the instances."""
     rows = sorted((row for row in rows_of(found) if "cube_root" in row), key=lambda row: int(row["log2_n"]))
     chain = sorted((row for row in rows_of(found) if "deciding" in row), key=lambda row: int(row["variables"]))
     drawn = figure("log<sub>2</sub> n", "entry bound B", log_y=True, height=520)
@@ -57,7 +57,7 @@ def lower_bound_phase(found: Sequence[Found]) -> Drawing:
     n = [row["log2_n"] for row in grid]
     ratios = list(grid[0]["ratios"])
     step = ratios[-1] - ratios[-2]
-    # Where the polynomial method is dearer already, it is so at every larger B, and the exponent is exact attention's.
+    # Where the polynomial method costs more, it does so at every larger B, and the exponent is exact attention's.
     further = [ratios[-1] + step * more for more in range(1, math.ceil((2.9 - ratios[-1]) / step))]
     z = [
         [min(value, row["exact_exponent"]) for value in row["polynomial_exponent"]]

@@ -20,7 +20,7 @@ _FILL = {BLUE: "rgba(47, 127, 193, 0.3)", GREEN: "rgba(0, 158, 115, 0.14)"}
 
 
 def area(name: str, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> go.Scatter:
-    """What lies between two curves."""
+    """The area between two curves."""
     outline = {"x": [*x, *reversed(x)], "y": [*low, *reversed(high)]}
     line = {"width": 0, "color": colour}
     return go.Scatter(name=name, **outline, fill="toself", fillcolor=_FILL[colour], mode="lines", line=line)

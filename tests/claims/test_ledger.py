@@ -64,11 +64,11 @@ def test_a_claim_registers_what_it_says(empty) -> None:
         part="the bound",
         profile="full",
         figures=["bound"],
-        errata=[Erratum("n", "n + 1", "one too few")],
+        errata=[Erratum("n", "n + 1", "one too few", shown_by="n is too few")],
     )
     assert claims() == [made]
     assert (made.id, made.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
-    assert made.errata == (Erratum("n", "n + 1", "one too few"),)
+    assert made.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few"),)
     assert errata() == errata("kronecker") == [(made, made.errata[0])]
     assert errata("selection") == []
     assert made.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"

@@ -39,7 +39,7 @@ def _declare() -> None:
     def theorem_1(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
-    slip = Erratum("twice", "once", "It was counted twice.")
+    slip = Erratum("twice", "once", "It was counted twice.", shown_by="the count is twice as large")
 
     @claim(
         paper="kronecker",

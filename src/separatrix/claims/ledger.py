@@ -108,7 +108,7 @@ class Erratum:
     printed: str
     right: str
     why: str
-    shown_by: str = "what is printed is contradicted"
+    shown_by: str
 
 
 @dataclass(frozen=True)

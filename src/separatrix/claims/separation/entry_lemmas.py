@@ -37,8 +37,8 @@ class Lemma:
 
     @property
     def errata(self) -> tuple[Erratum, ...]:
-        """The misprints; each is shown by its slip, as `judged` numbers them."""
-        return tuple(replace(slip.erratum, shown_by=f"slip {k}") for k, slip in enumerate(self.slips, 1))
+        """The misprints of all slips."""
+        return tuple(slip.erratum for slip in self.slips)
 
 
 LEMMAS: dict[str, Lemma] = {}

@@ -17,6 +17,7 @@ register(
             Slip(
                 Reading(0, "identity", "lin", weights_lin(0)[:4]),
                 Erratum(
+                    shown_by="the lemma with QK^T = I_d",
                     printed="QK^T = I_d.",
                     right="QK^T = 1_{d x d}.",
                     why="u_lin(j_3, j_3) = (1 + a_0)^2 log n is (a_0 + b + c)^2 log n; with I_d it is "
@@ -40,6 +41,7 @@ register(
             Slip(
                 Reading(0, "ones", "exp", output_lin(0)[1:2]),
                 Erratum(
+                    shown_by="the bound of Part 2 on softmax weights",
                     printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= ((1 + a_0) t/n) b sqrt(log n).",
                     right="f_lin.",
                     why="For softmax weights the bound fails, for example at a_0 = 0.09 with one row a class.",

@@ -61,6 +61,7 @@ register(
             Slip(
                 Reading(1, "ones", "exp", (_D3_CLASSES,)),
                 Erratum(
+                    shown_by="Part 5 in every class's column",
                     printed="Part 5: for j_0 != j_3 and i_0 in {2, ..., d - 1}, c_exp <= (t/n) b sqrt(log n).",
                     right="Except in the column of j_3's class, where it is at most (n^(a_1 - 1) + (t - 1)/n) b "
                     "sqrt(log n), as Lemma D.7 says for D0.",
@@ -90,6 +91,7 @@ row_lemma(
         (
             Statement("2", "ones", "exp", "1.2", "other", "0.1", "rarely"),
             Erratum(
+                shown_by="Part 2 at a_1 = 1.2",
                 printed="Part 2 for every a_1 >= 0.7 of Definition D.1, the experiments' a_1 = 1.2 among them.",
                 right="For a_1 < 1.",
                 why="For a_1 >= 1 every row gives a fixed share of its weight to j_3 (Lemma D.3, Part 4, is empty), "

@@ -26,6 +26,7 @@ register(
             Slip(
                 Reading(1, "ones", "exp", _PRINTED_A0),
                 Erratum(
+                    shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
                     why="u_exp(j_3, j_3) = n^((1 + a_0)^2) is false on D1, where it is n^((1 + a_1)^2).",
@@ -89,6 +90,7 @@ CITED = Lemma(
         Slip(
             Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
             Erratum(
+                shown_by="Lemma D.3 on D0",
                 printed="The proof takes the entries of c_exp on D0 from Lemma D.3.",
                 right="From Lemma D.7.",
                 why="Lemma D.3 is about D1: its Part 1, c_exp >= (a/2) sqrt(log n) in row j_3, is false on D0.",

@@ -91,6 +91,7 @@ register(
             Slip(
                 _reading(Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + v.a1) ** 2: 1})),
                 Erratum(
+                    shown_by="the exponent of Part 1a",
                     printed="Part 1a: u_exp(j_3, j_3) = n^((1 + a_1)^2).",
                     right="n^(a_1^2 + b^2 + c^2) = n^(1 + a_1^2).",
                     why="With QK^T = I there are no products of different columns; the proof has the right exponent.",
@@ -99,6 +100,7 @@ register(
             Slip(
                 _reading(*_number("1b", True, 0, -1)),
                 Erratum(
+                    shown_by="the numbers of keys in the proof of Part 1b",
                     printed="In the proof of Part 1b: t keys with n^(b^2 + c^2) and n - t - 1 with n^(c^2).",
                     right="t - 1 and n - t, as in the statement.",
                     why="j_3 is one of the t rows of its class, and is not meant here.",
@@ -107,6 +109,7 @@ register(
             Slip(
                 _reading(*_number("2", False, -1, 0)[:1]),
                 Erratum(
+                    shown_by="the numbers of keys in Parts 2 and 4",
                     printed="Parts 2 and 4: for j_0 != j_3 there are t - 1 keys of the one kind and n - t of the "
                     "other.",
                     right="t and n - t.",
@@ -116,6 +119,7 @@ register(
             Slip(
                 _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
                 Erratum(
+                    shown_by="Part 4 for u_exp",
                     printed="Part 4: u_exp(j_0, j_1) is at most n^(b^2 - 1), or 1/n.",
                     right="f_exp(j_0, j_1).",
                     why="u_exp is at least n^(c^2) > 1.",
@@ -133,6 +137,7 @@ register(
                     )
                 ),
                 Erratum(
+                    shown_by="the sum of a row in the proof of Part 3a",
                     printed="In the proof of Part 3a the row sums to n^(a_1^2 + b^2 + c^2) + (n - 1) n^(b^2 + c^2).",
                     right="At most that: it is n^(a_1^2 + b^2 + c^2) + (t - 1) n^(b^2 + c^2) + (n - t) n^(c^2).",
                     why="Only t - 1 of the other keys are in j_3's class.",
@@ -164,6 +169,7 @@ register(
             Slip(
                 _reading(_E2_FIRST, weights="ones"),
                 Erratum(
+                    shown_by="the lemma with QK^T = 1",
                     printed="QK^T = 1_{d x d}.",
                     right="QK^T = I_d.",
                     why="Section E is about I_d; with 1_{d x d} Part 4 is false.",
@@ -172,6 +178,7 @@ register(
             Slip(
                 _reading(_E2_SPECIAL),
                 Erratum(
+                    shown_by="Part 1 at a_1 = 0.7",
                     printed="Data from Definition D.1, which allows a_1 >= 0.7.",
                     right="a_1 >= 1 as in Lemma E.1 (Lemma E.3 needs it too).",
                     why="At a_1 = 0.7 the weight of j_3 in its row is n^(a_1^2 + b^2) against about n, and Part 1 "
@@ -182,6 +189,7 @@ register(
             Slip(
                 _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
                 Erratum(
+                    shown_by="the equality in the proof of Part 5",
                     printed="In the proof of Part 5: <f_exp, (A_3 V)_{i_0}> = t b sqrt(log n) / n.",
                     right="At most t b sqrt(log n) / n^(1 - b^2).",
                     why="f_exp is n^(b^2) times larger on the row's own class than on the others.",

@@ -17,6 +17,7 @@ register(
             Slip(
                 Reading(1, "cross", "lin", weights_lin(0)[:1]),
                 Erratum(
+                    shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
                     why="u_lin(j_2, j_3) = (1 + a_0) log n is false on D1.",
@@ -30,6 +31,7 @@ register(
                     (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),),
                 ),
                 Erratum(
+                    shown_by="Part 1 in row j_3",
                     printed="Part 1: for j_0 = j_3 and j_1 = j_3, u_lin = (1 + a_0) log n.",
                     right="For j_0 = j_2 and j_1 = j_3.",
                     why="a_0 is in row j_2 of A_1; compare Lemma F.10.",
@@ -46,6 +48,7 @@ register(
                     ),
                 ),
                 Erratum(
+                    shown_by="Parts 4 and 5 in rows other than j_3",
                     printed="Parts 4 and 5: for j_0 != j_3, f_lin <= 1/n at j_1 = j_3, and f_lin = 1/n.",
                     right="Part 4: j_0 = j_2, j_1 != j_3. Part 5: j_0 != j_2. (Part 3: j_0 = j_2, j_1 = j_3. Part "
                     "2: j_0 != j_2 or j_1 != j_3.)",
@@ -81,6 +84,7 @@ register(
                     (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),),
                 ),
                 Erratum(
+                    shown_by="the lemma with n = t (d - 2)",
                     printed="n = t (d - 2).",
                     right="n = t (d - 1).",
                     why="Definition F.1; a class has t = n/(d - 1) rows, so that c_lin is t/n = 1/(d - 1) there.",

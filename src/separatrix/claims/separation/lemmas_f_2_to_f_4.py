@@ -31,6 +31,7 @@ register(
             Slip(
                 Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
                 Erratum(
+                    shown_by="the lemma with columns to d - 1",
                     printed="Definition F.1: the second column to d - 1 columns of A_1 are log n, and those of "
                     "A_2 the stacked I_{d-1}.",
                     right="The second to the d-th column.",
@@ -81,6 +82,7 @@ row_lemma(
         (
             Statement("1", "cross", "exp", "3", "other", "0.9", "often"),
             Erratum(
+                shown_by="Part 1 in rows other than j_2",
                 printed="Part 1: if j_0 = j_3. Part 2: if j_0 != j_3. (Lemmas F.8, F.12, F.16 print j_3 as well.)",
                 right="j_0 = j_2 and j_0 != j_2.",
                 why="j_2 is the special query; row j_3 is like all others unless j_3 = j_2, and almost never exceeds "
@@ -90,6 +92,7 @@ row_lemma(
         (
             Statement("1", "cross", "exp", "3", "special", "0.9", "a tenth"),
             Erratum(
+                shown_by="a probability of just 1/10",
                 printed="Part 1: Pr[...] = 1/10.",
                 right="At least 1/10.",
                 why="It is 1/4, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print = for >= throughout.)",

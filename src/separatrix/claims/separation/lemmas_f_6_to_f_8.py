@@ -32,6 +32,7 @@ register(
             Slip(
                 Reading(1, "cross", "exp", weights_exp(0)[:1]),
                 Erratum(
+                    shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
                     why="u_exp(j_2, j_3) = n^(1 + a_0) is false on D1.",
@@ -66,6 +67,7 @@ LEMMA_F_7 = Lemma(
                 (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),),
             ),
             Erratum(
+                shown_by="the bound in the proof of Part 2",
                 printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= 1/n^(1 - a_0).",
                 right="At most t/n^(1 - a_0), as in the statement.",
                 why="(A_3 V)_{i_0} has t ones.",
@@ -87,6 +89,7 @@ CITED = Lemma(
         Slip(
             Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
             Erratum(
+                shown_by="Lemma F.3 on D0",
                 printed="The proof takes the entries of c_exp on D0 from Lemma F.3, Parts 1 to 6.",
                 right="From Lemma F.7, which has four parts, as has Lemma F.3.",
                 why="Lemma F.3 is about D1: its Part 1, c_exp >= 1/2 in row j_2, is false on D0.",

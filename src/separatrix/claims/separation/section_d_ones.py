@@ -85,6 +85,7 @@ def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
     return Slip(
         Reading(data, "ones", network, (Line("4b", "f", at(row=False), "<=", lambda v: {-1: 1}),)),
         Erratum(
+            shown_by="Part 4b at every key",
             printed="Part 4b: for j_0 != j_3, f <= 1/n.",
             right="For j_1 != j_3.",
             why="Part 4 has j_0 != j_3 already; at the key j_3 the weight is above 1/n (Part 4a).",

@@ -253,7 +253,7 @@ def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, boo
     )
     finding = made.judged([])
     assert finding.verdict is found
-    assert finding.numbers == {"n": 1, **{f"shown: {name}": "yes" if shows[name] else "no" for name in shows}}
+    assert finding.numbers == {"n": 1, **{f"misprint shown: {name}": "yes" if shows[name] else "no" for name in shows}}
     hidden = [name for name, shown in shows.items() if not shown]
     told = f"These cells do not show the misprint: {', '.join(hidden)}." if hidden else "As it is."
     assert finding.note == told

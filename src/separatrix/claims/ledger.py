@@ -187,7 +187,7 @@ class Claim:
             raise TypeError(
                 f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
             )
-        told = {f"shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
+        told = {f"misprint shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
         finding = replace(finding, numbers={**finding.numbers, **told})
         if not (passes and names):
             return finding

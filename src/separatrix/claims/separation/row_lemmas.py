@@ -160,6 +160,8 @@ def row_lemma(
         if cited:
             about = judged(cited[0], entries)
             numbers |= about.numbers
+            if about.verdict is Verdict.UNDECIDED:
+                return about
             good &= about.verdict is Verdict.HOLDS
             shows |= about.shows
         for one, erratum in slips:
@@ -167,11 +169,8 @@ def row_lemma(
             last = max(10 ** one.chance(cell.result)[-1] for cell in one.of(found))
             numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
         if not good:
-            return Finding(
-                Verdict.FAILS_AS_PRINTED,
-                numbers,
-                "A part does not come to hold along an allowed path, or an entry is against what the proof cites.",
-            )
+            why = "A part does not come to hold along an allowed path, or an entry is against what the proof cites."
+            return Finding(Verdict.FAILS_AS_PRINTED, numbers, why)
         return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note or AS_N_GROWS, shows)
 
     return check

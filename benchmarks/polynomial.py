@@ -14,9 +14,9 @@ import separatrix as sx
 from benchmarks import Row
 from benchmarks.roofline import product_seconds
 from benchmarks.timing import alternate, peak_bytes
-from separatrix.attention.cost import paper_rank
-from separatrix.attention.greedy import greedy_alphas
-from separatrix.attention.plan import worst_case_degree
+from separatrix.attention.planning.paper_rules import paper_rank
+from separatrix.attention.planning.plan import worst_case_degree
+from separatrix.attention.polynomial.greedy import greedy_alphas
 
 MEMORY_LIMIT = 256 << 20
 

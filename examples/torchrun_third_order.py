@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 import separatrix as sx
-from separatrix.attention.parallel import counted_communication, sharded_attention
+from separatrix.attention.sharded import counted_communication, sharded_attention
 
 WIDTH, BOUND = 8, 1.0
 

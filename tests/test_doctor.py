@@ -11,9 +11,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from separatrix import doctor
-from separatrix.attention.assumptions import ASSUMPTIONS
-from separatrix.attention.cost import Shape, exact_cost
-from separatrix.attention.measured import Measurement
+from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
+from separatrix.attention.arithmetic.measured import Measurement
+from separatrix.attention.planning.cost import Shape, exact_cost
 from separatrix.commands import app
 from tests.lab.experiments import number
 from tests.lab.helpers import fill

@@ -16,7 +16,7 @@ _PLACE = re.compile(
 )
 PLACES = Path(__file__).with_name("places.toml")
 _ROOMS = {
-    "kronecker": ("attention", "nn.py", "hardness"),
+    "kronecker": ("attention", "nn", "hardness"),
     "separation": ("separation", "attention/linear.py", "attention/features.py"),
     "selection": ("selection",),
 }
@@ -41,7 +41,7 @@ def places(paper: str) -> list[Place]:
 
 @cache
 def citing_files(paper: str) -> dict[str, tuple[str, ...]]:
-    """The library's files by the places that their texts cite, "Lemma E.1" to "attention/monomials.py"."""
+    """The library's files by the places that their texts cite, "Lemma E.1" to "attention/polynomial/monomials.py"."""
     found: dict[str, set[str]] = {}
     for file in _files(paper):
         for kind, numbers in _PLACE.findall((PACKAGE / file).read_text()):

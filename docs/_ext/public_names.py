@@ -13,7 +13,7 @@ PAGES = {
     "separatrix": ("separatrix",),
     "nn": ("separatrix.nn",),
     "attention": (
-        "separatrix.attention.parallel",
+        "separatrix.attention.sharded",
         "separatrix.attention.features",
         "separatrix.attention.reference",
     ),

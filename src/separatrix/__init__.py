@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
-    from separatrix.attention.certificate import Certificate
+    from separatrix.attention.certificate.gradient import GradientCertificate
+    from separatrix.attention.certificate.output import Certificate
     from separatrix.attention.checker import Verification, verify
-    from separatrix.attention.cost import max_order
-    from separatrix.attention.exact_bound import exact_error_bound
-    from separatrix.attention.gradient_certificate import GradientCertificate
+    from separatrix.attention.exact.error_bound import exact_error_bound
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
-    from separatrix.attention.plan import Plan, plan_shapes
-    from separatrix.attention.state import TensorAttentionState
+    from separatrix.attention.planning.paper_rules import max_order
+    from separatrix.attention.planning.plan import Plan, plan_shapes
+    from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.errors import ArgumentError, SeparatrixError
 
 __version__ = "0.1.0"
@@ -45,18 +45,18 @@ __all__ = [
 
 _HOMES = {
     "ArgumentError": "errors",
-    "Certificate": "attention.certificate",
-    "GradientCertificate": "attention.gradient_certificate",
-    "Plan": "attention.plan",
+    "Certificate": "attention.certificate.output",
+    "GradientCertificate": "attention.certificate.gradient",
+    "Plan": "attention.planning.plan",
     "SeparatrixError": "errors",
-    "TensorAttentionState": "attention.state",
+    "TensorAttentionState": "attention.streaming.state",
     "Verification": "attention.checker",
     "certified_attention": "attention.operator",
-    "exact_error_bound": "attention.exact_bound",
+    "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
-    "max_order": "attention.cost",
+    "max_order": "attention.planning.paper_rules",
     "plan_attention": "attention.operator",
-    "plan_shapes": "attention.plan",
+    "plan_shapes": "attention.planning.plan",
     "tensor_attention": "attention.operator",
     "verify": "attention.checker",
 }

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from separatrix.attention import operator, reference
+from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
-from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.measured import Measurement, measure
-from separatrix.attention.products import expanded
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.polynomial.products import expanded
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
 

@@ -74,7 +74,7 @@ def test_the_files_of_a_claim_are_what_its_experiments_call() -> None:
 
 
 def test_citations_are_of_the_right_paper() -> None:
-    assert "attention/polynomial.py" in citing_files("kronecker")["Lemma C.3"]
+    assert "attention/polynomial/sums.py" in citing_files("kronecker")["Lemma C.3"]
     assert "attention/linear.py" in citing_files("separation")["Definition C.1"]
     assert "attention/linear.py" not in citing_files("kronecker").get("Definition C.1", ())
 
@@ -100,9 +100,9 @@ def test_no_public_name_is_forgotten() -> None:
 
 
 def test_a_bare_name_means_what_it_means_in_its_room() -> None:
-    assert links("separatrix.attention.state")["tensor_attention"] == "separatrix.tensor_attention"
+    assert links("separatrix.attention.streaming.state")["tensor_attention"] == "separatrix.tensor_attention"
     assert links("separatrix.selection.training")["train"] == "separatrix.selection.train"
-    assert "train" not in links("separatrix.attention.state")
+    assert "train" not in links("separatrix.attention.streaming.state")
 
 
 def test_commands_describe_themselves() -> None:

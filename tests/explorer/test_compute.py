@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import separatrix as sx
 from separatrix import doctor
-from separatrix.attention.cost import exact_cost, polynomial_cost
-from separatrix.attention.products import expanded_total_degree
+from separatrix.attention.planning.cost import exact_cost, polynomial_cost
+from separatrix.attention.polynomial.products import expanded_total_degree
 from separatrix.commands import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer import compute_tab, compute_view, machine_speed, phase_here, sample_certificate

@@ -1,1 +1,31 @@
-"""Order-k attention: one definition, several algorithms, one planner."""
+"""Order-k attention: one definition, several algorithms, one planner.
+
+The way of `certified_attention`, from the call to the certificate:
+
+1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
+2. `planning` looks at the entries, forecasts from a sample which polynomial keeps the tolerance, and compares its cost
+   with that of exact attention.
+3. If the polynomial is cheaper, `polynomial` adds up monomials of the keys once and meets them with the queries;
+   otherwise an engine of `exact` visits all tuples.
+4. `certificate` bounds the error of the very output that came out, its roundings counted by `arithmetic`; while it
+   misses the tolerance, the degree is raised, until exact attention is cheaper.
+5. `certified` hands out the output with its certificate and the plan that ran, and `operator` gives it to the caller.
+
+Imports go one way, from the bottom of this list to its top:
+
+- `operator`: the calls `tensor_attention`, `certified_attention` and `plan_attention`.
+- `checker`: an independent oracle in ball arithmetic, which shares no code with the rest.
+- `sharded`: one sequence on many ranks of `torch.distributed`.
+- `streaming`: plans from a bound alone, for layers and for states that tokens are added to.
+- `certified`: the cheapest plan that keeps a tolerance, run and certified.
+- `planning`: what is known of an input, what it will cost, which plan.
+- `certificate`: bounds on the errors of outputs and of gradients.
+- `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.
+- `exact`: attention over all tuples, by engines.
+- `linear`, `features`: linear attention and its feature maps.
+- `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
+- `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.
+- `entries`: the largest entries of a tensor, with an error for NaN and infinity.
+- `arithmetic`: what is assumed of floating-point numbers, and how roundings are counted.
+- `reference`: the definition, literal, slow and obvious.
+"""

@@ -14,7 +14,6 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from separatrix.attention.schedule import Positions
 from separatrix.errors import ArgumentError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -23,8 +22,8 @@ LARGEST_OFFSET = 2**62
 
 
 @dataclass(frozen=True)
-class Call:
-    """The arguments of a call, with keys, values, masks and windows as sequences of one entry for each set."""
+class Given:
+    """The arguments of a call as they were given; keys, values, masks and windows have one entry for each key set."""
 
     query: Tensor
     keys: tuple[Tensor, ...]
@@ -37,21 +36,18 @@ class Call:
     enable_gqa: bool
 
     @property
-    def order(self) -> int:
-        return len(self.keys) + 1
-
-    @property
-    def positions(self) -> Positions:
-        return Positions(self.is_causal, self.query_offset, self.windows)
-
-    @property
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.query, *self.keys, *self.values)
 
     def name(self, tensor: int) -> str:
         """The name of an entry of `tensors`."""
-        which, m = divmod(tensor - 1, len(self.keys))
-        return "query" if tensor == 0 else f"{('keys', 'values')[which]}[{m}]"
+        return tensor_name(tensor, len(self.keys))
+
+
+def tensor_name(tensor: int, sets: int) -> str:
+    """The name of a tensor of a call with so many key sets: query, then keys, then values."""
+    which, m = divmod(tensor - 1, sets)
+    return "query" if tensor == 0 else f"{('keys', 'values')[which]}[{m}]"
 
 
 Break = tuple[str, object]
@@ -59,14 +55,14 @@ Break = tuple[str, object]
 
 @dataclass(frozen=True)
 class Constraint:
-    """`breaks(call)` yields (argument, got) for each thing that is not as `expected` says."""
+    """`breaks(given)` yields (argument, got) for each thing that is not as `expected` says."""
 
     name: str
     expected: str
-    breaks: Callable[[Call], Iterator[Break]]
+    breaks: Callable[[Given], Iterator[Break]]
 
-    def check(self, call: Call) -> None:
-        for argument, got in self.breaks(call):
+    def check(self, given: Given) -> None:
+        for argument, got in self.breaks(given):
             raise ArgumentError(argument, expected=self.expected, got=got)
 
 
@@ -78,16 +74,16 @@ def _shape(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}"
 
 
-def _not_tensors(call: Call) -> Iterator[Break]:
-    for index, x in enumerate(call.tensors):
+def _not_tensors(given: Given) -> Iterator[Break]:
+    for index, x in enumerate(given.tensors):
         if not isinstance(x, Tensor):
-            yield call.name(index), type(x).__name__
+            yield given.name(index), type(x).__name__
 
 
-def _layouts(call: Call) -> Iterator[Break]:
+def _layouts(given: Given) -> Iterator[Break]:
     for name, x in (
-        *((call.name(index), x) for index, x in enumerate(call.tensors)),
-        *((f"key_masks[{m}]", mask) for m, mask in enumerate(call.key_masks)),
+        *((given.name(index), x) for index, x in enumerate(given.tensors)),
+        *((f"key_masks[{m}]", mask) for m, mask in enumerate(given.key_masks)),
     ):
         if isinstance(x, Tensor) and not is_dense(x):
             yield name, layout(x)
@@ -101,119 +97,119 @@ def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else f"layout {x.layout}"
 
 
-def _flat(call: Call) -> Iterator[Break]:
-    for index, x in enumerate(call.tensors):
+def _flat(given: Given) -> Iterator[Break]:
+    for index, x in enumerate(given.tensors):
         if x.dim() < 2:
-            yield call.name(index), _shape(x)
+            yield given.name(index), _shape(x)
 
 
-def _dtypes(call: Call) -> Iterator[Break]:
-    for index, x in enumerate(call.tensors):
+def _dtypes(given: Given) -> Iterator[Break]:
+    for index, x in enumerate(given.tensors):
         if x.dtype not in DTYPES:
-            yield call.name(index), x.dtype
+            yield given.name(index), x.dtype
 
 
-def _mixed_dtypes(call: Call) -> Iterator[Break]:
-    for index, x in enumerate(call.tensors):
-        if x.dtype != call.query.dtype:
-            yield call.name(index), f"{x.dtype} against query's {call.query.dtype}"
+def _mixed_dtypes(given: Given) -> Iterator[Break]:
+    for index, x in enumerate(given.tensors):
+        if x.dtype != given.query.dtype:
+            yield given.name(index), f"{x.dtype} against query's {given.query.dtype}"
 
 
-def _mixed_devices(call: Call) -> Iterator[Break]:
-    for index, x in enumerate(call.tensors):
-        if x.device != call.query.device:
-            yield call.name(index), f"{x.device} against query's {call.query.device}"
-    for m, mask in enumerate(call.key_masks):
-        if isinstance(mask, Tensor) and mask.device != call.query.device:
-            yield f"key_masks[{m}]", f"{mask.device} against query's {call.query.device}"
+def _mixed_devices(given: Given) -> Iterator[Break]:
+    for index, x in enumerate(given.tensors):
+        if x.device != given.query.device:
+            yield given.name(index), f"{x.device} against query's {given.query.device}"
+    for m, mask in enumerate(given.key_masks):
+        if isinstance(mask, Tensor) and mask.device != given.query.device:
+            yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
 
 
-def _head_dims(call: Call) -> Iterator[Break]:
-    d = call.query.shape[-1]
+def _head_dims(given: Given) -> Iterator[Break]:
+    d = given.query.shape[-1]
     if d == 0:
-        yield "query", _shape(call.query)
-    for m, key in enumerate(call.keys):
+        yield "query", _shape(given.query)
+    for m, key in enumerate(given.keys):
         if key.shape[-1] != d:
-            yield f"keys[{m}]", f"{_shape(key)} against query's {_shape(call.query)}"
+            yield f"keys[{m}]", f"{_shape(key)} against query's {_shape(given.query)}"
 
 
-def _value_dims(call: Call) -> Iterator[Break]:
-    if call.values[0].shape[-1] == 0:
-        yield "values[0]", _shape(call.values[0])
-    for m, value in enumerate(call.values):
-        if value.shape[-1] != call.values[0].shape[-1]:
-            yield f"values[{m}]", f"{_shape(value)} against values[0]'s {_shape(call.values[0])}"
+def _value_dims(given: Given) -> Iterator[Break]:
+    if given.values[0].shape[-1] == 0:
+        yield "values[0]", _shape(given.values[0])
+    for m, value in enumerate(given.values):
+        if value.shape[-1] != given.values[0].shape[-1]:
+            yield f"values[{m}]", f"{_shape(value)} against values[0]'s {_shape(given.values[0])}"
 
 
-def _lengths(call: Call) -> Iterator[Break]:
-    for m, (key, value) in enumerate(zip(call.keys, call.values, strict=True)):
+def _lengths(given: Given) -> Iterator[Break]:
+    for m, (key, value) in enumerate(zip(given.keys, given.values, strict=True)):
         if key.shape[-2] != value.shape[-2]:
             yield f"values[{m}]", f"{_shape(value)} against keys[{m}]'s {_shape(key)}"
 
 
-def _gqa_heads(call: Call) -> Iterator[Break]:
-    if not call.enable_gqa:
+def _gqa_heads(given: Given) -> Iterator[Break]:
+    if not given.enable_gqa:
         return
-    for index, x in enumerate(call.tensors):
+    for index, x in enumerate(given.tensors):
         if x.dim() < 3:
-            yield call.name(index), _shape(x)
+            yield given.name(index), _shape(x)
             return
-    heads, shared = call.query.shape[-3], call.keys[0].shape[-3]
-    for index, x in enumerate(call.tensors):
+    heads, shared = given.query.shape[-3], given.keys[0].shape[-3]
+    for index, x in enumerate(given.tensors):
         if index and (x.shape[-3] != shared or shared == 0 or heads % shared):
-            yield call.name(index), f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
+            yield given.name(index), f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
 
 
-def _batches(call: Call) -> Iterator[Break]:
-    leading = 3 if call.enable_gqa else 2
-    shape = call.query.shape[:-leading]
-    for index, x in enumerate(call.tensors):
+def _batches(given: Given) -> Iterator[Break]:
+    leading = 3 if given.enable_gqa else 2
+    shape = given.query.shape[:-leading]
+    for index, x in enumerate(given.tensors):
         if x.shape[:-leading] == shape:
             continue
         try:
             shape = torch.broadcast_shapes(shape, x.shape[:-leading])
         except RuntimeError:
-            yield call.name(index), f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
+            yield given.name(index), f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
 
 
-def _causal_flag(call: Call) -> Iterator[Break]:
+def _causal_flag(given: Given) -> Iterator[Break]:
     for name in ("is_causal", "enable_gqa"):
-        if not isinstance(getattr(call, name), bool):
-            yield name, getattr(call, name)
+        if not isinstance(getattr(given, name), bool):
+            yield name, getattr(given, name)
 
 
-def _offset(call: Call) -> Iterator[Break]:
-    if not _is_integer(call.query_offset) or abs(call.query_offset) > LARGEST_OFFSET:
-        yield "query_offset", call.query_offset
+def _offset(given: Given) -> Iterator[Break]:
+    if not _is_integer(given.query_offset) or abs(given.query_offset) > LARGEST_OFFSET:
+        yield "query_offset", given.query_offset
 
 
-def _causal_lengths(call: Call) -> Iterator[Break]:
-    if call.is_causal and call.query_offset == 0:
-        for m, key in enumerate(call.keys):
-            if key.shape[-2] != call.query.shape[-2]:
-                yield f"keys[{m}]", f"length {key.shape[-2]} against query's {call.query.shape[-2]}"
+def _causal_lengths(given: Given) -> Iterator[Break]:
+    if given.is_causal and given.query_offset == 0:
+        for m, key in enumerate(given.keys):
+            if key.shape[-2] != given.query.shape[-2]:
+                yield f"keys[{m}]", f"length {key.shape[-2]} against query's {given.query.shape[-2]}"
 
 
-def _windows(call: Call) -> Iterator[Break]:
-    for m, window in enumerate(call.windows):
+def _windows(given: Given) -> Iterator[Break]:
+    for m, window in enumerate(given.windows):
         if window is not None and not (_is_integer(window) and window >= 1):
             yield f"windows[{m}]", window
 
 
-def _mask_types(call: Call) -> Iterator[Break]:
-    for m, mask in enumerate(call.key_masks):
+def _mask_types(given: Given) -> Iterator[Break]:
+    for m, mask in enumerate(given.key_masks):
         if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
             yield f"key_masks[{m}]", mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
 
 
-def _mask_shapes(call: Call) -> Iterator[Break]:
-    if all(mask is None for mask in call.key_masks):
+def _mask_shapes(given: Given) -> Iterator[Break]:
+    if all(mask is None for mask in given.key_masks):
         return
-    leading = 3 if call.enable_gqa else 2
-    batch = torch.broadcast_shapes(*(x.shape[:-leading] for x in call.tensors))
-    if call.enable_gqa:
-        batch = (*batch, call.query.shape[-3])
-    for m, (mask, key) in enumerate(zip(call.key_masks, call.keys, strict=True)):
+    leading = 3 if given.enable_gqa else 2
+    batch = torch.broadcast_shapes(*(x.shape[:-leading] for x in given.tensors))
+    if given.enable_gqa:
+        batch = (*batch, given.query.shape[-3])
+    for m, (mask, key) in enumerate(zip(given.key_masks, given.keys, strict=True)):
         if mask is None:
             continue
         fits = mask.dim() >= 1 and mask.shape[-1] == key.shape[-2] and mask.dim() - 1 <= len(batch)
@@ -223,9 +219,9 @@ def _mask_shapes(call: Call) -> Iterator[Break]:
             yield f"key_masks[{m}]", f"{_shape(mask)} against keys[{m}]'s {_shape(key)} and batch {tuple(batch)}"
 
 
-def _scale(call: Call) -> Iterator[Break]:
-    if not isinstance(call.scale, Real) or isinstance(call.scale, bool) or not -math.inf < call.scale < math.inf:
-        yield "scale", call.scale
+def _scale(given: Given) -> Iterator[Break]:
+    if not isinstance(given.scale, Real) or isinstance(given.scale, bool) or not -math.inf < given.scale < math.inf:
+        yield "scale", given.scale
 
 
 CONSTRAINTS = (
@@ -266,7 +262,7 @@ def _counted(argument: str, given: object, bare: type | tuple[type, ...], count:
     return sets
 
 
-def check_call(
+def check_arguments(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
     values: Tensor | Sequence[Tensor],
@@ -277,8 +273,8 @@ def check_call(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Call:
-    """The call, with every constraint checked."""
+) -> Given:
+    """The arguments of a call, once every constraint is found to be kept."""
     if isinstance(keys, Tensor) and isinstance(query, Tensor) and keys.dim() > max(query.dim(), 2):
         raise ArgumentError(
             "keys",
@@ -287,7 +283,7 @@ def check_call(
         )
     key_sets = _as_sets("keys", keys, Tensor)
     count = len(key_sets)
-    call = Call(
+    given = Given(
         query,
         key_sets,  # type: ignore[arg-type]  # the constraints below check the entries
         _counted("values", values, Tensor, count),  # type: ignore[arg-type]
@@ -299,9 +295,9 @@ def check_call(
         enable_gqa,
     )
     for constraint in CONSTRAINTS[:4]:
-        constraint.check(call)
+        constraint.check(given)
     if scale is None:
-        call = replace(call, scale=1 / max(call.query.shape[-1], 1))
+        given = replace(given, scale=1 / max(given.query.shape[-1], 1))
     for constraint in CONSTRAINTS[4:]:
-        constraint.check(call)
-    return call
+        constraint.check(given)
+    return given

@@ -11,17 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention import causal, polynomial
-from separatrix.attention.arguments import Call
-from separatrix.attention.assumptions import LOG
-from separatrix.attention.certificate import Certificate, certify
-from separatrix.attention.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
-from separatrix.attention.exact import exact_attention, flatten_heads
-from separatrix.attention.exact_rounding import exact_type
-from separatrix.attention.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
-from separatrix.attention.frame import Tokens, key_mean
-from separatrix.attention.gradient_certificate import GradientCertificate
-from separatrix.attention.plan import (
+from separatrix.attention.arithmetic.assumptions import LOG
+from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.call import Call
+from separatrix.attention.certificate.gradient import GradientCertificate
+from separatrix.attention.certificate.output import Certificate, certify
+from separatrix.attention.dispatch.readable import check_readable
+from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.exact.operators import exact_attention
+from separatrix.attention.planning.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
+from separatrix.attention.planning.exact_type import exact_type
+from separatrix.attention.planning.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
+from separatrix.attention.planning.plan import (
     Plan,
     Recipe,
     choose,
@@ -31,12 +33,11 @@ from separatrix.attention.plan import (
     polynomial_plan,
     recipes,
 )
-from separatrix.attention.polynomial import Expansion, Sums
-from separatrix.attention.precision import no_autocast, require_ieee_arithmetic
-from separatrix.attention.products import expanded
-from separatrix.attention.readable import check_readable
-from separatrix.attention.second_derivatives import only_first_derivatives
-from separatrix.attention.summation import Summing
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.frame import key_mean
+from separatrix.attention.polynomial.products import expanded
+from separatrix.attention.polynomial.sums import Expansion, Sums
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
@@ -81,53 +82,50 @@ class Certified:
 class Run:
     """A computed polynomial attention: what its backward pass needs."""
 
-    tokens: Tokens
+    call: Call
     expansion: Expansion
     states: list[Tensor]
     sums: Sums
-    offset: int | None
 
 
 def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
     check_readable(call)
     require_ieee_arithmetic()
-    batch, query, keys, values, masks = flatten_heads(call)
-    tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-    if 0 in (*query.shape[:2], values[0].shape[2], *(key.shape[1] for key in keys)):
+    if call.is_empty:
         out, lse = exact_attention(call)
         nothing = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
         per_query = torch.zeros_like(lse, dtype=torch.float64)
         nothing_wrong = None
         if wants_gradient(call):
-            nothing_wrong = GradientCertificate(per_query, (0.0,) * len(keys), (0.0,) * len(keys))
+            none = (0.0,) * len(call.keys)
+            nothing_wrong = GradientCertificate(per_query, none, none)
         return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, nothing_wrong), nothing, tolerance)
     analysis, plan = plan_call(call, tolerance, method)
     found = None
     if plan.method == "polynomial":
         with torch.no_grad():
-            offset = call.query_offset if call.is_causal else None
-            found, missed = _run(analysis, plan, tolerance, offset, method, with_lse)
+            found, missed = _run(analysis, plan, tolerance, method, with_lse)
         if found is None:
             plan = exact_plan(analysis, missed)
     if found is None:
-        return _exact(call, analysis, tolerance, plan, with_lse)
+        return _exact(analysis, tolerance, plan, with_lse)
     run, certificate, plan = found
     gradient = certificate.gradient
-    out, lse = differentiable(run, query, *keys, *values)
+    query = call.query
+    out, lse = differentiable(run, *call.tensors)
     moved = 0.0
     if run.expansion.frame.shift is not None:
-        terms = call.scale * (query.to(torch.float64) * key_mean(tokens).unsqueeze(1))
+        terms = call.scale * (query.to(torch.float64) * key_mean(call).unsqueeze(1))
         lse = lse + terms.sum(-1)
         moved = (query.shape[2] + 4) * 2.0**-52 * float(terms.detach().abs().sum(-1).max())
     lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     certificate = replace(
         certificate,
         lse=certificate.lse + moved + _lse_rounding(lse),
-        per_query=certificate.per_query.reshape(*batch, -1),
-        gradient=None if gradient is None else replace(gradient, query=gradient.query.reshape(*batch, -1)),
+        per_query=call.shaped(certificate.per_query),
+        gradient=None if gradient is None else replace(gradient, query=call.shaped(gradient.query)),
     )
-    out, lse = out.reshape(*batch, *out.shape[1:]), lse.reshape(*batch, lse.shape[1])
-    return Certified(out, lse, certificate, plan, tolerance)
+    return Certified(call.shaped(out), call.shaped(lse), certificate, plan, tolerance)
 
 
 def wants_gradient(call: Call) -> bool:
@@ -150,22 +148,16 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
         return certify(call, tolerance, method, with_lse)
 
 
-def _copies(call: Call, heads: int) -> int:
-    """How many of the heads share a tensor of the call, at the most."""
-    return max(heads // max(math.prod(x.shape[:-2]), 1) for x in call.tensors) if heads else 1
-
-
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
     """What is known of a checked call, and the plan it leads to."""
     check_readable(call)
-    windowed = any(window is not None for window in call.windows)
+    windows = call.positions.windows
+    windowed = any(window is not None for window in windows)
     differentiable = wants_gradient(call)
     if windowed and method == "polynomial":
-        raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.windows)
+        raise ArgumentError("windows", expected="None for method 'polynomial'", got=windows)
     with torch.no_grad():
-        _, query, keys, values, masks = flatten_heads(call)
-        tokens = Tokens(query, tuple(keys), tuple(values), tuple(masks), call.scale)
-        analysis = analyse(tokens, call.is_causal, call.query_offset, differentiable, _copies(call, len(query)))
+        analysis = analyse(call, differentiable)
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
         most = dearest(analysis, method)
@@ -186,9 +178,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
 Found = tuple[Run, Certificate, Plan]
 
 
-def _run(
-    analysis: Analysis, plan: Plan, tolerance: float, offset: int | None, method: str, with_lse: bool
-) -> tuple[Found | None, str]:
+def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse: bool) -> tuple[Found | None, str]:
     """Compute and certify, at a higher degree while the certificate misses the tolerance, the gradient's too.
 
     Returns:
@@ -196,11 +186,11 @@ def _run(
         the tolerance for gradients and `method` asks for one, the best that keeps it for the output.
     """
     recipe = plan.recipe
-    exact = exact_cost(analysis.shape, analysis.tokens.query.dtype == torch.float64)
+    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     kept: Found | None = None
     missed = ""
     while recipe is not None:
-        run = _compute(analysis, recipe, offset)
+        run = _compute(analysis, recipe)
         certificate = _certify(analysis, recipe, run)
         found = (
             run,
@@ -239,7 +229,7 @@ def _run(
     return None, missed
 
 
-def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> Run:
+def _compute(analysis: Analysis, recipe: Recipe) -> Run:
     index_set = recipe.index_set
     weights = torch.from_numpy(index_set.multinomials())
     degrees = torch.from_numpy(index_set.alphas.sum(1))
@@ -247,33 +237,33 @@ def _compute(analysis: Analysis, recipe: Recipe, offset: int | None) -> Run:
         series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
     else:
         series = torch.tensor(recipe.polynomial.coefficients, dtype=torch.float64)
-    coefficients = (series[degrees] * weights).to(analysis.tokens.query.device, recipe.dtype)
+    coefficients = (series[degrees] * weights).to(analysis.call.query.device, recipe.dtype)
     moment = None if recipe.polynomial is None else recipe.polynomial.moment
     expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
-    if offset is not None:
-        return Run(analysis.tokens, expansion, [], causal.attend_causal(analysis.tokens, expansion, offset), offset)
-    states = polynomial.states(analysis.tokens, expansion)
-    return Run(analysis.tokens, expansion, states, polynomial.attend(analysis.tokens, expansion, states), None)
+    if analysis.call.positions.is_causal:
+        return Run(analysis.call, expansion, [], causal.attend_causal(analysis.call, expansion))
+    states = polynomial.states(analysis.call, expansion)
+    return Run(analysis.call, expansion, states, polynomial.attend(analysis.call, expansion, states))
 
 
 def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
-    tokens = analysis.tokens
-    chunk = run.expansion.chunk(tokens.query.shape[0])
-    if run.offset is None:
-        tuples = torch.ones(tokens.query.shape[0], dtype=torch.float64, device=tokens.query.device)
-        for count in tokens.counts():
+    call = analysis.call
+    chunk = run.expansion.chunk(call.query.shape[0])
+    if not call.positions.is_causal:
+        tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
+        for count in call.counts():
             tuples = tuples * count
-        tuples = tuples.unsqueeze(1).expand(tokens.query.shape[:2])
+        tuples = tuples.unsqueeze(1).expand(call.query.shape[:2])
         summing = Summing(chunk, chunk)
     else:
-        tuples = _causal_tuples(tokens, run.offset)
-        local = causal.chunk_size(tokens, run.expansion)
+        tuples = _causal_tuples(call)
+        local = causal.chunk_size(call, run.expansion)
         summing = Summing(max(chunk, local), min(chunk, local))
     index_set = recipe.index_set
     sizes = (index_set.degree, index_set.rank, summing, run.expansion.coefficients.dtype)
-    left_out = outside(analysis, recipe.index_set.alphas, tokens.query) if recipe.polynomial is None else None
+    left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None
     return certify(
-        tokens,
+        call,
         run.expansion,
         recipe.polynomial,
         run.sums,
@@ -284,17 +274,17 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         left_out,
         analysis.drift,
         gradient_gamma(analysis, *sizes) if analysis.differentiable else None,
-        analysis.copies,
+        call.copies,
     )
 
 
-def _causal_tuples(tokens: Tokens, offset: int) -> Tensor:
+def _causal_tuples(call: Call) -> Tensor:
     """How many tuples each query attends, (H, L_q)."""
-    heads, length, _ = tokens.query.shape
-    total = torch.ones(heads, length, dtype=torch.float64, device=tokens.query.device)
-    here = torch.arange(length, device=tokens.query.device) + offset + 1
-    for m, key in enumerate(tokens.keys):
-        seen = tokens.masks[m] if tokens.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
+    heads, length, _ = call.query.shape
+    total = torch.ones(heads, length, dtype=torch.float64, device=call.query.device)
+    here = torch.arange(length, device=call.query.device) + call.positions.offset + 1
+    for m, key in enumerate(call.keys):
+        seen = call.masks[m] if call.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
         counts = torch.nn.functional.pad(seen.cumsum(1), (1, 0))
         total = total * counts[:, here.clamp(0, key.shape[1])]
     return total
@@ -314,17 +304,17 @@ class _Polynomial(torch.autograd.Function):
     @only_first_derivatives
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
         run: Run = ctx.run
-        sets = len(run.tokens.keys)
+        sets = len(run.call.keys)
         query, *rest = ctx.saved_tensors
-        tokens = replace(run.tokens, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
+        call = replace(run.call, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
         out, *states = rest[2 * sets :]
         sums = replace(run.sums, output=out)
         grad_lse = grad_lse.masked_fill(sums.denominator == 0, 0.0)
         with no_autocast(query.device.type):
-            if run.offset is None:
-                grads = polynomial.backward(tokens, run.expansion, states, sums, grad_out, grad_lse)
+            if not call.positions.is_causal:
+                grads = polynomial.backward(call, run.expansion, states, sums, grad_out, grad_lse)
             else:
-                grads = causal.backward_causal(tokens, run.expansion, sums, run.offset, grad_out, grad_lse)
+                grads = causal.backward_causal(call, run.expansion, sums, grad_out, grad_lse)
         return None, grads[0], *grads[1], *grads[2]
 
 
@@ -332,24 +322,19 @@ differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
 
 
 def _lse_rounding(lse: Tensor) -> float:
-    """Of the logarithm and of the type in which a log-sum-exp is handed out, where it is finite."""
+    """The rounding of the logarithm, and of the type in which a finite log-sum-exp is handed out."""
     if torch.isposinf(lse).any():
         return math.inf  # beyond the type
     finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
     return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + float(finite.abs().max())) if lse.numel() else 0.0
 
 
-def _exact(call: Call, analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
+def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     with torch.no_grad():
-        dtype, per_query, lse_error, gradient = exact_type(call, analysis, tolerance, with_lse)
-    wide = replace(
-        call,
-        query=call.query.to(dtype),
-        keys=tuple(key.to(dtype) for key in call.keys),
-        values=tuple(value.to(dtype) for value in call.values),
-    )
-    out, lse = exact_attention(wide)
+        dtype, per_query, lse_error, gradient = exact_type(analysis, tolerance, with_lse)
+    call = analysis.call
+    out, lse = exact_attention(call.to(dtype))
     reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
     if reached > most:
         raise SeparatrixError(

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from separatrix.attention.arguments import is_dense, layout
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.features import FeatureMap, mapped
-from separatrix.attention.precision import no_autocast
-from separatrix.attention.registration import operator
 from separatrix.errors import ArgumentError, SeparatrixError
 
 __all__ = ["linear_attention"]
@@ -53,10 +53,16 @@ def linear_attention(
 ) -> Tensor:
     """Linear attention by associativity, O((L_q + L_k) r d_v) for r features, with linear memory, gradients too.
 
-    query: (..., L_q, d). key: (..., L_k, d). value: (..., L_k, d_v). The leading dimensions broadcast.
-    feature_map: "identity" (the paper's `lin`), "elu", "relu", "taylor2", a map made by
-        `separatrix.attention.features.random_positive`, or any callable from (..., L, d) to (..., L, r).
-    is_causal: query i sees the keys j <= i only; the lengths must be equal.
+    Args:
+        query: The queries, (..., L_q, d). The leading dimensions of all three tensors broadcast.
+        key: The keys, (..., L_k, d).
+        value: The values, (..., L_k, d_v).
+        feature_map: "identity" (the paper's `lin`), "elu", "relu", "taylor2", a map made by
+            `separatrix.attention.features.random_positive`, or any callable from (..., L, d) to (..., L, r).
+        is_causal: Whether query i sees the keys j <= i only; the lengths must then be equal.
+
+    Returns:
+        The output, (..., L_q, d_v).
 
     **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive one would cancel; for the
     others multiply the query by it yourself.
@@ -69,15 +75,16 @@ def linear_attention(
     and float16 are mapped and summed in float32; the normaliser is summed in float64 wherever the device has it.
     Inside `torch.autocast` the same holds: the inputs keep their types.
 
-    >>> q, k, v = torch.tensor([[1.0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0], [4.0]])
-    >>> linear_attention(q, k, v).item()  # (1 * 0 + 3 * 4) / (1 + 3)
-    3.0
-    >>> linear_attention(k, k, v, is_causal=True).tolist()
-    [[0.0], [3.0]]
-    >>> linear_attention(q, torch.tensor([[1.0], [-1.0]]), v)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.SeparatrixError: linear_attention: the normaliser of query position 0 vanishes: \
+    Example:
+        >>> q, k, v = torch.tensor([[1.0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0], [4.0]])
+        >>> linear_attention(q, k, v).item()  # (1 * 0 + 3 * 4) / (1 + 3)
+        3.0
+        >>> linear_attention(k, k, v, is_causal=True).tolist()
+        [[0.0], [3.0]]
+        >>> linear_attention(q, torch.tensor([[1.0], [-1.0]]), v)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.SeparatrixError: linear_attention: the normaliser of query position 0 vanishes: \
 its terms sum to 0, their magnitudes to 2.
     """
     _check(query, key, value, is_causal)

@@ -7,10 +7,11 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from separatrix.attention.arguments import check_call
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.call import check_call, flattened
 from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
-from separatrix.attention.exact import exact_attention, fused_attention, plain_attention
-from separatrix.attention.plan import Plan, check_tolerance
+from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")
@@ -77,18 +78,28 @@ def tensor_attention(
 
     **The scale is 1/d by default, as in the paper**, not PyTorch's 1/sqrt(d): pass ``scale=d**-0.5`` for that.
 
-    query: (..., L_q, d).
-    keys, values: k-1 tensors (..., L_m, d) and (..., L_m, d_v), or one tensor each for order 2. Leading dimensions
-        broadcast. Our k-1 key sets are the paper's K_1, ..., K_{k-1}; at order 2 they are PyTorch's key and value.
-    is_causal: only tuples with every j_m <= i + query_offset. Without an offset all lengths must be equal.
-    windows: windows[m] = w allows only j_m in (i + query_offset - w, i + query_offset].
-    key_masks: key_masks[m], bool (..., L_m), **True where a key may be attended**.
-    enable_gqa: heads in dimension -3; each key head serves query heads / key heads consecutive query heads.
-    method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the tolerance.
-    tolerance: an absolute error allowed on every entry of the output; None never approximates. With a tolerance this
-        is ``certified_attention(...).output``.
-    return_lse: also give the log-sum-exp of the scores, (..., L_q), float32 for half types; it keeps the
-        tolerance too, the rounding of its own type aside.
+    Args:
+        query: The queries, (..., L_q, d).
+        keys: The k-1 key sets, (..., L_m, d) each, or one tensor for order 2. Leading dimensions broadcast. Our k-1 key
+            sets are the paper's K_1, ..., K_{k-1}; at order 2 they are PyTorch's key.
+        values: The k-1 value sets, (..., L_m, d_v) each, or one tensor for order 2.
+        is_causal: Whether only tuples with every j_m <= i + query_offset are attended. Without an offset all lengths
+            must then be equal.
+        query_offset: The position of the first query among the keys.
+        key_masks: For each key set None or a bool tensor (..., L_m), **True where a key may be attended**.
+        windows: For each key set None or a number w that allows only j_m in (i + query_offset - w, i + query_offset].
+        scale: The factor of every score; None is 1/d.
+        enable_gqa: Whether heads, in dimension -3, are grouped: each key head serves query heads / key heads
+            consecutive query heads.
+        method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the
+            tolerance.
+        tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
+            this is ``certified_attention(...).output``.
+        return_lse: Whether to give the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it keeps
+            the tolerance too, the rounding of its own type aside.
+
+    Returns:
+        The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
     A query with nothing to attend gives zeros, -inf and zero gradients. Inside `torch.autocast` the inputs keep their
     types.
@@ -107,13 +118,14 @@ def tensor_attention(
             fused attention.
         ArgumentError: If an argument is not what is said above.
 
-    >>> import torch
-    >>> q, k1, k2, v1, v2 = torch.randn(5, 2, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    >>> tensor_attention(q, [k1, k2], [v1, v2]).shape
-    torch.Size([2, 7, 4])
-    >>> out, lse = tensor_attention(q, [k1, k2], [v1, v2], is_causal=True, return_lse=True)
-    >>> torch.allclose(out[:, 0], v1[:, 0] * v2[:, 0])  # the first query sees one tuple
-    True
+    Example:
+        >>> import torch
+        >>> q, k1, k2, v1, v2 = torch.randn(5, 2, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> tensor_attention(q, [k1, k2], [v1, v2]).shape
+        torch.Size([2, 7, 4])
+        >>> out, lse = tensor_attention(q, [k1, k2], [v1, v2], is_causal=True, return_lse=True)
+        >>> torch.allclose(out[:, 0], v1[:, 0] * v2[:, 0])  # the first query sees one tuple
+        True
     """
     check_method(method)
     if method == "polynomial" and tolerance is None:
@@ -123,7 +135,7 @@ def tensor_attention(
         plain = plain_attention(query, keys, values, scale)
         if plain is not None:
             return plain
-    call = check_call(
+    given = check_arguments(
         query,
         keys,
         values,
@@ -135,12 +147,12 @@ def tensor_attention(
         enable_gqa=enable_gqa,
     )
     if tolerance is not None:
-        result = certify_call(call, check_tolerance(tolerance), method, with_lse=return_lse)
+        result = certify_call(flattened(given), check_tolerance(tolerance), method, with_lse=return_lse)
         return (result.output, result.lse) if return_lse else result.output
-    fused = None if return_lse else fused_attention(call)
+    fused = None if return_lse else fused_attention(given)
     if fused is not None:
         return fused
-    out, lse = exact_attention(call)
+    out, lse = exact_attention(flattened(given))
     return (out, lse) if return_lse else out
 
 
@@ -160,10 +172,10 @@ def certified_attention(
 ) -> Certified:
     """Order-k attention within `tolerance` of the exact output in every entry, with the proof.
 
-    Arguments as in `tensor_attention`; the tolerance is absolute. Where the entries are bounded the polynomial method
-    of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and raised while the
-    certificate misses the tolerance. Where that is dearer than exact attention, exact attention runs, and the
-    certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
+    The arguments are those of `tensor_attention`; the tolerance is absolute. Where the entries are bounded the
+    polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
+    raised while the certificate misses the tolerance. Where that costs more than exact attention, exact attention runs,
+    and the certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
 
     **Gradients** are those of what was computed, the coefficients of the polynomial being constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
@@ -175,14 +187,15 @@ def certified_attention(
     ``result.keeps`` is ``("output",)``. So training may take a higher degree than evaluation, which also may use
     smaller index sets that leave out coordinates a gradient needs. There are no second derivatives.
 
-    >>> import torch
-    >>> x = 2 * torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 1
-    >>> result = certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
-    >>> result.plan.method, result.plan.rank, result.certificate.total < 1e-4
-    ('polynomial', 70, True)
-    >>> result = certified_attention(x[0].requires_grad_(), [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
-    >>> result.plan.rank, result.certificate.gradient.total < 1e-4, result.keeps
-    (70, True, ('output', 'gradient'))
+    Example:
+        >>> import torch
+        >>> x = 2 * torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 1
+        >>> result = certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+        >>> result.plan.method, result.plan.rank, result.certificate.total < 1e-4
+        ('polynomial', 70, True)
+        >>> result = certified_attention(x[0].requires_grad_(), [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+        >>> result.plan.rank, result.certificate.gradient.total < 1e-4, result.keeps
+        (70, True, ('output', 'gradient'))
     """
     check_method(method)
     call = check_call(
@@ -213,13 +226,14 @@ def plan_attention(
     enable_gqa: bool = False,
     method: str = "auto",
 ) -> Plan:
-    """The plan that `certified_attention` would start with; arguments as there.
+    """The plan that `certified_attention` would start with, for the same arguments.
 
-    >>> import torch
-    >>> x = torch.rand(5, 4096, 4, generator=torch.Generator().manual_seed(0))
-    >>> plan = plan_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
-    >>> plan.method, plan.rank
-    ('polynomial', 70)
+    Example:
+        >>> import torch
+        >>> x = torch.rand(5, 4096, 4, generator=torch.Generator().manual_seed(0))
+        >>> plan = plan_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-4)
+        >>> plan.method, plan.rank
+        ('polynomial', 70)
     """
     check_method(method)
     call = check_call(

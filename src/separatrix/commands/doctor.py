@@ -13,7 +13,7 @@ from separatrix.lab.console import RESULTS, in_a_sentence, many
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from separatrix.attention.measured import Measurement
+    from separatrix.attention.arithmetic.measured import Measurement
     from separatrix.doctor import SelfCheck, StoreHealth
 
 
@@ -35,7 +35,7 @@ def doctor(
     from rich.markup import escape
     from rich.table import Table
 
-    from separatrix.attention.measured import verdict
+    from separatrix.attention.arithmetic.measured import verdict
     from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, store_health, versions
 
     folder = RESULTS if store is None and RESULTS.is_dir() else store

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from separatrix.attention.cost import Shape, exact_cost, max_order, polynomial_cost, threshold
-from separatrix.attention.plan import Plan, plan_shapes
-from separatrix.attention.products import expanded_total_degree
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.paper_rules import max_order, threshold
+from separatrix.attention.planning.plan import Plan, plan_shapes
+from separatrix.attention.polynomial.products import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.machine_speed import Speeds
 from separatrix.hardness.exponents import least_degree

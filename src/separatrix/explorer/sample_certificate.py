@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import torch
 
-from separatrix.attention.cost import Shape, polynomial_cost
 from separatrix.attention.operator import certified_attention, tensor_attention
-from separatrix.attention.products import expanded_total_degree
+from separatrix.attention.planning.cost import Shape, polynomial_cost
+from separatrix.attention.polynomial.products import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute_view import Sizes, big, planned
 from separatrix.explorer.machine_speed import one_core

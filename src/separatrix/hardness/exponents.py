@@ -24,7 +24,8 @@ import numpy as np
 from scipy.optimize import brentq  # type: ignore[import-untyped]
 from scipy.special import ive  # type: ignore[import-untyped]
 
-from separatrix.attention.cost import Shape, direct, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.polynomial.expanded import direct
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
@@ -59,7 +60,7 @@ def chernoff_degree(radius: float, log_tolerance: float) -> float:
 def least_degree(radius: float, log_tolerance: float) -> int:
     """The least degree g whose Chebyshev tail keeps the tolerance; the tail is summed, and never subtracted.
 
-    >>> from separatrix.attention.plan import worst_case_degree
+    >>> from separatrix.attention.planning.plan import worst_case_degree
     >>> least_degree(1.0, math.log(1e-6)), worst_case_degree(1.0, 1e-6)
     (8, 8)
     """

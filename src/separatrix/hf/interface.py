@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from separatrix.attention.arguments import Call, check_call
+from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call, plan_call
-from separatrix.attention.forecast import Analysis
 from separatrix.attention.operator import tensor_attention
-from separatrix.attention.plan import check_tolerance, recipes
+from separatrix.attention.planning.forecast import Analysis
+from separatrix.attention.planning.plan import check_tolerance, recipes
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask
 
@@ -122,7 +122,7 @@ def _certified_head(layer: Layer, h: int, tolerance: float, prefer: str) -> Tens
 
 def near_linear(call: Call, tolerance: float, analysis: Analysis) -> Certified | None:
     """Near-linear attention that is certain to keep the tolerance, whatever it costs; None where there is none."""
-    if any(window is not None for window in call.windows) or recipes(analysis, tolerance) is None:
+    if any(window is not None for window in call.positions.windows) or recipes(analysis, tolerance) is None:
         return None
     try:
         return certify_call(call, tolerance, "polynomial")

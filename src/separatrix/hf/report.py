@@ -13,11 +13,11 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from separatrix.attention.certified import plan_call
-from separatrix.attention.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.forecast import amplitudes
-from separatrix.attention.frame import chunks
-from separatrix.attention.plan import Plan, check_tolerance
-from separatrix.attention.products import expanded
+from separatrix.attention.entries import pieces
+from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.forecast import amplitudes
+from separatrix.attention.planning.plan import Plan, check_tolerance
+from separatrix.attention.polynomial.products import expanded
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
 from separatrix.hf.masks import make_mask
@@ -136,7 +136,7 @@ def _span(layer: Layer, h: int) -> float:
     """max over queries of (max - min) over the keys that the query may attend, by blocks of queries, in float64."""
     query, key = layer.query[:, h], layer.key[:, h // layer.groups]
     widest = 0.0
-    for start, stop in chunks(query.shape[1], 256):
+    for start, stop in pieces(query.shape[1], 256):
         scores = layer.scale * query[:, start:stop].double() @ key.double().mT
         allowed = layer.pattern.allowed(range(start, stop), key.shape[1], key.device)
         hidden = ~allowed[:, h if allowed.shape[1] > 1 else 0]

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import torch
 
-from separatrix.attention.bounded import plan_bounded
-from separatrix.attention.cost import Shape, exact_cost
 from separatrix.attention.features import FEATURE_MAPS
+from separatrix.attention.planning.cost import Shape, exact_cost
+from separatrix.attention.streaming.bounded_plan import plan_bounded
 from separatrix.errors import ArgumentError
 from separatrix.learning.mechanisms import Mechanism
 from separatrix.learning.models import Sizes, hidden_units

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.random import Generator
 
-from separatrix.attention import plan
+from separatrix.attention.planning import plan
 from tests.attention.fuzz.backward import fuzz_gradients
 from tests.attention.fuzz.calls import fuzz_call
 from tests.attention.fuzz.climbs import climb

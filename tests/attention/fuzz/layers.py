@@ -55,7 +55,7 @@ def _heads(
     way = rng.integers(4)
     options: dict = {}
     with torch.no_grad():
-        q, keys, values = layer._projections(x, x, x)
+        q, keys, values = layer.project(x, x, x)
         if way == 0:
             layer(x)
         elif way == 1:

@@ -15,7 +15,7 @@ from torch.testing._internal.distributed import multi_threaded_pg
 
 import separatrix as sx
 from separatrix.attention.checker import check
-from separatrix.attention.parallel import sharded_attention
+from separatrix.attention.sharded import sharded_attention
 from tests.attention.fuzz.calls import ALL
 from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 from tests.attention.fuzz.states import can_keep, draw_bounded, promised

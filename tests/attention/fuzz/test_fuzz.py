@@ -14,10 +14,11 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import state
-from separatrix.attention.certificate import Certificate
+from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.streaming import state
+from separatrix.nn import BoundedTensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command
-from tests.attention.fuzz import layers, manners, running, shards
+from tests.attention.fuzz import manners, running, shards
 from tests.attention.fuzz.calls import draw_call
 from tests.attention.fuzz.kinds import KINDS, run_case
 from tests.attention.fuzz.manners import MANNERS, Shapes
@@ -84,11 +85,9 @@ def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
     right, attend = sx.certified_attention, state.TensorAttentionState.attend
     monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
     monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
-    sharded, forward = shards.sharded_attention, layers.TensorAttention._attend
+    sharded, forward = shards.sharded_attention, BoundedTensorAttention._attend
     monkeypatch.setattr(shards, "sharded_attention", lambda *given, **options: too_far(sharded(*given, **options)))
-    monkeypatch.setattr(
-        layers.TensorAttention, "_attend", lambda *given, **options: too_far(forward(*given, **options))
-    )
+    monkeypatch.setattr(BoundedTensorAttention, "_attend", lambda *given: too_far(forward(*given)))
     found = tallied(kind, 8).total()
     assert found.broken > 0
     assert found.held <= 2  # with no queries, or nothing to attend

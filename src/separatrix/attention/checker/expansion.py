@@ -33,7 +33,7 @@ from separatrix.attention.checker.problem import Floats, Head, Span, finite
 from separatrix.attention.checker.tuples import Answer
 
 BITS = 128
-"""Of the balls' midpoints: the sums over tokens have some 45."""
+"""How many bits the midpoints of balls have; the sums over tokens have some 45."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class Split:
         return Split(Monomials(width - right, degree + 1), Monomials(right, degree + 1), degree)
 
     def flops(self, columns: int, tokens: int) -> float:
-        """Of the matrix products for one set of tokens."""
+        """How much work the matrix products for one set of tokens are."""
         width = self.left.width + self.right.width
         last = math.comb(width + self.degree, self.degree + 1)
         return 2.0 * tokens * (columns * math.comb(width + self.degree, width) + last)

@@ -50,7 +50,7 @@ class Given:
         return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
 
     def index(self, flat: int) -> tuple[int, ...]:
-        """Of a query, in the batch and then by position."""
+        """The index of a query: that in the batch, then its position."""
         return tuple(int(i) for i in np.unravel_index(flat, self.shape))
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.attention.cost import paper_rank
-from separatrix.attention.monomials import total_degree
+from separatrix.attention.planning.paper_rules import paper_rank
+from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.cell import Cell

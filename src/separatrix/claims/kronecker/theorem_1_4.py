@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.attention.plan import worst_case_degree
+from separatrix.attention.planning.plan import worst_case_degree
 from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell

@@ -1,0 +1,156 @@
+"""A checked call of order-k attention, as all algorithms take it, with its heads in one dimension.
+
+A call is checked and flattened once, at the boundary; what comes out is written in `batch` again at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import Given, check_arguments, tensor_name
+from separatrix.attention.positions import Positions
+
+
+@dataclass(frozen=True)
+class Call:
+    """Order-k attention over H heads.
+
+    Attributes:
+        query: The queries, (H, L_q, d).
+        keys: The key sets, (H, L_m, d) each.
+        values: The value sets, (H, L_m, d_v) each.
+        masks: For each set which keys may be attended, (H, L_m), or no mask at all.
+        positions: Which keys a query may attend by its position.
+        scale: The factor of every score.
+        batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
+        copies: How many heads share a tensor of the call as it was given, at the most.
+    """
+
+    query: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    masks: tuple[Tensor, ...]
+    positions: Positions
+    scale: float
+    batch: tuple[int, ...] | None = None
+    copies: int = 1
+
+    @property
+    def order(self) -> int:
+        return len(self.keys) + 1
+
+    @property
+    def key_lengths(self) -> tuple[int, ...]:
+        return tuple(key.shape[1] for key in self.keys)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.query, *self.keys, *self.values)
+
+    def name(self, tensor: int) -> str:
+        """The name of an entry of `tensors`, for messages."""
+        return tensor_name(tensor, len(self.keys))
+
+    @property
+    def mask_of_each(self) -> tuple[Tensor | None, ...]:
+        """A mask or None for each key set."""
+        return self.masks or (None,) * len(self.keys)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no output to compute, or nothing to attend."""
+        return 0 in (*self.query.shape, self.values[0].shape[2], *self.key_lengths)
+
+    def shaped(self, x: Tensor) -> Tensor:
+        """A result (H, ...) with the leading dimensions of the call as it was given."""
+        return x if self.batch is None else x.reshape(*self.batch, *x.shape[1:])
+
+    def counts(self) -> list[Tensor]:
+        """How many keys of each set may be attended, (H,), positions aside."""
+        if self.masks:
+            return [mask.sum(-1) for mask in self.masks]
+        heads = self.query.shape[0]
+        return [self.query.new_full((heads,), length, dtype=torch.int64) for length in self.key_lengths]
+
+    def to(self, dtype: torch.dtype) -> Call:
+        """The call with all its tensors in a type."""
+        keys, values = (tuple(x.to(dtype) for x in sets) for sets in (self.keys, self.values))
+        return replace(self, query=self.query.to(dtype), keys=keys, values=values)
+
+    def of_heads(self, heads: slice) -> Call:
+        """The call of some of the heads, as one without a batch."""
+        keys, values, masks = (tuple(x[heads] for x in sets) for sets in (self.keys, self.values, self.masks))
+        return Call(self.query[heads], keys, values, masks, self.positions, self.scale)
+
+
+Gradients = tuple[Tensor, list[Tensor], list[Tensor]]
+"""The gradients of the query, of the keys and of the values of a call."""
+Changes = tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]
+"""The changes of the query, of the keys and of the values of a call, in forward mode."""
+
+
+def check_call(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Call:
+    """The call that these arguments of `tensor_attention` make; an `ArgumentError` for what they may not be."""
+    return flattened(
+        check_arguments(
+            query,
+            keys,
+            values,
+            is_causal=is_causal,
+            query_offset=query_offset,
+            key_masks=key_masks,
+            windows=windows,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
+    )
+
+
+def flattened(given: Given) -> Call:
+    """The call that checked arguments make: all its tensors broadcast, with one leading dimension each."""
+    heads = given.query.shape[-3] if given.enable_gqa else None
+
+    def spread(x: Tensor) -> Tensor:
+        return x if heads is None else x.repeat_interleave(heads // x.shape[-3], dim=-3)
+
+    keys, values = [spread(key) for key in given.keys], [spread(value) for value in given.values]
+    shapes = {given.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))}
+    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
+    count = math.prod(batch)
+
+    def flat(x: Tensor) -> Tensor:
+        whole = x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
+        return whole.reshape(count, *x.shape[-2:])
+
+    masks = []
+    if any(mask is not None for mask in given.key_masks):
+        for mask, key in zip(given.key_masks, keys, strict=True):
+            mask = key.new_ones(key.shape[-2], dtype=torch.bool) if mask is None else mask
+            masks.append(mask.expand(*batch, -1).reshape(count, key.shape[-2]))
+    copies = max(count // max(math.prod(x.shape[:-2]), 1) for x in given.tensors) if count else 1
+    return Call(
+        flat(given.query),
+        tuple(flat(x) for x in keys),
+        tuple(flat(x) for x in values),
+        tuple(masks),
+        Positions(given.is_causal, given.query_offset, given.windows),
+        given.scale,
+        tuple(batch),
+        copies,
+    )

@@ -1,0 +1,215 @@
+"""Derivatives of our operators, told to PyTorch's dispatcher, in reverse and in forward mode.
+
+The dispatcher is where all that differentiates meets: autograd, every level of `torch.func`, and the compiler, which
+traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd and
+the compiler, but not for `torch.func`, and has no forward mode.
+
+A *level* is one transform of `torch.func`, or autograd below all of them. The dispatcher calls an operator once for
+each level, from the innermost out, and a derivative that is taken at one level is an operator call at the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import TransformType
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+
+from separatrix.attention.dispatch.registration import LIBRARY
+
+Backward = Callable[[list[Any], list[Tensor], list[Tensor]], Sequence[Tensor | None]]
+"""From an operator's arguments, its results and their gradients to the gradients of the tensors in the arguments."""
+Forward = Callable[[list[Any], list[Tensor], list[Tensor]], list[Any]]
+"""From an operator's arguments, its results and the tangents of the tensors in the arguments to the arguments of the
+operator that gives the tangents of the results."""
+
+
+def forward_mode() -> bool:
+    """Whether a level of forward differentiation is open, of `torch.func.jvp` or of `torch.autograd.forward_ad`."""
+    return forward_ad._current_level >= 0
+
+
+def beyond_one_gradient() -> bool:
+    """Whether PyTorch differentiates in forward mode, maps over a batch, or does more than one thing at a time.
+
+    Operators of PyTorch's own that are fused have no rules for this.
+    """
+    if forward_mode():
+        return True
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    levels = None if torch.compiler.is_compiling() else torch._C._functorch.get_interpreter_stack()
+    return levels is None or len(levels) > 1 or levels[0].key() != TransformType.Grad
+
+
+def has_tangent(arguments: Sequence[Any]) -> bool:
+    """Whether a tensor has a tangent at the level at hand."""
+    # A compiler that traces torch.func opens levels behind Python's back.
+    open_level = forward_mode() or torch._C._are_functorch_transforms_active()
+    if not open_level or not torch._C._is_fwd_grad_enabled():
+        return False
+    return any(forward_ad.unpack_dual(x, level=0).tangent is not None for x in _tensors(arguments))
+
+
+def differentiable(
+    operator: Any, *, backward: Backward, forward: Forward, tangents: Any = None, results: int | None = None
+) -> None:
+    """Register both derivatives of an operator of `registration`.
+
+    Args:
+        operator: The operator.
+        backward: The gradients of the tensors in the arguments, also of those in lists, from the first to the last.
+            Tensors at the end that have no gradient, masks for example, are left out.
+        forward: The arguments of `tangents`, from the tangents of all these tensors.
+        tangents: The operator that gives the tangents of the results; None where `forward` only raises an error.
+        results: How many of the results have derivatives; they are the first ones. None for all of them.
+    """
+    apply = _recorded(operator, backward, forward, tangents, results)
+
+    def kernel(keyset: Any, *arguments: Any) -> Any:
+        if _requires_grad(arguments) or has_tangent(arguments):
+            return apply(keyset, arguments)
+        return _below(operator, keyset, arguments)
+
+    LIBRARY.impl(operator._opname, kernel, "Autograd", with_keyset=True)
+
+
+def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
+    """Register derivatives of any order for an operator that a formula of PyTorch's own functions can stand for.
+
+    Args:
+        operator: The operator.
+        formula: The same function of the same arguments. It is computed only where the operator is differentiated: in
+            reverse mode when a gradient goes back through it, in forward mode in its place.
+    """
+
+    def backward(arguments: list[Any], _: list[Tensor], grads: list[Tensor]) -> Sequence[Tensor | None]:
+        emptied, tensors = [_emptied(x) for x in arguments], _tensors(arguments)
+        smooth = [x.is_floating_point() for x in tensors]
+
+        def of_smooth(*leaves: Tensor) -> tuple[Tensor, ...]:
+            left = iter(leaves)
+            whole = [next(left) if may else x for x, may in zip(tensors, smooth, strict=True)]
+            return tuple(formula(*_filled(emptied, whole)))
+
+        leaves = [x for x, may in zip(tensors, smooth, strict=True) if may]
+        found = iter(torch.func.vjp(of_smooth, *leaves)[1](tuple(grads)))
+        return [next(found) if may else None for may in smooth]
+
+    apply = _recorded(operator, backward)
+
+    def kernel(keyset: Any, *arguments: Any) -> Any:
+        if has_tangent(arguments):
+            return formula(*arguments)
+        if _requires_grad(arguments):
+            return apply(keyset, arguments)
+        return _below(operator, keyset, arguments)
+
+    LIBRARY.impl(operator._opname, kernel, "Autograd", with_keyset=True)
+
+
+def _recorded(
+    operator: Any,
+    backward: Backward,
+    forward: Forward | None = None,
+    tangents: Any = None,
+    results: int | None = None,
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """A call of the operator that one level records, from the dispatcher's keys and the operator's arguments."""
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(keyset: Any, emptied: list[Any], *tensors: Tensor) -> tuple[Tensor, ...]:
+            with _other_levels():
+                return tuple(_below(operator, keyset, _filled(emptied, tensors)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            ctx.keyset, ctx.emptied, *tensors = inputs
+            ctx.count = len(tensors)
+            ctx.mark_non_differentiable(*output[len(output) if results is None else results :])
+            ctx.save_for_backward(*tensors, *output)
+            ctx.save_for_forward(*tensors, *output)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+            tensors, found = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            made = backward(_filled(ctx.emptied, tensors), list(found), list(grads[:results]))
+            return None, None, *made, *[None] * (ctx.count - len(made))
+
+        @staticmethod
+        def jvp(ctx: Any, _keyset: None, _emptied: None, *changes: Tensor | None) -> tuple[Any, ...]:
+            assert forward is not None
+            tensors, found = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            given = [torch.zeros_like(x) if dx is None else dx for x, dx in zip(tensors, changes, strict=True)]
+            arguments = forward(_filled(ctx.emptied, tensors), list(found), given)
+            if torch._C._are_functorch_transforms_active():  # this level is done, and the others are below
+                with _other_levels():
+                    made = _below(tangents, ctx.keyset, arguments)
+            else:
+                made = tangents(*arguments)
+            return *made, *[None] * (len(found) - len(made))
+
+    # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
+    apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Recorded).apply
+    as_returned = list if len(operator._schema.returns) == 1 else tuple
+
+    def call(keyset: Any, arguments: Sequence[Any]) -> Any:
+        with enable_single_level_autograd_function():
+            return as_returned(apply(keyset, [_emptied(x) for x in arguments], *_tensors(arguments)))
+
+    return call
+
+
+def _requires_grad(arguments: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)
+
+
+@contextmanager
+def _other_levels() -> Iterator[None]:
+    """Inside a Function nothing is recorded. That is right for its own level, but there may be others below it."""
+    below = torch._C._are_functorch_transforms_active()
+    with torch.set_grad_enabled(below), forward_ad._set_fwd_grad_enabled(below):
+        yield
+
+
+def _below(operator: Any, keyset: Any, arguments: Sequence[Any]) -> Any:
+    """The operator at the next level, or its implementation where this is the last."""
+    return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """Stands for a list of `count` tensors, or for one that is in no list."""
+
+    count: int | None
+
+
+def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
+    """The tensors in the arguments, also those in lists."""
+    return [t for x in arguments for t in (x if isinstance(x, (list, tuple)) else (x,)) if isinstance(t, Tensor)]
+
+
+def _emptied(x: Any) -> Any:
+    """An argument without its tensors, which autograd keeps."""
+    if isinstance(x, Tensor):
+        return _Tensors(None)
+    return _Tensors(len(x)) if isinstance(x, (list, tuple)) and x and isinstance(x[0], Tensor) else x
+
+
+def _filled(emptied: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
+    """The arguments again."""
+    left = iter(tensors)
+
+    def fill(x: Any) -> Any:
+        if not isinstance(x, _Tensors):
+            return x
+        return next(left) if x.count is None else [next(left) for _ in range(x.count)]
+
+    return [fill(x) for x in emptied]

@@ -1,0 +1,31 @@
+"""What a call with a tolerance asks of its tensors: numbers that it can look at, to choose what to run."""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.derivatives import has_tangent
+from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.errors import SeparatrixError
+
+
+def check_readable(call: Call) -> None:
+    """Raise an error where the numbers of a call are not there, or may not be looked at."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise SeparatrixError(
+            "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "
+            "(vmap, grad, jvp) does not allow. Give a batch as leading dimensions and take gradients with "
+            "torch.autograd, or leave the tolerance out."
+        )
+    if has_tangent(call.tensors):
+        no_forward_mode()
+    for index, x in enumerate(call.tensors):
+        if x.device.type == "meta" or isinstance(x, FakeTensor):
+            raise SeparatrixError(
+                "tolerance: attention with a certificate reads the numbers to choose what to run, and "
+                f"{call.name(index)} has none: it is on the device 'meta', or stands for a tensor while a graph is "
+                "made (torch.export). Leave the tolerance out, or use a layer with a bound, which is planned ahead "
+                "(nn.TensorAttention)."
+            )

@@ -1,0 +1,56 @@
+"""PyTorch operators of our own, so that compilers keep a call whole and `vmap` hands it the whole batch.
+
+`derivatives` tells PyTorch how they are differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
+
+
+def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
+    """`separatrix::name` for a function of that name; `fake` gives the shapes and types of its results.
+
+    `torch.library.custom_op` does the same, and imports the compiler, seconds of it, when the operator is first called.
+    """
+    name = implementation.__name__.removeprefix("_")
+    LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
+    LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"separatrix::{name}", fake, lib=LIBRARY)
+    return getattr(torch.ops.separatrix, name).default
+
+
+def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
+    """Register an operator that treats all heads alike, in the first dimension of every tensor.
+
+    Several tensors are returned, in a tuple or a list. A dimension that `vmap` maps over becomes more heads.
+    """
+    made = operator(implementation, fake=fake)
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        def fold(x: Any, dim: Any) -> Any:
+            if isinstance(x, Tensor):
+                return _as_heads(x, dim, info.batch_size)
+            if isinstance(x, (list, tuple)):
+                dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(x)
+                return [fold(each, where) for each, where in zip(x, dims, strict=True)]
+            return x
+
+        results = made(*(fold(x, dim) for x, dim in zip(arguments, in_dims, strict=True)))
+        unfolded = type(results)(x.unflatten(0, (info.batch_size, -1)) for x in results)
+        return unfolded, type(results)(0 for _ in results)
+
+    torch.library.register_vmap(made, rule, lib=LIBRARY)
+    return made
+
+
+def _as_heads(x: Tensor, dim: int | None, size: int) -> Tensor:
+    """The mapped dimension, or a copy of the tensor for each of it, folded into the heads."""
+    x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+    return x.reshape(-1, *x.shape[2:])

@@ -1,0 +1,11 @@
+"""Exact attention: all tuples are visited, and the output is right or refused.
+
+- `operators`: exact attention as PyTorch operators, with their derivatives; the way in.
+- `engine`: what an engine provides, and the rule that chooses one.
+- `blocks`: the engine in plain PyTorch, for every device.
+- `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.
+- `guarded`: the guards around every engine, against leaving the range and against what is not finite.
+- `balance`: powers of two that keep factors in range, or an error that names them.
+- `error_bound`: a bound on the rounding, known before anything is computed.
+- `by_reference`: derivatives of the derivatives, with the whole attention tensor held.
+"""

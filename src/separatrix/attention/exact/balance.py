@@ -1,0 +1,192 @@
+r"""Powers of two that keep the factors of exact attention inside the range of its type, or an error that names them.
+
+    s = scale * sum_l q_l k_1,l ... k_{k-1},l,        v = v_1 * ... * v_{k-1}
+
+A product may leave the range on its way to a score or a value that is well inside it: 10^30 times 10^30 overflows in
+float32, whatever the scale. Where that could count, each coordinate of each factor is divided by the power of two next
+to its largest magnitude, which is exact. The powers of query and keys are multiplied into the scale, those of the
+values into the output. Nothing that is left can overflow, and an underflow loses at most the smallest normal number
+times the new scale.
+
+*Where it could count*: a score is the sum of d products of k + 1 factors. Each of at most 2 k d multiplications that
+underflow loses at most the smallest normal number, times the factors still to come, of which those above 1 matter. That
+must be below 2^-10 eps, so that it is small against the rounding of exp(s) itself. A scale that is beyond its type's
+range, and so becomes 0 or infinite, is one of these factors. Values are left as they are while no product of
+magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and while the largest product over a column, against
+which their errors are measured, is at least the reciprocal of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.call import Call
+from separatrix.errors import SeparatrixError
+
+
+def room(dtype: torch.dtype) -> float:
+    """The logarithm to base 2 of what may still multiply an underflow: 93 in float32, 960 in float64."""
+    info = torch.finfo(dtype)
+    return math.log2(info.eps) - 10 - math.log2(info.tiny)
+
+
+def log2_abs(x: float) -> float:
+    return math.log2(abs(x)) if x else -math.inf
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """The largest magnitude in each coordinate of each factor, in float64; NaN or inf where the input has any.
+
+    `scores` is (k, H, d) for the query and the keys, `values` (k - 1, H, d_v), and `dtype` the type of the call.
+    """
+
+    scores: Tensor
+    values: Tensor
+    scale: float
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, call: Call) -> Magnitudes:
+        """Those of a call, none of whose sets is empty."""
+        scores = [x.abs().amax(1) for x in (call.query, *call.keys)]
+        values = [x.abs().amax(1) for x in call.values]
+        largest = [torch.stack(x).to(torch.float64) for x in (scores, values)]
+        return cls(largest[0], largest[1], call.scale, call.query.dtype)
+
+    @property
+    def multiplications(self) -> float:
+        """The logarithm to base 2 of 2 k d."""
+        return math.log2(2 * self.scores.shape[0] * self.scores.shape[2])
+
+    def finite(self) -> bool:
+        return bool(torch.isfinite(self.scores).all() and torch.isfinite(self.values).all())
+
+    def moderate(self) -> bool:
+        """Whether all is finite, and no product of some of the factors leaves the range where that could count."""
+        limit = room(self.dtype)
+        scores, values = self.scores.log2().clamp(min=0.0).sum(0), self.values.log2()
+        products = values.sum(0).amax(-1)
+        small = (scores <= limit - self.multiplications - max(log2_abs(self.scale), 0.0)).all()
+        near_one = (values.clamp(min=0.0).sum(0) <= limit / 2).all()
+        return bool(small & near_one & ((products >= -limit / 2) | (products == -math.inf)).all())
+
+    def log_output(self) -> float:
+        """The logarithm to base 2 of the largest magnitude that an output may have, rounding aside."""
+        return float(self.values.log2().sum(0).max())
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A call with factors near 1, and how to get from its results to those of the call it stands for.
+
+    The factors were divided by two to the `exponents`, (H, 1, d) for the query and each key set and (H, 1, d_v) for
+    each value set; the query was also multiplied by `scale`, (H, 1, d), and the scale of the call is 1.
+    """
+
+    call: Call
+    exponents: tuple[Tensor, ...]
+    scale: Tensor
+
+    @classmethod
+    def of(cls, call: Call, magnitudes: Magnitudes) -> Balance:
+        """For finite factors; an error that names them where the scores or the outputs themselves are out of range."""
+        scores, values = (torch.frexp(x).exponent for x in (magnitudes.scores, magnitudes.values))
+        fraction, exponent = math.frexp(call.scale)
+        total = scores.sum(0) + exponent
+        nothing = (magnitudes.scores == 0).any(0) | (fraction == 0)
+        total = total.masked_fill(nothing, torch.iinfo(total.dtype).min)
+        if float(total.max()) > room(magnitudes.dtype) - magnitudes.multiplications:
+            raise _scores_out_of_range(magnitudes)
+        if float(values.sum(0).max()) > _MOST:
+            raise _values_out_of_range(magnitudes)
+        scale = (fraction * _power(total.clamp(min=-_MOST // 2))).masked_fill(nothing, 0.0).unsqueeze(1)
+        exponents = tuple(x.unsqueeze(1) for x in (*scores, *values))
+        query, *sets = (
+            times_power(x, -by) for x, by in zip((call.query, *call.keys, *call.values), exponents, strict=True)
+        )
+        count = len(call.keys)
+        balanced = replace(
+            call,
+            query=query * scale.to(query.dtype),
+            keys=tuple(sets[:count]),
+            values=tuple(sets[count:]),
+            scale=1.0,
+        )
+        return cls(balanced, exponents, scale)
+
+    @property
+    def _of_output(self) -> Tensor:
+        return torch.stack(self.exponents[len(self.call.keys) + 1 :]).sum(0)
+
+    def output(self, out: Tensor) -> Tensor:
+        """The output (H, L_q, d_v) from that of the balanced call; infinite where it leaves the type's range."""
+        return times_power(out, self._of_output)
+
+    def balanced_output(self, out: Tensor) -> Tensor:
+        return times_power(out, -self._of_output)
+
+    def balanced_gradient(self, grad_out: Tensor) -> Tensor:
+        """The gradient of the balanced call's output from that of the output."""
+        return times_power(grad_out, self._of_output)
+
+    def rescaled(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors like query, keys and values, multiplied as these were to be balanced.
+
+        That takes tangents of the call to those of the balanced one, and gradients of the balanced one back.
+        """
+        query, *sets = (times_power(x, -by) for x, by in zip(tensors, self.exponents, strict=True))
+        return [query * self.scale.to(query.dtype), *sets]
+
+
+_MOST = 2000
+"""A power of two with an exponent up to here is made of two numbers that float64 can hold."""
+
+
+def _power(exponents: Tensor) -> Tensor:
+    """Two to the exponents, of -1022 to 1023, in float64: put together from its bits, and so exact."""
+    return ((exponents.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def times_power(x: Tensor, exponents: Tensor) -> Tensor:
+    """x times two to the exponents, exact unless it leaves the range of x's type; exponents end at 2000 either way.
+
+    In float64 and in two steps: the power may be out of range where the product is not.
+    """
+    exponents = exponents.clamp(-_MOST, _MOST)
+    half = exponents // 2
+    return (x.to(torch.float64) * _power(half) * _power(exponents - half)).to(x.dtype)
+
+
+def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
+    sizes = {"scale": log2_abs(magnitudes.scale)}
+    for m, x in enumerate(magnitudes.scores.amax((1, 2)).tolist()):
+        sizes[f"keys[{m - 1}]" if m else "query"] = log2_abs(x)
+    products = magnitudes.scores.log2().sum(0).max().item() + sizes["scale"]
+    limit = room(magnitudes.dtype) - magnitudes.multiplications
+    return SeparatrixError(
+        f"{_listed(sizes)}: the scores are made of products that reach 2^{products:.0f}, and exact attention in "
+        f"{magnitudes.dtype} takes no more than 2^{limit:.0f}. Divide one of them{_or_widen(magnitudes.dtype)}."
+    )
+
+
+def _values_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
+    sizes = {f"values[{m}]": log2_abs(x) for m, x in enumerate(magnitudes.values.amax((1, 2)).tolist())}
+    return SeparatrixError(
+        f"{_listed(sizes)}: their products leave the range of {magnitudes.dtype}. Divide one of them by a power of two."
+    )
+
+
+def _listed(sizes: dict[str, float]) -> str:
+    """The factors with their sizes, the largest first."""
+    ordered = sorted(sizes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} (up to 2^{size:.0f})" for name, size in ordered if size > 0)
+
+
+def _or_widen(dtype: torch.dtype) -> str:
+    return "" if dtype == torch.float64 else ", or pass float64"

@@ -1,0 +1,18 @@
+"""Exact attention in plain PyTorch, by blocks that stay in cache: the engine for every device.
+
+- `passes`: the forward and the backward pass.
+- `tangents`: forward mode.
+- `tiling`: how the volume of a call is cut into blocks, and in which order they are added up.
+- `schedule`: which boxes of the volume causality and windows leave to be visited.
+- `contested`: the pairs inside a box that some of its queries may attend and others may not.
+- `kronecker_rows`: rows of the column-wise Kronecker product, a few at a time.
+- `overflow`: when exp(scores) can be summed without subtracting a maximum.
+"""
+
+from separatrix.attention.exact.blocks.passes import backward, forward
+from separatrix.attention.exact.blocks.tangents import tangents
+from separatrix.attention.exact.blocks.tiling import gradient_summation, summation
+
+NAME = "PyTorch, by blocks"
+
+__all__ = ["NAME", "backward", "forward", "gradient_summation", "summation", "tangents"]

@@ -1,0 +1,85 @@
+"""Which blocks of the (query, key tuple) volume are worth visiting: a pure function of lengths and positions.
+
+Causal attention of order k fills 1/k of the volume, a window less. The volume is cut into boxes, each a range of
+queries times a range of every key set, so that boxes with nothing to attend are never visited and a box needs a mask
+in its first rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from separatrix.attention.positions import Positions, Range
+
+
+@dataclass(frozen=True)
+class Box:
+    """Queries times one range of each key set; only the first `masked` queries do not attend all of it."""
+
+    queries: Range
+    keys: tuple[Range, ...]
+    masked: int
+
+    @property
+    def tuples(self) -> int:
+        count = 1
+        for start, stop in self.keys:
+            count *= stop - start
+        return count
+
+
+def boxes(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
+    """Cut the volume into disjoint boxes that cover every allowed (query, tuple) pair.
+
+    >>> boxes(4, [4, 4], Positions(False, 0, (None, None)))
+    [Box(queries=(0, 4), keys=((0, 4), (0, 4)), masked=0)]
+    """
+    if any(window is not None for window in positions.windows):
+        found = _windowed(query_length, key_lengths, positions)
+    elif positions.is_causal:
+        found = _causal(query_length, key_lengths, positions.offset)
+    else:
+        found = [Box((0, query_length), tuple((0, length) for length in key_lengths), 0)]
+    return [box for box in found if box.tuples and box.queries[0] < box.queries[1]]
+
+
+def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[Box]:
+    """Group tuples by the block [low, high) that holds their largest index.
+
+    Those tuples are seen by every query at position high - 1 or later, in part by the ones from low on. Splitting
+    them by the first set that reaches the block makes boxes.
+    """
+    end = min(max(key_lengths), query_length + offset)
+    width = min(32, max(8, query_length // 16))
+    # Counted from the end, so that all boxes but the first have a multiple of the width in queries.
+    seen_by_all = [offset + 1] if width <= offset < end else []
+    edges = sorted({0, *seen_by_all, *range(end, max(seen_by_all, default=0), -width)}) if end > 0 else []
+    found = []
+    for low, high in pairwise(edges):
+        first = max(0, low - offset)
+        masked = max(0, min(query_length, high - 1 - offset) - first)
+        for reaches in range(len(key_lengths)):
+            keys = []
+            for m, length in enumerate(key_lengths):
+                start = low if m == reaches else 0
+                stop = low if m < reaches else high
+                keys.append((min(start, length), min(stop, length)))
+            found.append(Box((first, query_length), tuple(keys), masked))
+    return found
+
+
+def _windowed(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
+    """One box a block of queries, over the union of what they may attend; all of its rows are masked."""
+    narrowest = min(window for window in positions.windows if window is not None)
+    rows = min(256, max(16, narrowest // 2))
+    found = []
+    for first in range(0, query_length, rows):
+        last = min(query_length, first + rows) - 1
+        keys = []
+        for m, length in enumerate(key_lengths):
+            start, stop = positions.visible(m, first, length)[0], positions.visible(m, last, length)[1]
+            keys.append((start, max(start, stop)))
+        found.append(Box((first, last + 1), tuple(keys), last + 1 - first))
+    return found

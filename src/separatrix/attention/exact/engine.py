@@ -1,0 +1,42 @@
+"""The engines of exact attention: one interface, and the one rule that chooses among them.
+
+An engine computes attention over all allowed tuples, and says in which order it adds up, from which the bounds on its
+rounding follow. It need not care for numbers out of range or not finite: `guarded` does that for every engine.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.summation import Summation
+from separatrix.attention.call import Call, Changes, Gradients
+from separatrix.attention.exact import blocks
+
+
+class Engine(Protocol):
+    """What an engine provides: a module with these names, or an object."""
+
+    NAME: str
+
+    def forward(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), in the type of the call."""
+
+    def backward(self, call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+        """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+
+    def tangents(self, call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+        """The changes of output and log-sum-exp, from those of query, keys and values."""
+
+    def summation(self, call: Call, dtype: torch.dtype) -> Summation:
+        """How a weight gets into the sums of its query when the call is computed in a type."""
+
+    def gradient_summation(self, call: Call, dtype: torch.dtype) -> Summation:
+        """How the backward pass adds up when it is computed in a type."""
+
+
+def engine_for(call: Call) -> Engine:
+    """The engine that computes a call: plain PyTorch, by blocks, which runs on every device."""
+    return blocks

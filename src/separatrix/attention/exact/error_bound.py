@@ -1,0 +1,241 @@
+r"""How far exact attention can be from the truth: a bound that is known before it is computed.
+
+Let the weights as computed be e^(s_t + eta_t) with |eta_t| <= delta, and let each be off by a relative gamma once it is
+in a sum. An average of numbers in an interval of length w whose weights are multiplied by e^eta_t moves by at most
+
+    w max_p (p e^delta / (p e^delta + (1 - p) e^-delta) - p) = w tanh(delta / 2)
+
+(the worst case puts weight p on one end of the interval and 1 - p on the other), and the roundings of numerator and
+denominator add 2 gamma |v|_max / (1 - gamma). So with w = max v - min v
+
+    |out - exact| <= tanh(delta / 2) (max v - min v) + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient.
+
+That is never much more than max v - min v: where scores are so large that no digit of a weight is certain, some average
+of the values is all that is promised. A log-sum-exp moves by delta at most.
+
+- *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
+  of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
+  of the exponential and what underflows (see `balance`), which is less than that.
+- *gamma* = n u / (1 - n u) for n roundings, see `summation`.
+
+PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
+by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
+here. And it rounds weights to a half type before they meet the values, but not where they are added up: a relative u'
+more, and in float16, whose smallest number is 2^-24, for each key 2^-25 of the largest weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arithmetic.assumptions import EXP
+from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
+from separatrix.attention.call import Call, flattened
+from separatrix.attention.entries import finite_extremes, largest_magnitudes
+from separatrix.attention.exact.balance import log2_abs, times_power
+from separatrix.attention.exact.engine import engine_for
+from separatrix.attention.exact.operators import is_fused
+from separatrix.errors import SeparatrixError
+
+Sets = Tensor | Sequence[Tensor]
+
+
+@overload
+def exact_error_bound(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    *,
+    is_causal: bool = ...,
+    query_offset: int = ...,
+    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
+    windows: int | Sequence[int | None] | None = ...,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def exact_error_bound(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    *,
+    is_causal: bool = ...,
+    query_offset: int = ...,
+    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
+    windows: int | Sequence[int | None] | None = ...,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def exact_error_bound(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """A bound on the error of ``tensor_attention`` without a tolerance, for the same arguments.
+
+    Exact attention is computed in floating point, so its output is off by a little, and by more the larger the scores
+    are. The bound holds for every input that `tensor_attention` answers, and takes time linear in the lengths. It is a
+    worst case over all ways in which roundings could fall, so that the error itself is mostly far below it.
+
+    Args:
+        query: As in `tensor_attention`; so are all arguments that are not listed here.
+        keys: As in `tensor_attention`.
+        values: As in `tensor_attention`.
+        return_lse: Also give a bound on the error of the log-sum-exp. At order 2 it changes the first bound as well,
+            because PyTorch's fused attention, which gives no log-sum-exp, is then not used.
+
+    Returns:
+        A float64 tensor of shape (..., L_q): no entry of the output of a query is further from the exact one than this.
+        With ``return_lse``, a pair of two such tensors.
+
+    Raises:
+        SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
+            nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
+            digits; or for a fused kernel of which no bound is known, on devices other than the CPU.
+
+    Example:
+        >>> import torch
+        >>> q, k1, k2, v1, v2 = torch.randn(5, 2, 7, 4, generator=torch.Generator().manual_seed(0))
+        >>> bound = exact_error_bound(q, [k1, k2], [v1, v2])
+        >>> bound.shape, bool((bound < 1e-4).all())
+        (torch.Size([2, 7]), True)
+    """
+    given = check_arguments(
+        query,
+        keys,
+        values,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    require_ieee_arithmetic()
+    with torch.no_grad():
+        out, lse = _bounds(flattened(given), fused=is_fused(given) and not return_lse)
+    return (out, lse) if return_lse else out
+
+
+def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
+    dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    if fused and call.query.device.type != "cpu":
+        raise SeparatrixError(
+            f"query: on a device of type {call.query.device.type} order 2 is computed by a fused kernel for which no "
+            "bound on the error is known. With return_lse=True it is computed in another way, with a known bound."
+        )
+    if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
+        raise SeparatrixError(
+            "torch.set_float32_matmul_precision: products of float32 may be computed with fewer digits, and no bound "
+            'on the error is known then. Set it to "highest", or pass float64.'
+        )
+    if call.is_empty:
+        nothing = call.shaped(call.query.new_zeros(call.query.shape[:2], dtype=torch.float64))
+        return nothing, nothing
+    radii, ends = score_radii(call), value_ends(call)
+    out, lse = engine_bounds(call, radii, ends, dtype)
+    if fused:
+        out = torch.maximum(out, _fused_bound(call, radii, ends, dtype))
+    return call.shaped(out), call.shaped(lse)
+
+
+def score_radii(call: Call) -> Tensor:
+    """R_i (H, L_q): no sum of magnitudes of the terms of a query's scores is larger; an error for what is not finite.
+
+    The smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. They are made
+    of logarithms: a product of some of the factors may be out of the range of float64 where the bound is not.
+    """
+    largest_magnitudes("query", call.query, None)
+    query = call.query.to(torch.float64).abs()
+    scale = log2_abs(call.scale)
+    amplitudes, norms = query.log2() + scale, _log_norms(query, call.order) + scale
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
+        amplitudes = amplitudes + largest_magnitudes(f"keys[{m}]", key, mask).log2().unsqueeze(1)
+        key = key if mask is None else key.masked_fill(~mask.unsqueeze(-1), 0.0)
+        norms = norms + _log_norms(key.to(torch.float64).abs(), call.order).amax(1, keepdim=True)
+    return 1.01 * torch.minimum(amplitudes.exp2().sum(-1), norms.exp2())
+
+
+def _log_norms(x: Tensor, k: int) -> Tensor:
+    """log2 ||x||_k of rows (H, L, d) of numbers that are not negative, relative to their largest on the way."""
+    largest = x.amax(-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1.0)
+    return torch.log2((x**k).sum(-1)) / k + largest.squeeze(-1).log2()
+
+
+class Ends(NamedTuple):
+    """The width max v - min v and the largest |v| of the products of values, (H, 1), the largest of all columns."""
+
+    width: Tensor
+    largest: Tensor
+
+
+def value_ends(call: Call) -> Ends:
+    """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
+    low = high = torch.ones_like(call.values[0][:, 0], dtype=torch.float64)
+    exponents = torch.zeros_like(low, dtype=torch.int32)
+    for m, (value, mask) in enumerate(zip(call.values, call.mask_of_each, strict=True)):
+        least, most = finite_extremes(f"values[{m}]", value, mask)
+        by = torch.frexp(torch.maximum(least.abs(), most.abs())).exponent
+        least, most, exponents = times_power(least, -by), times_power(most, -by), exponents + by
+        ends = torch.stack([low * least, low * most, high * least, high * most])
+        low, high = ends.amin(0), ends.amax(0)
+    width, largest = (times_power(x, exponents) for x in (high - low, torch.maximum(low.abs(), high.abs())))
+    return Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
+
+
+def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its engine, in `dtype`."""
+    u = torch.finfo(dtype).eps / 2
+    delta = 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
+    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
+    lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
+    return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
+
+
+def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
+    """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`."""
+    out, u = torch.finfo(call.query.dtype), torch.finfo(dtype).eps / 2
+    length, d = call.keys[0].shape[1], call.query.shape[2]
+    half = out.bits == 16
+    exponential = (2.0**-12 if half else 0.0) + (8 if dtype == torch.float64 else 48) * u
+    delta = 1.01 * (d + 16) * u * radii + exponential
+    sums = 2 * _relative(length + 6 * -(-length // 512) + 16, u) + 4 * u
+    weights = out.eps / 2 + length * out.smallest_normal * out.eps / 2 if half else 0.0
+    underflow = 4 * length * torch.finfo(dtype).tiny
+    return _of_average(delta, sums + 1.01 * weights, ends, call.query.dtype) + underflow
+
+
+def _relative(count: int, u: float) -> float:
+    """gamma / (1 - gamma) for so many roundings; infinite if they may leave no digit."""
+    gamma = count * u / (1 - count * u) if count * u < 0.25 else math.inf
+    return gamma / (1 - gamma) if gamma < math.inf else math.inf
+
+
+def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
+    """The error of an average in `dtype`, of scores off by delta and sums by `relative`; infinite if beyond float64."""
+    error = torch.tanh(delta / 2) * ends.width + (relative * ends.largest).masked_fill(ends.largest == 0, 0.0)
+    out = torch.finfo(dtype)
+    error = 1.01 * (error + (ends.largest + error) * out.eps / 2) + out.smallest_normal * out.eps
+    return error.masked_fill(torch.isnan(error), math.inf)

@@ -1,0 +1,148 @@
+r"""Ordinary attention by PyTorch's fused kernel, and how to tell from its output that nothing went wrong in it.
+
+The kernel has no guard of its own. Products q . k that overflow and a scale beyond float32 give NaN, or zeros that look
+like an answer; a NaN in the input may come out as zeros, and one in a value that causality hides spreads to all rows.
+Its output tells, for a scale between 2^-40 and 2^40 in magnitude:
+
+- What underflows in q . k changes a score by less than 2^-80 d, which is small against the rounding of exp.
+- Where a sum of magnitudes |q_l k_l| overflows, scores are bounded by no less than 2^88, none of their digits after the
+  point is certain, and the bound on the error (see `exact_bound`) promises some average of the values and no more. The
+  kernel divides a sum of values, with weights that are not negative, by the sum of the weights. So what it gives is
+  such an average, or it is not finite, or all weights are zero and it gives a row of zeros.
+- Values whose sums overflow give outputs that are not finite.
+
+So an output with a finite sum and without a zero in its first column is sound. Where it is not so, or the scale is
+another, the largest magnitudes a, b and c of query, key and value decide. All is well if
+
+- max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the type: then no product on the way to a score
+  overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
+- L_k c is finite, and c well below the largest number of the output's type.
+
+Otherwise `exact` attends by blocks instead. A compiled graph and `torch.func.grad` with its kin cannot choose by
+numbers: there an operator looks at them and raises an error.
+
+Causality the kernel enforces by scores of -inf, which it multiplies by the scale: that must be positive in its type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.exact.balance import room
+from separatrix.errors import SeparatrixError
+
+_USUAL = (2.0**-40, 2.0**40)
+"""The magnitudes of a scale with which the output tells whether it is sound."""
+
+
+def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> Tensor | None:
+    """Attention of (B, H, L, d) tensors, none of them empty; None where the kernel cannot be trusted with them."""
+    if is_causal and scale < torch.finfo(_computed_in(query)).tiny:
+        return None
+    out = scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
+    if not _readable(query):
+        # Nothing is ever filled: the operator raises. Using what it gives keeps compilers from dropping it.
+        (refused,) = refuse_pairs(*(x.detach() for x in (out, query, key, value)), is_causal, scale)
+        return out.masked_fill(refused.view(-1, 1, 1, 1), math.nan)
+    if out.is_meta or _is_sound(out, scale) or _fits([_largest(x) for x in (query, key, value)], query, key, scale):
+        return out
+    return None
+
+
+def _readable(x: Tensor) -> bool:
+    """Whether a number of the tensor can decide what is run: not in a graph, nor in a transform of `torch.func`."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+def _computed_in(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _largest(x: Tensor) -> float:
+    """The largest magnitude; NaN if there is one."""
+    least, most = x.detach().aminmax()
+    return max(-least.item(), most.item())
+
+
+def _is_sound(out: Tensor, scale: float) -> bool:
+    """Whether the output alone shows that nothing went wrong."""
+    if not _USUAL[0] <= abs(scale) <= _USUAL[1]:
+        return False
+    out = out.detach() if out.requires_grad else out
+    total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
+    first = out.select(-1, 0)
+    return math.isfinite(total.item()) and torch.count_nonzero(first).item() == first.numel()
+
+
+def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> bool:
+    """Whether the largest magnitudes of query, key and value show that nothing can go wrong."""
+    a, b, c = sizes
+    dtype = _computed_in(query)
+    product = max(1.0, a) * max(1.0, b) * max(1.0, abs(scale)) * 4 * query.shape[-1]
+    # A comparison with NaN is false.
+    return (
+        a < math.inf
+        and b < math.inf
+        and product <= 2.0 ** room(dtype)
+        and 1.5 * c <= torch.finfo(query.dtype).max
+        and 2 * key.shape[-2] * c <= torch.finfo(dtype).max
+    )
+
+
+def _refuse_pairs(
+    out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
+) -> list[Tensor]:
+    """Zeros (B,), or an error where the kernel cannot be trusted with (B, H, L, d) tensors, for which it gave `out`."""
+    if not _is_sound(out, scale):
+        _look_at(query, key, value, is_causal, scale)
+    return [query.new_zeros(query.shape[0], dtype=torch.bool)]
+
+
+def _look_at(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> None:
+    sizes = {name: _largest(x) for name, x in (("query", query), ("keys", key), ("values", value))}
+    if all(math.isfinite(size) for size in sizes.values()):
+        if not _fits([*sizes.values()], query, key, scale):
+            listed = ", ".join(f"{name} up to {size:.3g}" for name, size in sizes.items())
+            raise SeparatrixError(
+                f"query, keys, values, scale: {listed} and a scale of {scale:.3g} leave the range of PyTorch's fused "
+                f"attention in {query.dtype}. Divide the largest of them by a power of two, or call outside of "
+                "torch.compile and torch.func, where such input is attended in another way."
+            )
+    elif is_causal and not (math.isfinite(sizes["keys"]) and math.isfinite(sizes["values"])):
+        raise SeparatrixError(
+            "keys or values: NaN or infinity, which PyTorch's fused attention lets reach queries that it is hidden "
+            "from by is_causal. Call outside of torch.compile and torch.func, where it does not."
+        )
+
+
+def _refused(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> list[Tensor]:
+    return [query.new_empty(query.shape[0], dtype=torch.bool)]
+
+
+refuse_pairs = operator(_refuse_pairs, fake=_refused)
+
+
+def _vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[list[Tensor], list[int]]:
+    """The mapped dimension is folded into the first one."""
+
+    def fold(x: Tensor, dim: int | None) -> Tensor:
+        x = x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+        return x.flatten(0, 1)
+
+    tensors = [fold(x, dim) for x, dim in zip(arguments[:4], in_dims[:4], strict=True)]
+    (refused,) = refuse_pairs(*tensors, *arguments[4:])
+    return [refused.unflatten(0, (info.batch_size, -1))], [0]
+
+
+torch.library.register_vmap(refuse_pairs, _vmap)

@@ -1,0 +1,159 @@
+r"""Exact attention by an `engine` with two guards: against leaving the range, and against what is not finite.
+
+- Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
+  An output that its type cannot hold is refused.
+- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would:
+  what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot see it are
+  computed once more, with every token that is not finite put to zero.
+
+The gradient is guarded in the same way. A query that sees something not finite has no finite gradient, and neither has
+what it attends; where no gradient comes in for such a query, it does not take part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.call import Call, Changes, Gradients
+from separatrix.attention.exact.balance import Balance, Magnitudes
+from separatrix.attention.exact.engine import engine_for
+from separatrix.errors import SeparatrixError
+
+
+def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in `dtype`, and the log-sum-exp (H, L_q) in the call's own type."""
+    if call.is_empty:
+        out, lse = engine_for(call).forward(call)
+        return out.to(dtype), lse
+    magnitudes = Magnitudes.of(call)
+    if magnitudes.moderate():
+        out, lse = engine_for(call).forward(call)
+    elif magnitudes.finite():
+        balance = Balance.of(call, magnitudes)
+        out, lse = engine_for(balance.call).forward(balance.call)
+        out = balance.output(out)
+    else:
+        return _forward_not_finite(call, dtype)
+    return _representable(out.to(dtype), magnitudes), lse
+
+
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
+    magnitudes = None if call.is_empty else Magnitudes.of(call)
+    if magnitudes is None or magnitudes.moderate():
+        return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
+    if not magnitudes.finite():
+        return _backward_not_finite(call, out, lse, grad_out, grad_lse)
+    balance = Balance.of(call, magnitudes)
+    query, keys, values = engine_for(balance.call).backward(
+        balance.call, balance.balanced_output(out), lse, balance.balanced_gradient(grad_out), grad_lse
+    )
+    query, *sets = balance.rescaled([query, *keys, *values])
+    return query, sets[: len(keys)], sets[len(keys) :]
+
+
+def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+    """The changes of output and log-sum-exp, given those of query, keys and values; see `tangents`.
+
+    Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
+    """
+    magnitudes = None if call.is_empty else Magnitudes.of(call)
+    if magnitudes is None or magnitudes.moderate() or not magnitudes.finite():
+        return engine_for(call).tangents(call, out, lse, changes)
+    balance = Balance.of(call, magnitudes)
+    query, *sets = balance.rescaled([changes[0], *changes[1], *changes[2]])
+    count = len(call.keys)
+    balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
+    out_dot, lse_dot = engine_for(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)
+    return balance.output(out_dot), lse_dot
+
+
+def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
+    """The output, unless its type cannot hold it; there is nothing to look at where no average can get that far."""
+    most, reach = torch.finfo(out.dtype).max, magnitudes.log_output()
+    if reach > math.log2(most) - 0.5 and not bool(torch.isfinite(out).all()):
+        raise SeparatrixError(
+            f"values: their products reach 2^{reach:.1f}, and an output is beyond {most:.3g}, where {out.dtype} ends. "
+            "Divide a value set by a power of two, or pass a wider type."
+        )
+    return out
+
+
+def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    touched, clean = _cleaned(call)
+    if not bool(touched.any()):
+        return forward(clean, dtype)
+    out, lse = engine_for(call).forward(call)
+    out = out.to(dtype)
+    if not bool(touched.all()):
+        clean_out, clean_lse = forward(clean, dtype)
+        out, lse = torch.where(touched.unsqueeze(-1), out, clean_out), torch.where(touched, lse, clean_lse)
+    return out, lse
+
+
+def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    touched, clean = _cleaned(call)
+    rows = touched.unsqueeze(-1)
+    # A log-sum-exp of -inf is that of a query with nothing to attend, which has no gradient.
+    query, keys, values = backward(
+        clean,
+        out.masked_fill(rows, 0.0),
+        lse.masked_fill(touched, -math.inf),
+        grad_out.masked_fill(rows, 0.0),
+        grad_lse.masked_fill(touched, 0.0),
+    )
+    wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
+    if bool(wanted.any()):
+        others = ~wanted
+        found = engine_for(call).backward(
+            call,
+            out,
+            lse,
+            grad_out.masked_fill(others.unsqueeze(-1), 0.0),
+            grad_lse.masked_fill(others, 0.0),
+        )
+        query = torch.where(wanted.unsqueeze(-1), found[0], query)
+        keys, values = ([x + y for x, y in zip(*sets, strict=True)] for sets in ((keys, found[1]), (values, found[2])))
+    return query, keys, values
+
+
+def _cleaned(call: Call) -> tuple[Tensor, Call]:
+    """The queries (H, L_q) that something not finite takes part in, and the call with zeros in its place.
+
+    It takes part in a query of which an entry is not finite, and in one that may attend a tuple with such a token.
+    """
+    bad_query = _not_finite(call.query)
+    bad = [_not_finite(key) | _not_finite(value) for key, value in zip(call.keys, call.values, strict=True)]
+    shown = call.masks or [torch.ones_like(x) for x in bad]
+    visible = [_visible(call, m, x) for m, x in enumerate(shown)]
+    attends = torch.stack(visible).all(0)
+    touched = bad_query | (torch.stack([_visible(call, m, x) for m, x in enumerate(bad)]).any(0) & attends)
+    clean = replace(
+        call,
+        query=call.query.masked_fill(bad_query.unsqueeze(-1), 0.0),
+        keys=_zeroed(call.keys, bad),
+        values=_zeroed(call.values, bad),
+    )
+    return touched, clean
+
+
+def _not_finite(x: Tensor) -> Tensor:
+    return ~torch.isfinite(x).all(-1)
+
+
+def _zeroed(sets: Sequence[Tensor], where: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(x.masked_fill(rows.unsqueeze(-1), 0.0) for x, rows in zip(sets, where, strict=True))
+
+
+def _visible(call: Call, m: int, tokens: Tensor) -> Tensor:
+    """Which queries (H, L_q) may, by their position, attend one of these tokens (H, L_m) of set m."""
+    length = tokens.shape[1]
+    ranges = [call.positions.visible(m, i, length) for i in range(call.query.shape[1])]
+    start, stop = torch.tensor(ranges, device=tokens.device).unbind(1)
+    counts = torch.nn.functional.pad(tokens.cumsum(1), (1, 0))
+    return counts[:, stop] > counts[:, start]

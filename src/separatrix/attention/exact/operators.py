@@ -1,0 +1,211 @@
+"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of `blocks`.
+
+`separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), and gives the output and the
+log-sum-exp; `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward
+mode, both recomputed block by block. Derivatives of these go through the reference, which holds the whole volume, so
+they are for small sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import DTYPES, Given
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call, flattened
+from separatrix.attention.dispatch.derivatives import beyond_one_gradient, differentiable, differentiable_by
+from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.exact import by_reference, guarded
+from separatrix.attention.exact.fused import attend_pairs
+from separatrix.attention.positions import Positions
+
+
+def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
+    positions = call.positions
+    # No position is 2^63 before another: a longer window is as good as this one.
+    windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
+    tensors = (call.query, list(call.keys), list(call.values), list(call.masks))
+    out, lse = attend(*tensors, positions.is_causal, positions.offset, windows, call.scale)
+    return call.shaped(out), call.shaped(lse)
+
+
+def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
+    """Ordinary attention by PyTorch's fused kernel where nothing else is left to check; None where something may be.
+
+    The checks of a call take longer than attention of a few short heads.
+    """
+    if (
+        isinstance(query, Tensor)
+        and isinstance(key, Tensor)
+        and isinstance(value, Tensor)
+        and query.dim() == 4
+        and query.layout == key.layout == value.layout == torch.strided
+        and key.shape == value.shape
+        and query.shape[:2] == key.shape[:2]
+        and query.shape[3] == key.shape[3]
+        and query.dtype == key.dtype == value.dtype
+        and query.dtype in DTYPES
+        and query.device == key.device == value.device
+        and query.numel()
+        and key.numel()
+        and not beyond_one_gradient()
+        and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
+    ):
+        scale = 1 / query.shape[3] if scale is None else scale
+        with no_autocast(query.device.type):
+            return attend_pairs(query, key, value, False, scale)
+    return None
+
+
+def is_fused(given: Given) -> bool:
+    """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
+    plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
+    sizes = (given.query.shape[-2], given.keys[0].shape[-2], given.values[0].shape[-1])
+    return (
+        plain and given.key_masks == (None,) and 0 not in sizes and given.query.shape[-1] == given.values[0].shape[-1]
+    )
+
+
+def fused_attention(given: Given) -> Tensor | None:
+    """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
+    if beyond_one_gradient() or not is_fused(given):
+        return None
+    (key,), (value,) = given.keys, given.values
+    with no_autocast(given.query.device.type):
+        if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
+            return attend_pairs(given.query, key, value, given.is_causal, given.scale)
+        call = flattened(given)
+        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
+        out = attend_pairs(q, k, v, given.is_causal, given.scale)
+    return None if out is None else call.shaped(out.squeeze(0))
+
+
+def _call(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: Sequence[int],
+    scale: float,
+) -> Call:
+    """Half types are computed in float32; what a mask hides is zeroed, so that not even a NaN gets out."""
+
+    def shown(sets: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        if not masks:
+            return tuple(x.to(dtype) for x in sets)
+        return tuple(x.to(dtype).masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, masks, strict=True))
+
+    dtype = query.dtype if query.dtype == torch.float64 else torch.float32
+    return Call(
+        query.to(dtype),
+        shown(keys),
+        shown(values),
+        tuple(masks),
+        Positions(is_causal, offset, tuple(window or None for window in windows)),
+        scale,
+    )
+
+
+def _attend(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
+    with no_autocast(query.device.type):
+        return guarded.forward(_call(query, keys, values, masks, is_causal, offset, windows, scale), query.dtype)
+
+
+def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
+    dtype = query.dtype if query.dtype == torch.float64 else torch.float32
+    out = query.new_empty(query.shape[0], query.shape[1], values[0].shape[2])
+    return out, query.new_empty(query.shape[:2], dtype=dtype)
+
+
+attend = operator_of_heads(_attend, fake=_attended)
+
+
+def _attend_backward(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    out: Tensor,
+    lse: Tensor,
+    grad_out: Tensor,
+    grad_lse: Tensor,
+) -> list[Tensor]:
+    """The gradients of query, keys and values, in this order, in one list."""
+    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
+    dtype = call.query.dtype
+    with no_autocast(query.device.type):
+        dq, dks, dvs = guarded.backward(call, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
+    for m, mask in enumerate(masks):
+        dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
+    return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]
+
+
+def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in (query, *keys, *values)]
+
+
+attend_backward = operator_of_heads(_attend_backward, fake=_gradients)
+
+
+def _attend_tangents(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    out: Tensor,
+    lse: Tensor,
+    query_tangent: Tensor,
+    key_tangents: list[Tensor],
+    value_tangents: list[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The tangents of output and log-sum-exp."""
+    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
+    moved = _call(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
+    with no_autocast(query.device.type):
+        changes = (moved.query, moved.keys, moved.values)
+        out_dot, lse_dot = guarded.tangents(call, out.to(call.query.dtype), lse, changes)
+    return out_dot.to(query.dtype), lse_dot
+
+
+attend_tangents = operator_of_heads(_attend_tangents, fake=_attended)
+
+
+def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
+    found: list[Tensor] = attend_backward(*arguments, *results, *grads)
+    return found
+
+
+def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor]) -> list[Any]:
+    sets = len(arguments[1])
+    return [*arguments, *results, changes[0], changes[1 : 1 + sets], changes[1 + sets : 1 + 2 * sets]]
+
+
+differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tangents)
+differentiable_by(attend_backward, by_reference.attend_backward)
+differentiable_by(attend_tangents, by_reference.attend_tangents)

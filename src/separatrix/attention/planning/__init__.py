@@ -1,0 +1,9 @@
+"""Planning: what is known of an input before it is attended, what each algorithm would cost, and which one is chosen.
+
+- `plan`: the plan, and how it is chosen; also from shapes alone.
+- `forecast`: bounds on the entries and a sample of the scores, and from them the error to expect.
+- `cost`: flops, memory and time of each algorithm.
+- `exact_type`: the type in which exact attention keeps a tolerance.
+- `exact_gradient`: a bound on the rounding of exact attention's gradients.
+- `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
+"""

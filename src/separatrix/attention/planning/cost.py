@@ -1,0 +1,140 @@
+"""What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
+
+The constants ship with the source, so that what is chosen never depends on the machine of the moment. They are
+nanoseconds on one AVX-512 machine with two cores; only their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens
+from separatrix.attention.polynomial.expanded import Expanded
+from separatrix.attention.polynomial.lanes import lanes
+
+EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
+"""A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
+POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
+"""A flop and a written monomial of the polynomial method, in float32; its products are thin."""
+POLYNOMIAL_START = 1.5e6
+"""What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
+"""What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
+TUPLES = 256
+"""How many key tuples are sampled for each query when the error is forecast."""
+CAUSAL_FEATURE = 1.5
+"""A monomial and value column of a token when the states are running sums, for each key set."""
+AFFORDABLE = 1e15
+"""Flops of exact attention that `auto` will start by itself: about an hour."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a call: heads, query length, key lengths, d, d_v; whether it is causal."""
+
+    heads: int
+    query_length: int
+    key_lengths: tuple[int, ...]
+    d: int
+    d_v: int
+    is_causal: bool = False
+
+    @property
+    def order(self) -> int:
+        return len(self.key_lengths) + 1
+
+    @property
+    def scores(self) -> float:
+        """Entries of the attention tensor that are visited: causal attention of order k fills 1/k of it."""
+        volume = float(self.heads) * self.query_length * math.prod(float(length) for length in self.key_lengths)
+        return volume / self.order if self.is_causal else volume
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`flops` of matrix products, `bytes` held beside inputs and outputs, and `time` to compare by."""
+
+    flops: float
+    bytes: float
+    time: float
+
+
+def exact_cost(shape: Shape, wide: bool) -> Cost:
+    flops = 2 * shape.scores * (shape.d + shape.d_v)
+    time = (EXACT_FLOP * flops + EXACT_SCORE * shape.scores) * (2.2 if wide else 1.0)
+    size = 8 if wide else 4
+    return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
+
+
+def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+    """States from each key set, then the queries against their product."""
+    rank, d = expanded.rank, shape.d
+    size, width = 8 if wide else 4, shape.d_v + 1
+    if shape.is_causal:
+        flops = 2.0 * shape.heads * rank * (width + 1) * shape.query_length
+        tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
+        return Cost(flops, _causal_bytes(shape, rank), POLYNOMIAL_START + tokens * rank * width * CAUSAL_FEATURE)
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
+    flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
+    written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
+    time = POLYNOMIAL_START + (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * written) * (2.0 if wide else 1.0)
+    return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
+
+
+def sampled_queries(heads: int) -> int:
+    """Queries of each head in the sample that a forecast is made from, at the most: fewer where there are many heads.
+
+    >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
+    [64, 64, 20, 8]
+    """
+    return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
+
+
+def planning_time(shape: Shape) -> float:
+    """What a sample takes: where exact attention takes less, it is not worth a plan."""
+    drawn = float(shape.heads * sampled_queries(shape.heads) * TUPLES)
+    return max(POLYNOMIAL_START, SAMPLED_ENTRY * drawn * shape.d * shape.order)
+
+
+def basis_time(shape: Shape) -> float:
+    """What a change of basis takes to be found."""
+    return BASIS_ENTRY * shape.heads * shape.d**3
+
+
+def sampled_tuples(heads: int, d: int) -> int:
+    """How many of a query's tuples are scored at once."""
+    return max(1, min(TUPLES, PIECE // (max(heads, 1) * sampled_queries(heads) * max(d, 1))))
+
+
+def _causal_bytes(shape: Shape, rank: int) -> float:
+    """What causal attention holds: a chunk has up to seven running sums at a time, its own and those of products."""
+    heads, width = max(shape.heads, 1), shape.d_v + 1
+    one = 8.0 * heads * rank * width
+    chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    sample = _sample_bytes(shape.heads, shape.d)
+    return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+
+
+def _sample_bytes(heads: int, d: int) -> float:
+    """Indices, keys, coordinates and two products of what is scored at once, and all the scores a few times."""
+    queries = float(max(heads, 1) * sampled_queries(heads))
+    return queries * (sampled_tuples(heads, d) * (32 * d + 24) + 24 * TUPLES)
+
+
+def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
+    """What is held at once beside inputs and outputs, at the most; measured it is a half to three quarters of this.
+
+    The largest of what planning, a chunk of the certificate and a chunk of the computation take; besides, a few
+    numbers for each query.
+    """
+    heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
+    longest = max(shape.query_length, *shape.key_lengths)
+    tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
+    laid = lanes(max(shape.heads, 1), tokens) * (expanded.pairs if expanded.is_factored(d, width + 1) else rank)
+    states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
+    chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
+    column = 16 * heads * max(d, 1)
+    certificate = 16 * max(min(PIECE, column * longest), column)
+    sample = _sample_bytes(shape.heads, d)
+    return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length

@@ -1,0 +1,284 @@
+"""What is known of a call before it is computed, and from it a forecast of the certified error.
+
+Bounds on the entries are exact; sums over all tuples are replaced by those over a sample drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.summation import Summing, expanded_gradient_sum, expanded_sum
+from separatrix.attention.call import Call
+from separatrix.attention.certificate.gradient import reaches
+from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
+from separatrix.attention.entries import largest_magnitudes, pieces
+from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
+from separatrix.attention.polynomial.chunks import chunk_tokens
+from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
+from separatrix.attention.polynomial.greedy import greedy_error, key_powers
+from separatrix.attention.polynomial.monomials import Array
+from separatrix.attention.polynomial.remainder import Polynomial
+from separatrix.attention.polynomial.rotation import drift, rotated
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of a call before it is computed, and, once it is asked for, a sample of its scores."""
+
+    call: Call
+    shape: Shape
+    frame: Frame
+    norms: Tensor
+    radii: Tensor
+    values: ValueRange
+    drift: Tensor | None
+    differentiable: bool
+    powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def radius(self) -> float:
+        return float(self.radii.max()) if self.radii.numel() else 0.0
+
+    @cached_property
+    def sampled(self) -> Tensor:
+        """Indices (H, queries) of the queries in the sample."""
+        return _sample_queries(self.radii)
+
+    @cached_property
+    def sampled_radii(self) -> Tensor:
+        return torch.gather(self.radii, 1, self.sampled)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """(H, queries, tuples) in the sample."""
+        return _sample_scores(self.call, self.frame, self.sampled)
+
+    def entry_bound(self) -> float:
+        """B: the largest magnitude in the query and the keys."""
+        sets = [(self.call.query, None), *zip(self.call.keys, self.call.mask_of_each, strict=True)]
+        return max(float(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
+
+
+def analyse(call: Call, differentiable: bool = False) -> Analysis:
+    """Bounds and a sample; an error for NaN or infinity.
+
+    Where a gradient is wanted, all coordinates stay and sets are of total degree: scores may not depend on what they
+    have a gradient in.
+    """
+    shift = key_mean(call) if call.order == 2 and not call.positions.is_causal else None
+    frame = make_frame(call, shift, torch.float64, differentiable)
+    return _analyse(call, frame, value_range(call), differentiable)
+
+
+def in_float32(analysis: Analysis) -> bool:
+    """Whether nothing that counts leaves the range of float32.
+
+    Gradients multiply values, keys and incoming gradients of very different sizes: for them sizes have to be moderate.
+    """
+    if not analysis.values.in_range(torch.float32):
+        return False
+    if not analysis.differentiable:
+        return True
+    sizes = [x.amax(-1) for x in analysis.frame.largest if x.numel()]
+    low, high = (2.0**-_MODERATE, 2.0**_MODERATE)
+    moderate = all(bool(((x >= low) & (x <= high)).all()) for x in sizes)
+    return moderate and analysis.values.low >= -_MODERATE and analysis.values.high <= 2 * _MODERATE + 40
+
+
+_MODERATE = 16
+"""The logarithm to base 2 of the sizes that are moderate."""
+_LEFT_OUT = 1 / 64
+"""The part of the tolerance that coordinates left out of a basis may take."""
+
+
+def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
+    """The analysis in a better basis; None if no basis lowers the rank, or if any would change scores.
+
+    Beyond order 2 scores depend on the basis, and a causal call may not look at the keys that come later.
+    """
+    call, frame = analysis.call, analysis.frame
+    if call.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in call.query.shape:
+        return None
+    width = float(analysis.values.width.max())
+    slack = _LEFT_OUT * tolerance / width if width else 0.0
+    basis = rotated(call, frame, None if analysis.differentiable else slack)
+    if basis is None:
+        return None
+    return _analyse(call, basis, analysis.values, analysis.differentiable)
+
+
+def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool) -> Analysis:
+    norms = key_norms(call, frame)
+    radii = query_radii(call, frame, norms)
+    heads, length, d = call.query.shape
+    shape = Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
+    moved = drift(call, frame)
+    if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
+        radii = radii + 2 * moved
+    return Analysis(call, shape, frame, norms, radii, values, moved, differentiable)
+
+
+def _sample_queries(radii: Tensor) -> Tensor:
+    """Indices (H, queries): half of them those with the largest bounds, and half spread evenly."""
+    heads, length = radii.shape
+    count = min(sampled_queries(heads) // 2, length)
+    even = torch.arange(count, device=radii.device) * length // max(count, 1)
+    return torch.cat([radii.topk(count, dim=1).indices, even.expand(radii.shape[0], -1)], 1)
+
+
+def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
+    """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend."""
+    heads, _, d = call.query.shape
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
+    queries = frame.coordinates(rows, 0).unsqueeze(-1)
+    ranges = pieces(TUPLES, sampled_tuples(heads, d))
+    scores = [_scores(call, frame, queries, sampled, stop - start, generator) for start, stop in ranges]
+    return torch.cat(scores, -1)
+
+
+def _scores(
+    call: Call,
+    frame: Frame,
+    queries: Tensor,
+    sampled: Tensor,
+    tuples: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Scores of so many sampled tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled queries."""
+    product, heads = queries, queries.shape[0]
+    for m, key in enumerate(call.keys):
+        where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
+        seen = torch.full_like(sampled, key.shape[1])
+        if call.positions.is_causal:
+            seen = torch.minimum(seen, (sampled + call.positions.offset + 1).clamp(min=1))
+        index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
+        mask = torch.gather(call.masks[m], 1, index.flatten(1)) if call.masks else None
+        rows = key[torch.arange(heads, device=key.device).unsqueeze(1), index.flatten(1)]
+        x = frame.coordinates(rows, m + 1, mask)
+        product = product * x.reshape(*x.shape[:2], *index.shape[1:])
+    return product.sum(1)
+
+
+def mean_power(analysis: Analysis, moment: int) -> Tensor:
+    """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
+
+    A causal query at the beginning has few tuples and no average to rely on: there the largest s^moment / exp(s).
+    """
+    if moment not in analysis.powers:
+        scores, exp = analysis.scores, torch.exp(analysis.scores)
+        power = (scores * scores) ** (moment // 2)
+        causal = analysis.shape.is_causal
+        analysis.powers[moment] = (power / exp).amax(-1) if causal else power.mean(-1) / exp.mean(-1)
+    return analysis.powers[moment]
+
+
+def gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
+    """The relative error of the sums of a call, see `summation`."""
+    lengths = analysis.shape.key_lengths
+    return expanded_sum(summing.tokens(lengths), len(lengths), analysis.frame.width, degree, rank).gamma(dtype)
+
+
+def gradient_gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
+    """The relative error of the sums of its backward pass."""
+    shape, width = analysis.shape, analysis.frame.width
+    tokens, queries = summing.tokens(shape.key_lengths), summing.tokens([shape.query_length])
+    sums = expanded_gradient_sum(tokens, queries, len(shape.key_lengths), width, shape.d_v, degree, rank)
+    return sums.gamma(dtype)
+
+
+def forecast(
+    analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype, output_only: bool = False
+) -> float:
+    """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample.
+
+    Where gradients will be taken it is the larger one of the output's and theirs, unless `output_only`.
+    """
+    radii = analysis.sampled_radii
+    power, one = mean_power(analysis, polynomial.moment), mean_power(analysis, 0)
+    truncation = polynomial.factors(radii) * power
+    output = _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+    if output_only or not analysis.differentiable or not truncation.numel():
+        return output
+    slope = polynomial.derivative_error(radii, power, one)
+    rounding = gradient_gamma(analysis, polynomial.degree, rank, _steps(analysis, rank, dtype), dtype) * one
+    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    scores = width * (slope + truncation) + output + 2 * largest * rounding * polynomial.derivative_magnitude(radii)
+    values = (2 * truncation + rounding * polynomial.magnitude(radii)).amax(1)
+    reach = torch.stack(reaches(analysis.frame)).amax(0)
+    doubled = 1 if analysis.frame.shift is None else 2
+    found = [doubled * reach * scores.amax(1), *(values * others for others in analysis.values.others)]
+    return max(output, float(torch.stack(found).max()))
+
+
+def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
+    """What no forecast's rounding is below, in float64: of weights 1, the polynomial's first coefficient."""
+    relative = gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64)
+    largest = analysis.values.magnitude.amax(1, keepdim=True)
+    found = 2 * relative * mean_power(analysis, 0) * largest
+    return 0.5 * float(found.max()) if found.numel() else 0.0
+
+
+def least_error(analysis: Analysis, degree: int) -> float:
+    r"""What no forecast of a polynomial of that degree g is below, whichever it is; cheaper than one forecast.
+
+    In the weight s^m the best approximation w of h (see `remainder`) by r - 1 = g - m degrees errs by
+    R^r min |h^(r)| / (2^(r - 1) r!) somewhere, and h^(r) is at least e^(-R) r! / (g + 1)! on [-R, R].
+    """
+    if not analysis.sampled_radii.numel():
+        return 0.0
+    head, where = divmod(int(analysis.sampled_radii.argmax()), analysis.sampled_radii.shape[1])
+    R, width = float(analysis.sampled_radii[head, where]), float(analysis.values.width[head].max())
+    least = min(
+        R ** (degree + 1 - m) / 2.0 ** (degree - m) * float(mean_power(analysis, m)[head, where])
+        for m in range(0, degree + 1, 2)
+    )
+    return 0.99 * math.exp(-R) / float(math.factorial(degree + 1)) * least * width
+
+
+def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:
+    """E (H, c) of queries for a set shaped by the amplitudes; what it needs of the keys is computed once."""
+    if not analysis.key_powers:
+        analysis.key_powers.update(key_powers(analysis.call, analysis.frame))
+    return greedy_error(query, analysis.frame, alphas, amplitudes(analysis), analysis.key_powers)
+
+
+def greedy_forecast(analysis: Analysis, alphas: Array, dtype: torch.dtype) -> float:
+    """The error to expect of an index set that is shaped by the amplitudes."""
+    rows = analysis.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
+    E = outside(analysis, alphas, torch.gather(analysis.call.query, 1, rows))
+    tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
+    magnitude = torch.exp(analysis.sampled_radii)
+    truncation = E / tuples * mean_power(analysis, 0)
+    return _forecast(analysis, truncation, magnitude, int(alphas.sum(1).max()), len(alphas), dtype)
+
+
+def _forecast(
+    analysis: Analysis, truncation: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype
+) -> float:
+    if not truncation.numel():
+        return 0.0
+    relative = gamma(analysis, degree, rank, _steps(analysis, rank, dtype), dtype)
+    rounding = 2 * relative * magnitude * mean_power(analysis, 0)
+    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    return float((truncation * width + rounding * largest).max())
+
+
+def _steps(analysis: Analysis, rank: int, dtype: torch.dtype) -> Summing:
+    """How tokens are added up, as far as it is known before the computation."""
+    chunk = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
+    return Summing(chunk, chunk)
+
+
+def amplitudes(analysis: Analysis) -> Tensor:
+    """b_l (d',), the largest over the heads."""
+    product = analysis.frame.largest[0]
+    for largest in analysis.frame.largest[1:]:
+        product = product * largest
+    return product.amax(0) if product.shape[0] else product.sum(0)

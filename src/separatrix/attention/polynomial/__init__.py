@@ -1,0 +1,14 @@
+"""Near-linear attention: exp of a score is replaced by a polynomial, a sum of products of monomials of query and keys.
+
+- `remainder`: polynomials near exp, each with a bound on its error.
+- `monomials`: sets of multi-indices, and their monomials built level by level.
+- `greedy`: index sets shaped by the amplitudes of the coordinates.
+- `frame`: the coordinates in which scores are expanded.
+- `rotation`: at order 2, the basis in which fewer monomials do.
+- `sums`: the states of the key sets, and queries against them, with gradients.
+- `causal`: the same where a query attends a prefix of the keys.
+- `products`: products of a chunk's monomials with values, and their derivatives.
+- `lanes`: the tokens of a chunk side by side, one lane for each thread.
+- `expanded`: how many monomials there are, and what a product with them costs.
+- `chunks`: how many tokens are taken at a time.
+"""

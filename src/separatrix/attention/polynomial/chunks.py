@@ -1,0 +1,24 @@
+"""How many tokens the polynomial method takes at a time: functions of sizes alone, so that results are reproducible."""
+
+from __future__ import annotations
+
+CHUNK_BYTES = 3 << 24
+"""How many bytes the monomials of a chunk may take."""
+PIECE = 1 << 20
+"""Entries that the certificate looks at together: they stay in cache through forty passes, and occupy all threads."""
+CAUSAL_BYTES = 1 << 22
+"""How many bytes the running sums of a causal chunk may take."""
+
+
+def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
+    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go.
+
+    They stay in the last cache, and a product is long enough to be worth two threads.
+    """
+    fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
+    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
+
+
+def causal_chunk(heads: int, rank: int, width: int) -> int:
+    """Tokens of a causal chunk: its running sums take about `CAUSAL_BYTES`."""
+    return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))

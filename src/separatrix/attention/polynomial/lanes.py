@@ -1,0 +1,66 @@
+"""The tokens of a chunk side by side, as if they were heads: a lane for each thread.
+
+One head's products are thin, and split badly between threads; as many products as there are threads do not, and each
+thread finds the monomials it wrote in its own cache. A token that fills up the last lane has x = 0 and W = 0: it adds
+nothing to a state, and what comes out of it is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+if TYPE_CHECKING:
+    from separatrix.attention.polynomial.products import Products
+
+_SHORTEST = 256
+"""Tokens of a lane, at the least: with fewer, starting a product takes as long as the product."""
+
+
+def lanes(heads: int, size: int) -> int:
+    """How many lanes the `size` tokens of a chunk are laid in: one, where there are heads enough or few tokens."""
+    return max(1, min(torch.get_num_threads() // heads, size // _SHORTEST))
+
+
+class Lanes:
+    """Products of `heads` heads by an `inner` one with `count` times as many."""
+
+    def __init__(self, inner: Products, heads: int, count: int) -> None:
+        self._inner, self._heads, self._count = inner, heads, count
+
+    def _lay(self, x: Tensor) -> Tensor:
+        """(H, c, n) to (H count, c, n / count), rounded up."""
+        heads, rows, n = x.shape
+        length = -(-n // self._count)
+        if extra := length * self._count - n:
+            x = pad(x, (0, extra))
+        return x.reshape(heads, rows, self._count, length).transpose(1, 2).reshape(heads * self._count, rows, length)
+
+    def _join(self, x: Tensor, n: int) -> Tensor:
+        """The way back, to the first n tokens."""
+        _, rows, length = x.shape
+        joined = x.reshape(self._heads, self._count, rows, length).transpose(1, 2)
+        return joined.reshape(self._heads, rows, self._count * length)[..., :n]
+
+    def start(self) -> list[Tensor]:
+        return self._inner.start()
+
+    def add(self, state: list[Tensor], x: Tensor, W: Tensor) -> None:
+        self._inner.add(state, self._lay(x), self._lay(W))
+
+    def finish(self, state: list[Tensor]) -> Tensor:
+        parts = self._inner.finish(state)
+        return parts.reshape(self._heads, self._count, *parts.shape[1:]).sum(1)
+
+    def prepare(self, M: Tensor) -> list[Tensor]:
+        return self._inner.prepare(M.repeat_interleave(self._count, 0))
+
+    def sums(self, x: Tensor, M: list[Tensor]) -> Tensor:
+        return self._join(self._inner.sums(self._lay(x), M), x.shape[2])
+
+    def gradient(self, x: Tensor, M: list[Tensor], W: Tensor, state: list[Tensor] | None) -> tuple[Tensor, Tensor]:
+        grad_x, grad_W = self._inner.gradient(self._lay(x), M, self._lay(W), state)
+        return self._join(grad_x, x.shape[2]), self._join(grad_W, x.shape[2])

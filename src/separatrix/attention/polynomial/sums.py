@@ -1,0 +1,205 @@
+r"""Order-k attention by the polynomial method: Algorithm 1 of Alman and Song, for any order, over chunks in cache.
+
+With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alpha,
+
+    sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
+
+because a sum over tuples of products is the product of the sums (Lemma C.3). The *states* Z_m cost one pass over each
+key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
+`states` (1, 2, 4), `attend` (3, 5, 6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.call import Call
+from separatrix.attention.entries import pieces
+from separatrix.attention.polynomial.chunks import chunk_tokens
+from separatrix.attention.polynomial.frame import Frame
+from separatrix.attention.polynomial.monomials import IndexSet
+from separatrix.attention.polynomial.products import Products, products
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
+
+    `moment` is the level whose sum over tuples, sum_t s_t^moment, is computed beside the output; None for none.
+    """
+
+    frame: Frame
+    index_set: IndexSet
+    coefficients: Tensor
+    moment: int | None
+
+    def chunk(self, heads: int) -> int:
+        """Tokens to a chunk, at the most."""
+        return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype == torch.float64)
+
+    def even_chunk(self, heads: int, length: int) -> int:
+        """Tokens to a chunk when `length` of them are cut into as few, equally long ones, up to a multiple of 64.
+
+        At least two if they are long: the second finds memory that is not new.
+        """
+        most, length = self.chunk(heads), max(length, 1)
+        pieces = max(-(-length // most), min(2, length // 2048), 1)
+        return min(-(-length // (64 * pieces)) * 64, most, length)
+
+    def products(self, heads: int, size: int, columns: int) -> Products:
+        """Products with the monomials of up to `size` tokens a head, `columns` wide."""
+        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64."""
+
+    output: Tensor
+    denominator: Tensor
+    moment: Tensor
+
+
+def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """[V, 1]^T (H, d_v + 1, c), with zeros for hidden tokens."""
+    heads, length, d_v = value.shape
+    widened = value.new_empty(heads, d_v + 1, length, dtype=dtype)
+    widened[:, :d_v] = value.mT
+    widened[:, d_v] = 1.0
+    return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
+
+
+def states(call: Call, expansion: Expansion) -> list[Tensor]:
+    """Z_m (H, rank, d_v + 1) for each key set, in float64."""
+    heads, _, d_v = call.values[0].shape
+    size = max(expansion.even_chunk(heads, key.shape[1]) for key in call.keys)
+    met = expansion.products(heads, size, d_v + 1)  # one for all: memory is slow when it is new
+    return [_add_up(call, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
+
+
+def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+    """The state of the tokens in [start, stop) of key set m."""
+    heads, _, d_v = call.values[m].shape
+    size = expansion.even_chunk(heads, stop - start)
+    return _add_up(call, expansion, expansion.products(heads, size, d_v + 1), size, m, start, stop)
+
+
+def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
+    """The state of the tokens in [start, stop) of key set m by given products, of `size` tokens at a time."""
+    key, value = call.keys[m], call.values[m]
+    state = met.start()
+    for first in range(start, stop, size):
+        here = slice(first, min(first + size, stop))
+        mask = call.masks[m][:, here] if call.masks else None
+        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
+        met.add(state, x, with_ones(value[:, here], mask, expansion.coefficients.dtype))
+    return met.finish(state)
+
+
+def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
+    """What meets Phi(Q): c Z (H, rank, d_v + 1), and a last column that gives the moment."""
+    product = Z[0]
+    for z in Z[1:]:
+        product = product * z
+    met = product * expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    column = torch.zeros_like(met[..., :1])
+    if expansion.moment is not None:
+        level = slice(*expansion.index_set.levels[expansion.moment])
+        weights = torch.from_numpy(expansion.index_set.multinomials()[level]).to(met)
+        column[:, level, 0] = product[:, level, -1] * weights
+    return torch.cat([met, column], -1)
+
+
+def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
+    """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
+    query = call.query
+    heads, length, _ = query.shape
+    d_v = call.values[0].shape[2]
+    size = expansion.even_chunk(heads, length)
+    against = expansion.products(heads, size, d_v + 2)
+    met = against.prepare(contraction(Z, expansion))
+    out = query.new_empty(heads, length, d_v)
+    denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    for start, stop in pieces(length, size):
+        x = expansion.frame.coordinates(query[:, start:stop], 0)
+        sums = against.sums(x, met).to(torch.float64)
+        D = denominator[:, start:stop] = sums[:, d_v]
+        moment[:, start:stop] = sums[:, d_v + 1]
+        out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
+    return Sums(out, denominator, moment)
+
+
+def backward(
+    call: Call, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
+    power = incoming_power(sums, grad_out, grad_lse)
+    dtype, frame = expansion.coefficients.dtype, expansion.frame
+    heads, length, _ = call.query.shape
+    size = expansion.even_chunk(2 * heads, length)
+    against = expansion.products(heads, size, grad_out.shape[2] + 1)
+    met = against.prepare(contraction(Z, expansion)[..., :-1])
+    state = against.start()
+    grad_query = torch.empty_like(call.query)
+    for start, stop in pieces(length, size):
+        here = slice(start, stop)
+        x = frame.coordinates(call.query[:, here], 0)
+        d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
+        grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
+    grad_product = power.multiply(against.finish(state))
+    grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    grad_keys, grad_values = [], []
+    for m in range(len(call.keys)):
+        grad_Z = grad_product
+        for other, z in enumerate(Z):
+            if other != m:
+                grad_Z = grad_Z * z
+        grad_keys.append(torch.zeros_like(call.keys[m]))
+        grad_values.append(torch.zeros_like(call.values[m]))
+        state_backward(call, expansion, m, call.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
+    return grad_query, grad_keys, grad_values
+
+
+def incoming_power(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Power:
+    """The power of two next to the largest incoming gradient over its query's denominator, for each head."""
+    largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
+    return Power.next_to(largest / sums.denominator.masked_fill(sums.denominator == 0, math.inf))
+
+
+def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
+    """The gradient (H, c, d_v + 1) of numerator and denominator, zero where there is nothing to attend."""
+    D = sums.denominator[:, here]
+    D = D.masked_fill(D == 0, math.inf)
+    dO = grad_out.to(torch.float64)
+    last = grad_lse.to(torch.float64) - (dO * sums.output[:, here].to(torch.float64)).sum(-1)
+    return torch.cat([dO, last.unsqueeze(-1)], -1) / D.unsqueeze(-1)
+
+
+def state_backward(
+    call: Call, expansion: Expansion, m: int, stop: int, grad_Z: Tensor, grad_key: Tensor, grad_value: Tensor
+) -> None:
+    """Write the gradients of the first `stop` tokens of key set m and of their values, from that of their state."""
+    key, value = call.keys[m], call.values[m]
+    size = expansion.even_chunk(2 * key.shape[0], stop)
+    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
+    power = Power.next_to(grad_Z.flatten(1))
+    prepared = met.prepare(power.divide(grad_Z))
+    for first, last in pieces(stop, size):
+        here = slice(first, last)
+        mask = call.masks[m][:, here] if call.masks else None
+        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
+        V = with_ones(value[:, here], mask, expansion.coefficients.dtype)
+        grad_x, grad_W = met.gradient(x, prepared, V, None)
+        grad_K = power.multiply(expansion.frame.pull_back(grad_x, m + 1))
+        grad_V = power.multiply(grad_W[:, :-1].mT.to(torch.float64))
+        if mask is not None:
+            grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
+        grad_value[:, here], grad_key[:, here] = grad_V, grad_K
+    if expansion.frame.shift is not None:
+        mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / call.counts()[m].clamp(min=1).reshape(-1, 1, 1)
+        grad_key -= mean if not call.masks else mean * call.masks[m].unsqueeze(-1)

@@ -1,0 +1,48 @@
+"""Which keys a query may attend by its position: all of them, those up to it, or those in a window that ends at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
+
+    is_causal: bool
+    offset: int
+    windows: tuple[int | None, ...]
+
+    def visible(self, m: int, query: int, length: int) -> Range:
+        """The keys of set m that the query at index `query` may attend, as a half-open range."""
+        window = self.windows[m]
+        here = query + self.offset
+        stop = min(length, here + 1) if self.is_causal or window is not None else length
+        start = 0 if window is None else min(length, max(0, here - window + 1))
+        return start, max(start, stop)
+
+    def contested(self, m: int, queries: Range, keys: Range) -> Range:
+        """The shortest range of these keys of set m that holds all that some of these queries may not attend."""
+        start, stop = keys
+        first, last = queries[0] + self.offset, queries[1] - 1 + self.offset
+        window = self.windows[m]
+        seen_from = start if window is None else max(start, last - window + 1)
+        seen_to = min(stop, first + 1) if self.is_causal or window is not None else stop
+        if seen_from >= seen_to:
+            return keys
+        if seen_from > start:
+            return start, (stop if seen_to < stop else seen_from)
+        return seen_to, stop
+
+    def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
+        """Which of the given keys of set m each query of a range may attend, as a bool (queries, keys)."""
+        here = torch.arange(*queries, device=keys.device).unsqueeze(-1) + self.offset
+        window = self.windows[m]
+        if window is not None:
+            return (keys <= here) & (keys > here - window)
+        return keys <= here if self.is_causal else torch.ones_like(keys <= here)

@@ -1,0 +1,157 @@
+"""What the ranks of a process group agree on before each exchange: that all are at the same place, and none has failed.
+
+A collective that one rank never reaches leaves the others waiting, and one that a rank reaches in another call gives
+all of them wrong numbers. So what a rank does alone ends in a meeting: a message of fixed size in which each rank tells
+the number of the call, the pass, the meetings before, and whether it has failed. Where one has failed, out of whatever
+cause, or is elsewhere, every rank raises the same error, and all are in step again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from typing import TypeVar
+
+import torch
+
+from separatrix.attention.sharded.collectives import Ranks
+from separatrix.attention.sharded.standing import LONGEST_TEXT, Place
+from separatrix.errors import ArgumentError, SeparatrixError
+
+Made = TypeVar("Made")
+
+_REPORT = 1024
+"""Texts are padded to a multiple of so many bytes: the digits of a length do not change what is sent."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a rank tells the others of its call.
+
+    Attributes:
+        configuration: What has to be the same on all ranks.
+        lengths: The lengths of its query and of its key sets.
+        wants_gradient: Whether any of its tensors requires a gradient; if one rank's do, all ranks take part in the
+            backward pass.
+        largest: The largest magnitude of each of its value sets, where it has a state.
+        roundings: How many roundings a token of each key set has gone through, where it has a state.
+    """
+
+    configuration: dict[str, object]
+    lengths: tuple[int, ...]
+    wants_gradient: bool
+    largest: tuple[float, ...] = ()
+    roundings: tuple[int, ...] = ()
+
+
+class Pass:
+    """This rank's way through the forward or the backward pass of a call, from one meeting to the next."""
+
+    def __init__(self, ranks: Ranks, call: int, *, backward: bool) -> None:
+        self.ranks, self.call, self.backward = ranks, call, backward
+        self._meeting = 0
+
+    def together(self, work: Callable[[], Made], arriving: Callable[[], None] | None = None) -> Made:
+        """What `work` makes, once all ranks have made theirs; the same error on every rank if it fails on any.
+
+        `arriving` waits for an exchange that is under way meanwhile, also if the work fails.
+        """
+        made, failure = _attempted(work)
+        if arriving is not None:
+            arriving()
+        self._agree("" if failure is None else _told(failure), failure)
+        return made[0]
+
+    def agree(self, prepare: Callable[[], tuple[Made, Report]]) -> tuple[Made, list[Report]]:
+        """`together`, for the work that begins a call, and the reports of all ranks, whose configurations are one."""
+
+        def work() -> tuple[Made, str]:
+            found, report = prepare()
+            said = json.dumps(astuple(report))
+            if len(said) > LONGEST_TEXT:
+                raise ArgumentError("query", expected="fewer leading dimensions", got=f"{len(said)} bytes to tell them")
+            return found, said
+
+        made, failure = _attempted(work)
+        heard = self._agree(made[0][1] if failure is None else _told(failure), failure)
+        reports = [
+            Report(told, tuple(lengths), wants, tuple(largest), tuple(roundings))
+            for told, lengths, wants, largest, roundings in map(json.loads, heard)
+        ]
+        for rank, report in enumerate(reports):
+            for name, value in reports[0].configuration.items():
+                theirs = report.configuration.get(name)
+                if theirs != value:
+                    expected = f"the same on every rank, {value} as on rank 0"
+                    raise ArgumentError(name, expected=expected, got=f"{theirs} on rank {rank}")
+        return made[0][0], reports
+
+    def _agree(self, said: str, failure: Exception | None) -> list[str]:
+        """What every rank said, if all are here and none has failed."""
+        text, board = said.encode(), self.ranks.standing.board
+        place = Place(self.call, self.backward, self._meeting)
+        self._meeting += 1
+        numbers = [place.call, place.backward, place.meeting, failure is not None, len(text)]
+        board.mine.copy_(torch.tensor(numbers, dtype=torch.int64))
+        self.ranks.standing.come(place)
+        self.ranks.meet(board.mine, board.all)
+        rows = board.all.tolist()
+        places = [Place(call, bool(backward), meeting) for call, backward, meeting, _, _ in rows]
+        if any(one != place for one in places):
+            # From here on all count from the same number again.
+            self.ranks.standing.call = max(one.call for one in places)
+            raise SeparatrixError(_out_of_step(places)) from failure
+        longest = max(length for *_, length in rows)
+        room = -(-longest // _REPORT) * _REPORT
+        if room:
+            board.text[:room].copy_(torch.tensor(list(text.ljust(room)), dtype=torch.uint8))
+            self.ranks.gather(board.text[:room], board.texts[:, :room], "agreement")
+        heard = [bytes(row[:length].tolist()).decode() for row, (*_, length) in zip(board.texts, rows, strict=True)]
+        for rank, (*_, failed, _) in enumerate(rows):
+            if failed:
+                raise _error(rank, json.loads(heard[rank])) from failure
+        return heard
+
+
+def _attempted(work: Callable[[], Made]) -> tuple[list[Made], Exception | None]:
+    """What `work` makes, as the only entry of a list, or no entry and why."""
+    try:
+        return [work()], None
+    except Exception as error:
+        return [], error
+
+
+def _told(error: Exception) -> str:
+    """A failure as it is told to the other ranks, its texts not too long for a meeting."""
+    if isinstance(error, ArgumentError):
+        parts = {"argument": error.argument, "expected": error.expected, "got": error.got, "of": error.hypothesis}
+        return json.dumps({name: None if part is None else part[:300] for name, part in parts.items()})
+    kind = "" if isinstance(error, SeparatrixError) else f"{type(error).__name__}: "
+    return json.dumps({"sentence": f"{kind}{error}"[:1200]})
+
+
+def _error(rank: int, told: dict[str, str]) -> SeparatrixError:
+    """The error that every rank raises for the failure of one."""
+    if "sentence" in told:
+        return SeparatrixError(f"On rank {rank}: {told['sentence']}")
+    argument = f"{told['argument']} on rank {rank}"
+    return ArgumentError(argument, expected=told["expected"], got=told["got"], hypothesis=told["of"])
+
+
+def _out_of_step(places: list[Place]) -> str:
+    """Which rank is where.
+
+    >>> _out_of_step([Place(7, True, 0), Place(8, False, 0), Place(7, True, 0)])
+    'The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call 7, rank 1 is at meeting 0 \
+in the forward pass of call 8. Each rank must make the same calls, and run their backward passes in the same order.'
+    """
+    told = []
+    for place in dict.fromkeys(places):
+        ranks = [str(rank) for rank, one in enumerate(places) if one == place]
+        who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
+        told.append(f"{who} at {place}")
+    return (
+        f"The ranks are out of step: {', '.join(told)}. Each rank must make the same calls, and run their backward "
+        "passes in the same order."
+    )

@@ -1,0 +1,166 @@
+"""What the ranks of a process group send each other: every message counted, and none waited for without end.
+
+Each exchange writes into a tensor that the caller made before, so that nothing can fail here but the transport. Where
+that fails, or takes longer than the time-out, `Standing` finds out which ranks are absent, and the group is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch import Tensor
+
+from separatrix.attention.sharded.standing import Standing, standing_in
+from separatrix.errors import ArgumentError
+
+
+@dataclass
+class Sent:
+    """Bytes that this rank handed to each kind of message, and how many messages of the kind there were.
+
+    The kinds are "agreement", "all_reduce", "all_gather", "reduce_scatter" and "send". What is counted is the tensor
+    handed over; how often it then crosses a wire is the backend's affair, and depends on the number of ranks alone.
+    """
+
+    bytes: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return sum(self.bytes.values())
+
+
+_counting: list[Sent] = []
+"""Not a context variable: the backward pass of a device runs in a thread of its own."""
+
+
+@contextmanager
+def counted_communication() -> Iterator[Sent]:
+    """Count what sharded attention sends, forward and backward, in this process until the end of the block.
+
+    >>> with counted_communication() as sent:
+    ...     pass  # sharded_attention(...), loss.backward()
+    >>> sent.total, sent.calls
+    (0, {})
+    """
+    sent = Sent()
+    _counting.append(sent)
+    try:
+        yield sent
+    finally:
+        _counting[:] = [other for other in _counting if other is not sent]
+
+
+def _count(kind: str, x: Tensor) -> None:
+    for sent in _counting:
+        sent.bytes[kind] = sent.bytes.get(kind, 0) + x.nbytes
+        sent.calls[kind] = sent.calls.get(kind, 0) + 1
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a group, seen from the one at `rank`. Of empty tensors, empty on all ranks, nothing is sent."""
+
+    group: dist.ProcessGroup
+    rank: int
+    count: int
+    standing: Standing
+    timeout: timedelta
+
+    def check(self, name: str, x: Tensor) -> None:
+        """Refuse a tensor that cannot be sent, which the backend itself would leave out without a word or hang on."""
+        devices = self.standing.devices
+        if x.device.type not in devices:
+            wanted = f"a tensor on {' or '.join(devices)}, from where the group's backend can send it"
+            raise ArgumentError(name, expected=wanted, got=f"one on {x.device}")
+
+    def sum(self, x: Tensor) -> None:
+        """Replace x by its sum over all ranks, on every rank; x is contiguous."""
+        if x.numel():
+            _count("all_reduce", x)
+            self._wait(lambda: [dist.all_reduce(x, group=self.group, async_op=True)])
+
+    def gather(self, x: Tensor, into: Tensor, kind: str = "all_gather") -> None:
+        """Write x of every rank, all of one shape, into the rows of `into`, (ranks, *x.shape), on every rank."""
+        if x.numel():
+            _count(kind, x)
+            self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)])
+
+    def scatter_sum(self, x: Tensor, into: Tensor) -> None:
+        """Write row `rank` of the sum of x, (ranks, ...), over all ranks into `into`."""
+        if x.numel():
+            _count("reduce_scatter", x)
+            self._wait(lambda: [dist.reduce_scatter(into, list(x), group=self.group, async_op=True)])
+
+    def pass_on(self, x: Tensor, into: Tensor, tag: int = 0) -> Callable[[], None]:
+        """Send x to the next rank, in a ring, and receive `into` from the one before.
+
+        What is returned waits for both. `tag` tells apart what is under way at once. Empty tensors are not sent.
+        """
+        if self.count == 1:
+            into.copy_(x)
+            return lambda: None
+        to, of = (self.rank + 1) % self.count, (self.rank - 1) % self.count
+        messages = []
+        if x.numel():
+            _count("send", x)
+            messages.append(dist.P2POp(dist.isend, x, group=self.group, tag=tag, group_peer=to))
+        if into.numel():
+            messages.append(dist.P2POp(dist.irecv, into, group=self.group, tag=tag, group_peer=of))
+        if not messages:
+            return lambda: None
+        try:
+            under_way = dist.batch_isend_irecv(messages)
+        except Exception as error:
+            raise self.standing.lost(error, self.timeout, met=True) from error
+        return lambda: self._wait(lambda: under_way)
+
+    def _wait(self, launch: Callable[[], Sequence[dist.Work | None]], *, met: bool = True) -> None:
+        try:
+            for work in launch():
+                assert work is not None
+                work.wait(self.timeout)
+        except Exception as error:
+            raise self.standing.lost(error, self.timeout, met=met) from error
+
+    def meet(self, x: Tensor, into: Tensor) -> None:
+        """`gather`, as the first exchange at a new place: a rank that has not come there is the one that is absent."""
+        _count("agreement", x)
+        self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)], met=False)
+
+
+def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
+    """The ranks of a group, None for the default one; an error where there is none or this process is not in it.
+
+    A time-out that is no number of seconds counts as None here: `check_timeout` refuses it on all ranks together.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        raise ArgumentError(
+            "group",
+            expected="an initialised process group (torch.distributed.init_process_group)",
+            got="none in this process",
+        )
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise ArgumentError("group", expected="a group that this process is a rank of", got="one that it is not in")
+    whole = dist.group.WORLD if group is None else group
+    assert whole is not None
+    standing = standing_in(whole)
+    patience: timedelta = standing.store.timeout  # type: ignore[attr-defined]  # torch's stubs leave it out
+    if timeout is not None and _is_timeout(timeout):
+        patience = timedelta(seconds=timeout)
+    return Ranks(whole, rank, standing.count, standing, patience)
+
+
+def _is_timeout(timeout: object) -> bool:
+    return isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout <= 1e6
+
+
+def check_timeout(timeout: object) -> None:
+    """Refuse a time-out that is no number of seconds."""
+    if timeout is not None and not _is_timeout(timeout):
+        raise ArgumentError("timeout", expected="seconds in (0, 1e6], or None", got=timeout)

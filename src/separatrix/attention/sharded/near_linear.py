@@ -1,0 +1,305 @@
+r"""Near-linear attention to a sequence that lies in shards on many ranks: what they exchange does not grow with it.
+
+The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `polynomial`) are sums over tokens, hence sums over
+ranks of the sums over their shards. One all-reduce of the k - 1 of them gives every rank what all tokens are to its
+queries; their Hadamard product is taken after the sum. With L the sum of the ranks' losses,
+
+    Z_m = sum_r Z_m^(r)    and    dL/dZ_m^(r) = sum_s (dL/dZ_m as rank s finds it),
+
+so the backward pass is one all-reduce too. Causal attention needs the states of the shards before one's own, an
+exclusive scan, and its gradient is the scan from the other end.
+
+What a rank computes alone, before and after the exchange of either pass, ends in a meeting of all (see `agreement`). So
+the graph of a call is in two parts that are kept aside, from the tokens to a rank's own states and from the states of
+all to the output, and a backward pass of its own goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.call import Call, check_call
+from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial.chunks import causal_chunk
+from separatrix.attention.polynomial.products import against_monomials
+from separatrix.attention.polynomial.sums import Expansion, Sums, contraction
+from separatrix.attention.positions import Positions
+from separatrix.attention.sharded.agreement import Pass, Report
+from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
+from separatrix.attention.sharded.exact import check_shard, in_backward_pass
+from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
+from separatrix.attention.streaming.state import TensorAttentionState, relative_rounding
+from separatrix.errors import SeparatrixError
+
+
+def sharded_attention(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    bound: float,
+    tolerance: float,
+    norm: str = "entries",
+    scale: float | None = None,
+    is_causal: bool = False,
+    group: ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """The rows of order-k attention over all ranks' tokens that belong to this rank's queries.
+
+    Args:
+        query: This rank's shard of the queries, (..., L_q, d). Lengths may differ between ranks, and be 0. The shards
+            follow each other in the order of the ranks.
+        keys: This rank's shard of each key set, (..., L_m, d); a bare tensor at order 2.
+        values: This rank's shard of each value set, (..., L_m, d_v); a bare tensor at order 2.
+        bound: As for `TensorAttentionState`, and the same on every rank. **A token beyond the bound, on any rank, is
+            refused on every rank**, with the same words.
+        tolerance: As for `TensorAttentionState`, and the same on every rank.
+        norm: As for `TensorAttentionState`, and the same on every rank.
+        scale: As for `TensorAttentionState`, and the same on every rank.
+        is_causal: Whether a query attends only the tokens of earlier ranks and, of its own shard, those up to its own
+            position; all lengths of a shard must then be equal.
+        group: The process group, None for the default one. Every rank of it must call, and where any rank's tensors
+            want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+        timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
+            `AbsentRankError` that names who is absent; None for that of the group's store, which
+            ``init_process_group(timeout=...)`` sets.
+
+    Returns:
+        The outputs of this rank's queries, (..., L_q, d_v).
+
+    Raises:
+        SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
+            or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
+
+    Forward and backward exchange the k - 1 states of each head once, in float64, rank (d_v + 1) numbers each: by an
+    all-reduce, or when causal by an all-gather, for which a rank holds the states of all ranks for a moment. See
+    `counted_communication`.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> from separatrix.attention.sharded import counted_communication
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=torch.Generator().manual_seed(0)) - 1
+        >>> with counted_communication() as sent:
+        ...     out = sharded_attention(q, [k1, k2], [v1, v2], bound=1.0, tolerance=1e-3)
+        >>> sent.calls["all_reduce"], sent.bytes["all_reduce"]
+        (1, 10080)
+        >>> from separatrix import tensor_attention
+        >>> bool((out - tensor_attention(q, [k1, k2], [v1, v2])).abs().max() < 1e-3)
+        True
+        >>> dist.destroy_process_group()
+    """
+    ranks = ranks_of(group, timeout)
+    number = ranks.standing.begin()
+    forward = Pass(ranks, number, backward=False)
+
+    def prepare() -> tuple[tuple[Call, _Shard, BoundedPlan], Report]:
+        check_timeout(timeout)
+        call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
+        q, ks, vs = call.query, call.keys, call.values
+        local = TensorAttentionState(
+            call.order,
+            q.shape[2],
+            vs[0].shape[2],
+            bound=bound,
+            tolerance=tolerance,
+            scale=call.scale,
+            norm=norm,
+            batch_shape=q.shape[:1],
+            dtype=q.dtype,
+            device=q.device,
+        )
+        leaves = [x.detach().requires_grad_(x.requires_grad) for x in (q, *ks, *vs)]
+        local.refuse_beyond_bound("query", q)
+        local.append(leaves[1 : call.order], leaves[call.order :])
+        expanded = expansion(local.plan, q.shape[0], local.scale, q.device, local.bound)
+        shard = _Shard(ranks, number, expanded, local.scale, is_causal, leaves, torch.stack(local.states))
+        configuration = {
+            "function": "sharded_attention",
+            "order": call.order,
+            "head_dim": local.head_dim,
+            "value_dim": local.value_dim,
+            "batch_shape": call.batch,
+            "dtype": str(local.dtype),
+            "device": q.device.type,
+            "bound": local.bound,
+            "tolerance": local.tolerance,
+            "norm": norm,
+            "scale": local.scale,
+            "is_causal": is_causal,
+            "torch.is_grad_enabled()": torch.is_grad_enabled(),
+        }
+        wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
+        lengths = call.key_lengths
+        roundings = list(local.roundings)
+        if is_causal:  # a shard is added up once more, behind those of the ranks before it
+            chunk = causal_chunk(q.shape[0], local.plan.rank, local.value_dim + 1)
+            scan = [Summing(chunk, chunk).tokens([length]) for length in lengths]
+            roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
+        report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
+        return (call, shard, local.plan), report
+
+    (call, shard, plan), reports = forward.agree(prepare)
+    _check_roundings(plan, reports)
+    if call.query.shape[0] == 0:
+        return call.shaped(call.query.new_zeros(0, call.query.shape[1], call.values[0].shape[2]))
+    if not any(report.wants_gradient for report in reports):
+        out = shard.attend(forward)
+    else:
+        out = _sharded(shard, forward, *in_backward_pass(call))
+    return call.shaped(out)
+
+
+def _check_roundings(plan: BoundedPlan, reports: Sequence[Report]) -> None:
+    """Raise the same error on every rank if the sums over all ranks may be too inexact for the tolerance."""
+    tokens = [sum(lengths) for lengths in zip(*(report.lengths[1:] for report in reports), strict=True)]
+    largest = [max(x) for x in zip(*(report.largest for report in reports), strict=True)]
+    # Adding up the states of all ranks rounds each of them at most once for each rank.
+    roundings = [max(x) + len(reports) for x in zip(*(report.roundings for report in reports), strict=True)]
+    error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
+    if error > plan.tolerance:
+        raise SeparatrixError(
+            f"tolerance: with {tokens} tokens on {len(reports)} ranks outputs are certain to {error:.3g} of the "
+            f"values' magnitude only, and {plan.tolerance:.3g} was asked for. Take a lower bound, or a larger "
+            "tolerance, or multiply the values by a power of two if they are far from 1."
+        )
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """What is kept of call `number`: this rank's tokens, query first, as leaves of a graph, and its stacked states."""
+
+    ranks: Ranks
+    number: int
+    expanded: Expansion
+    scale: float
+    is_causal: bool
+    leaves: list[Tensor]
+    stacked: Tensor
+
+    def met(self, passing: Pass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
+        """The sum over all ranks of what `make` gives; when causal over the `ranks` only."""
+
+        def begin() -> tuple[Tensor, Tensor]:
+            mine = make().detach().clone(memory_format=torch.contiguous_format)
+            return mine, mine.new_empty(self.ranks.count, *mine.shape) if self.is_causal else mine
+
+        mine, all_of_them = passing.together(begin)
+        if not self.is_causal:
+            self.ranks.sum(mine)
+            return mine
+        self.ranks.gather(mine, all_of_them)
+        return passing.together(lambda: all_of_them[ranks].sum(0))
+
+    def attend(self, forward: Pass, kept: list[Tensor] | None = None) -> Tensor:
+        """This rank's rows; `kept` is given the states of the ranks to attend and the output, with their graph."""
+        states = self.met(forward, lambda: self.stacked, slice(self.ranks.rank))
+
+        def work() -> Tensor:
+            query, *rest = self.leaves
+            with torch.set_grad_enabled(kept is not None):
+                Z = list(states.requires_grad_(kept is not None))
+                if self.is_causal:
+                    out = _attend_after(self.expanded, self.scale, len(rest) // 2, query, *rest, *Z)
+                else:
+                    out = _attend(query, Z, self.expanded)
+            if kept is not None:
+                kept[:] = states, out
+            return out.detach()
+
+        return forward.together(work)
+
+
+class _Sharded(torch.autograd.Function):
+    """The tensors are those of the shard's leaves: autograd is to know of them."""
+
+    @staticmethod
+    def forward(ctx: Any, shard: _Shard, forward: Pass, *tensors: Tensor) -> Tensor:
+        ctx.shard, ctx.kept = shard, []
+        return shard.attend(forward, ctx.kept)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        shard: _Shard = ctx.shard
+        states, out = ctx.kept
+        backward = Pass(shard.ranks, shard.number, backward=True)
+        wanted = [x for x in shard.leaves if x.requires_grad]
+        direct: list[Tensor] = []
+
+        def begin() -> Tensor:
+            *found, of_states = _gradients(out, [*wanted, states], grad)
+            direct[:] = found
+            return of_states
+
+        # What a rank adds to the states, all ranks see; when causal, the later ones.
+        slope = shard.met(backward, begin, slice(shard.ranks.rank + 1, None))
+
+        def end() -> list[Tensor]:
+            if not shard.stacked.requires_grad:
+                return direct
+            through = _gradients(shard.stacked, wanted, slope)
+            return [one + other for one, other in zip(direct, through, strict=True)]
+
+        found = iter(backward.together(end))
+        return None, None, *(next(found) if x.requires_grad else None for x in shard.leaves)
+
+
+def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
+    """The gradients of what is wanted, 0 where `out` does not depend on it; the graph stays for another time."""
+    found = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(x) if one is None else one for x, one in zip(wanted, found, strict=True)]
+
+
+def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
+    """The outputs (H, L_q, d_v) of queries (H, L_q, d) against the states; 0 where there is nothing to attend."""
+    met = contraction(Z, expanded)[..., :-1]
+    heads, length, _ = query.shape
+    if length == 0:
+        return met[:, :0, :-1].to(query.dtype)  # a part of the graph all the same
+    x = expanded.frame.coordinates(query.to(torch.float64), 0)
+    sums = against_monomials(x, met, expanded.index_set, expanded.even_chunk(heads, length))
+    D = sums[:, -1:]
+    return (sums[:, :-1] / D.masked_fill(D == 0, torch.inf)).mT.to(query.dtype)
+
+
+def _after(query: Tensor, tensors: Sequence[Tensor], scale: float) -> Call:
+    """The causal call of a shard on its own tokens: keys, then values."""
+    sets = len(tensors) // 2
+    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), (), Positions(True, 0, (None,) * sets), scale)
+
+
+class _AttendAfter(torch.autograd.Function):
+    """Causal attention of a shard after the states of all shards before it: query, keys, values, states."""
+
+    @staticmethod
+    def forward(ctx: Any, expanded: Expansion, scale: float, sets: int, query: Tensor, *rest: Tensor) -> Tensor:
+        ctx.expanded, ctx.scale, ctx.sets = expanded, scale, sets
+        sums = causal.attend_causal(_after(query, rest[: 2 * sets], scale), expanded, rest[2 * sets :])
+        ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
+        return sums.output
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        query, *rest, out, denominator = ctx.saved_tensors
+        sets: int = ctx.sets
+        call = _after(query, rest[: 2 * sets], ctx.scale)
+        sums = Sums(out, denominator, torch.zeros_like(denominator))
+        grads = causal.backward_causal_after(
+            call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
+        )
+        return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
+
+
+_sharded: Callable[..., Tensor] = _Sharded.apply
+_attend_after: Callable[..., Tensor] = _AttendAfter.apply

@@ -1,0 +1,7 @@
+"""Near-linear attention planned from a bound alone: for streams of tokens, and for layers.
+
+- `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
+- `state`: a state of constant size that tokens are added to and queries are asked of.
+- `saved_state`: what a state is saved with, and what is checked when it is loaded.
+- `bounded_attention`: attention by a bounded plan as PyTorch operators, for layers.
+"""

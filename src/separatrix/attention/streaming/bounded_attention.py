@@ -1,0 +1,148 @@
+"""Near-linear attention by a plan that no data changes, as PyTorch operators: compilers and transforms keep it whole.
+
+`separatrix::attend_bounded` is given the bound on the scores and the tolerance, from which it finds the plan: the same
+arguments have the same plan, which is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.derivatives import differentiable
+from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.sums import Sums
+from separatrix.attention.positions import Positions
+from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
+from separatrix.errors import SeparatrixError
+
+
+def bounded_attention(plan: BoundedPlan, call: Call) -> Tensor:
+    """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores.
+
+    Nothing is checked but the number of roundings: that the scores are within the plan's radius is for the caller to
+    see to, by normalising queries and keys.
+    """
+    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks))
+    options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset)
+    results = attend_bounded(call.query, *sets, *options)
+    return call.shaped(results[0])
+
+
+def _plan(query: Tensor, keys: Sequence[Tensor], radius: float, tolerance: float) -> BoundedPlan:
+    """The plan of a call with these arguments, whose scores are up to `radius`."""
+    return plan_bounded(len(keys) + 1, int(query.shape[2]), radius, tolerance, query.dtype)
+
+
+def _call(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    scale: float,
+    is_causal: bool,
+    offset: int,
+) -> Call:
+    positions = Positions(is_causal, offset, (None,) * len(keys))
+    return Call(query, tuple(keys), tuple(values), tuple(masks), positions, scale)
+
+
+def _attend_bounded(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    radius: float,
+    tolerance: float,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+) -> list[Tensor]:
+    """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set."""
+    require_ieee_arithmetic()
+    call = _call(query, keys, values, masks, scale, is_causal, offset)
+    plan = _plan(query, keys, radius, tolerance)
+    error = plan.total_error(sum_rounding(plan, call))
+    if error > tolerance:
+        raise SeparatrixError(
+            f"tolerance: with {[key.shape[1] for key in keys]} tokens outputs are certain to {error:.3g} of the "
+            f"values' magnitude only, and {tolerance:.3g} was promised: take a lower bound or a higher tolerance."
+        )
+    expanded = expansion(plan, query.shape[0], scale, query.device)
+    with no_autocast(query.device.type):
+        states = [] if is_causal else polynomial.states(call, expanded)
+        sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
+    return [sums.output, sums.denominator, *states]
+
+
+def _attended(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    radius: float,
+    tolerance: float,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+) -> list[Tensor]:
+    heads, length, _ = query.shape
+    d_v, rank = values[0].shape[2], _plan(query, keys, radius, tolerance).rank
+    out = query.new_empty(heads, length, d_v)
+    denominator = query.new_empty(heads, length, dtype=torch.float64)
+    sets = [] if is_causal else keys
+    return [out, denominator, *(key.new_empty(heads, rank, d_v + 1, dtype=torch.float64) for key in sets)]
+
+
+attend_bounded = operator_of_heads(_attend_bounded, fake=_attended)
+
+
+def _attend_bounded_backward(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor],
+    radius: float,
+    tolerance: float,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+    results: list[Tensor],
+    grad_out: Tensor,
+) -> list[Tensor]:
+    """The gradients of query, keys and values, in this order, in one list."""
+    out, denominator, *states = results
+    call = _call(query, keys, values, masks, scale, is_causal, offset)
+    expanded = expansion(_plan(query, keys, radius, tolerance), query.shape[0], scale, query.device)
+    nothing = torch.zeros_like(denominator)
+    sums = Sums(out, denominator, nothing)
+    with no_autocast(query.device.type):
+        if is_causal:
+            found = causal.backward_causal(call, expanded, sums, grad_out, nothing)
+        else:
+            found = polynomial.backward(call, expanded, states, sums, grad_out, nothing)
+    return [found[0], *found[1], *found[2]]
+
+
+def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in (query, *keys, *values)]
+
+
+attend_bounded_backward = operator_of_heads(_attend_bounded_backward, fake=_gradients)
+
+
+def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
+    found: list[Tensor] = attend_bounded_backward(*arguments, results, grads[0])
+    return found
+
+
+differentiable(attend_bounded, backward=_backward, forward=no_forward_mode, results=1)
+differentiable(attend_bounded_backward, backward=no_second_derivatives, forward=no_forward_mode)

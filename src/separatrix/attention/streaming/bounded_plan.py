@@ -1,0 +1,259 @@
+r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
+
+For |s| <= R a polynomial P of degree g is within e of exp, uniformly. Every one of N tuples then weighs at least
+exp(-R) - e in the computed denominator, and the identity of `certificate` gives, relative to the product |v|_max of
+the values' largest magnitudes,
+
+    |output - exact| / |v|_max <= (2 e + 2 rho M) / (exp(-R) - e - rho M),    M = sum_p |a_p| R^p,
+
+rho the relative rounding of a sum over the tokens seen and the monomials. It depends on R, d, the tolerance, and, by
+rho alone, on how many tokens were added up in how many steps: no look at the data. R has to bound the sum of
+magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+
+All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
+the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
+from separatrix.attention.arithmetic.summation import Step, Summation, Summing, expanded_sum
+from separatrix.attention.call import Call
+from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens
+from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.polynomial.frame import Frame
+from separatrix.attention.polynomial.monomials import IndexSet, total_degree
+from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
+from separatrix.attention.polynomial.sums import Expansion
+from separatrix.errors import ArgumentError, SeparatrixError
+
+_TRUNCATION = 0.9
+"""The part of the tolerance that truncation may take; the rest is left to rounding."""
+_ROUNDINGS = 1 << 15
+"""On the way into a state, that a plan allows for: some 10^8 tokens in one go, or so many one by one."""
+_LARGEST_RADIUS = 30.0
+"""Beyond it exp(2 R) leaves no digits of float64."""
+
+
+@dataclass(frozen=True)
+class BoundedPlan:
+    """Which polynomial keeps `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
+
+    `dtype` is the type of the outputs, and `error` that of the polynomial, uniform on [-radius, radius].
+    """
+
+    order: int
+    d: int
+    radius: float
+    tolerance: float
+    dtype: torch.dtype
+    polynomial: Polynomial
+    error: float
+
+    @property
+    def degree(self) -> int:
+        return self.polynomial.degree
+
+    @property
+    def rank(self) -> int:
+        return math.comb(self.d + self.degree, self.degree)
+
+    @property
+    def index_set(self) -> IndexSet:
+        return total_degree(self.d, self.degree)
+
+    @property
+    def roundings(self) -> float:
+        """The relative rounding of a sum over tokens that the plan allows for, not knowing how many there will be."""
+        return self.summation(Summation((Step("the tokens are added up", _ROUNDINGS),))).gamma(torch.float64)
+
+    def summation(self, tokens: Summation) -> Summation:
+        """How key tuples and monomials are added up, `tokens` being how tokens are."""
+        return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
+
+    def coefficients(self, device: torch.device | None = None) -> Tensor:
+        """c_alpha (rank,) in float64."""
+        index_set = self.index_set
+        series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
+        found = series[torch.from_numpy(index_set.alphas.sum(1))] * torch.from_numpy(index_set.multinomials())
+        return found.to(device)
+
+    @cached_property
+    def _magnitude(self) -> float:
+        """sum_p |a_p| R^p."""
+        return float(self.polynomial.magnitude(torch.tensor([self.radius], dtype=torch.float64)))
+
+    def relative_error(self, roundings: float) -> tuple[float, float]:
+        """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved.
+
+        Both are those of float64, before the output is rounded to its type.
+        """
+        rho = roundings * self._magnitude * (1 + 2.0**-30)
+        left = (math.exp(-self.radius) - self.error) * (1 - 2.0**-30) - rho
+        if left <= 0:
+            return math.inf, math.inf
+        return 2 * self.error / left * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
+
+    def total_error(self, roundings: float) -> float:
+        """The whole error over |v|_max, with the rounding of the output to its type."""
+        error = sum(self.relative_error(roundings))
+        return error + output_unit(self.dtype) * (1 + error)
+
+    def certificate(self, roundings: float, magnitude: Tensor) -> Certificate:
+        """The promise for values whose magnitudes multiply to `magnitude`, of any shape, which `per_query` has too.
+
+        Outputs below the smallest normal number of their type are rounded to multiples of the smallest positive one,
+        however small the values are: that comes on top of what is relative.
+        """
+        relative = self.relative_error(roundings)
+        truncation, rounding = (
+            part * magnitude if part < math.inf else torch.full_like(magnitude, math.inf) for part in relative
+        )
+        info = torch.finfo(self.dtype)
+        reached = magnitude + truncation + rounding
+        rounding = rounding + output_unit(self.dtype) * reached + info.smallest_normal * info.eps
+        total = (truncation + rounding).masked_fill(~(reached <= info.max), math.inf)
+        worst = [float(part.max()) if part.numel() else 0.0 for part in (truncation, rounding, total)]
+        return Certificate(worst[0], worst[1], worst[2], sum(relative) * (1 + 2.0**-30), total)
+
+
+def output_unit(dtype: torch.dtype) -> float:
+    """By how much an output is rounded, relative to its size; half types are rounded to float32 on the way.
+
+    >>> round(output_unit(torch.bfloat16), 5)
+    0.00395
+    """
+    return CONVERTED * torch.finfo(dtype).eps / 2
+
+
+@lru_cache(maxsize=256)
+def plan_bounded(
+    order: int, d: int, radius: float, tolerance: float, dtype: torch.dtype = torch.float64
+) -> BoundedPlan:
+    """The lowest degree that keeps a relative tolerance for every score up to `radius`, with outputs in `dtype`.
+
+    Raises:
+        SeparatrixError: The outputs' type has too few digits for the tolerance, or no degree keeps it.
+
+    Example:
+        >>> plan = plan_bounded(3, 8, 1.0, 1e-3)
+        >>> plan.degree, plan.rank
+        (5, 1287)
+    """
+    at = torch.tensor([radius], dtype=torch.float64)
+    unit = output_unit(dtype)
+    if tolerance <= unit * (1 + tolerance):
+        least = f"more than {unit / (1 - unit):.3g} of the values' magnitude"
+        expected = f"{least}, by which outputs in {dtype} are rounded"
+        raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
+    target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
+    # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
+    for degree in range(1, LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 1):
+        if math.comb(d + degree, degree) > LARGEST_RANK:
+            break
+        candidates = [taylor(degree)] if radius < 0.25 else [taylor(degree), chebyshev(degree, 0, radius)]
+        for candidate in candidates:
+            error = float(candidate.factors(at)) * radius**candidate.moment * (1 + 2.0**-40)
+            plan = BoundedPlan(order, d, radius, tolerance, dtype, candidate, error)
+            if plan.relative_error(0.0)[0] <= target and plan.total_error(plan.roundings) <= tolerance:
+                return plan
+    raise SeparatrixError(
+        f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
+        f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data, of which outputs "
+        f"in {dtype} take {unit:.3g}: lower the bound, the dimension or the precision."
+    )
+
+
+def normalised(x: Tensor, order: int) -> Tensor:
+    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
+
+    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
+
+    >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest == 0, 1.0, largest)
+    norms = scaled.abs().pow(order).sum(-1, keepdim=True)
+    return (scaled / torch.where(largest == 0, 1.0, norms).pow(1 / order)).to(x.dtype)
+
+
+def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
+    """By how much the l_k norm of a vector can exceed 1 that was divided by it, in float32 at least, and then rounded.
+
+    The k-th powers err by `POWER` u, their sum by d u more, its root by a k-th of that and `POWER` u; the two
+    divisions and the rounding to `dtype` are three more. Twice that is allowed for, in eps = 2 u.
+    """
+    narrow, wide = torch.finfo(dtype).eps, torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    return 2 * narrow + ((d + POWER) / order + POWER + 2) * wide
+
+
+def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtype) -> float:
+    """What the entries of a token (norm "entries") or its l_k norm (norm "order") may be, for the bound in `dtype`.
+
+    The bound itself, rounded to the type, is not beyond it; nor is a vector that was normalised to it.
+    """
+    return bound * (1 + (norm_slack(order, d, dtype) if norm == "order" else torch.finfo(dtype).eps))
+
+
+def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtype: torch.dtype) -> float:
+    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; by products alone, the same on every machine."""
+    most = largest_token(order, d, bound, norm, dtype)
+    return abs(scale) * math.prod([most] * order) * (d if norm == "entries" else 1)
+
+
+def check_bound(name: str, bound: float) -> float:
+    if not (isinstance(bound, (int, float)) and not isinstance(bound, bool) and 0 < bound < math.inf):
+        raise ArgumentError(name, expected="a positive finite number", got=bound)
+    return float(bound)
+
+
+def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
+    """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
+    exponents = balanced_exponents(plan.order, bound, scale)
+    ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
+    factors = tuple(ones * 2.0**exponent for exponent in exponents)
+    sizes = (bound * abs(scale), *[bound] * (plan.order - 1))
+    largest = tuple(factor * size for factor, size in zip(factors, sizes, strict=True))
+    frame = Frame(torch.arange(plan.d, device=device), factors, None, largest, scale, plan.d, torch.float64)
+    return Expansion(frame, plan.index_set, plan.coefficients(device), None)
+
+
+def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
+    """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
+
+    In whole numbers alone: states made on one machine are met by queries of another.
+
+    >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
+    ([2, -1, -1], [32, -32])
+    """
+    size = math.frexp(bound)[1]
+    total = order * size + math.frexp(scale)[1]
+    keys = [total * m // order - total * (m - 1) // order - size for m in range(1, order)]
+    exponents = [-sum(keys), *keys]
+    if max(map(abs, exponents)) > 1000:
+        raise SeparatrixError(
+            f"bound: {bound:.3g} at order {order} and scale {scale:.3g} leaves the range of float64: rescale the "
+            "tokens."
+        )
+    return exponents
+
+
+def sum_rounding(plan: BoundedPlan, call: Call) -> float:
+    """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
+    heads = call.query.shape[0]
+    chunk = chunk_tokens(heads, plan.rank, True)
+    local = causal_chunk(heads, plan.rank, call.values[0].shape[2] + 1) if call.positions.is_causal else chunk
+    summing = Summing(max(chunk, local), min(chunk, local))
+    return plan.summation(summing.tokens(call.key_lengths)).gamma(torch.float64)

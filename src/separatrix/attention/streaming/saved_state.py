@@ -1,0 +1,112 @@
+r"""What a state is saved with, and what is checked when it is loaded: a certificate holds of the sums it was made for.
+
+A state is its sums Z_m, three numbers for each set (how many tokens, how large their values, how many roundings), and a
+configuration: everything that decides which tokens were let in and in which coordinates they were added up. The
+configuration is saved as JSON, in a tensor of bytes, because safetensors keeps tensors alone.
+
+The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with
+coefficients: those of the state that it is loaded into, and of its certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.polynomial.monomials import IndexSet
+from separatrix.errors import ArgumentError
+
+Configuration = Mapping[str, object]
+
+
+def as_bytes(configuration: Configuration) -> Tensor:
+    """The configuration as the bytes (uint8) of its JSON.
+
+    >>> bytes(as_bytes({"order": 3, "dtype": "float32"}).tolist())
+    b'{"order": 3, "dtype": "float32"}'
+    """
+    return torch.tensor(list(json.dumps(configuration).encode()), dtype=torch.uint8)
+
+
+def from_bytes(found: object) -> Configuration:
+    """The configuration that was saved as bytes; an `ArgumentError` if they are not its JSON."""
+    name = "saved['configuration']"
+    if not isinstance(found, Tensor) or found.dtype != torch.uint8 or found.dim() != 1:
+        raise ArgumentError(name, expected="a tensor of bytes", got=_kind(found))
+    try:
+        configuration = json.loads(bytes(found.tolist()))
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(name, expected="the bytes of a JSON text", got=f"what JSON has not: {error}") from error
+    if not isinstance(configuration, dict):
+        raise ArgumentError(name, expected="a JSON object", got=type(configuration).__name__)
+    return configuration
+
+
+def _kind(x: object) -> str:
+    return f"shape {tuple(x.shape)} and {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+
+
+def compare(argument: str, here: Configuration, there: Configuration) -> None:
+    """Raise an `ArgumentError` that names the first thing in which two configurations differ."""
+    for name in (*here, *there):
+        mine, theirs = here.get(name), there.get(name)
+        if mine != theirs:
+            raise ArgumentError(argument, expected=f"a state with {name} = {mine}", got=f"{name} = {theirs}")
+
+
+def check_entries(saved: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> None:
+    """Raise an `ArgumentError` unless the same names are saved, as tensors of the same type and shape.
+
+    The length of the configuration is free: it is compared by what it says.
+    """
+    if set(saved) != set(here):
+        raise ArgumentError("saved", expected=f"the entries {sorted(here)}", got=f"{sorted(saved)}")
+    for name, mine in here.items():
+        theirs = saved[name]
+        kept = isinstance(theirs, Tensor) and theirs.dtype == mine.dtype
+        if not kept or (theirs.shape != mine.shape and name != "configuration"):
+            raise ArgumentError(f"saved['{name}']", expected=_kind(mine), got=_kind(theirs))
+
+
+def check_sums(
+    argument: str,
+    states: Sequence[Tensor],
+    tokens: Sequence[int],
+    largest: Sequence[float],
+    roundings: Sequence[int],
+    sizes: Sequence[float],
+    index_set: IndexSet,
+) -> None:
+    """Raise an `ArgumentError` unless the sums can be those of so many tokens with values of such magnitudes.
+
+    The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly. Any other sum is
+    at most count * size^degree * |v|_max, with `sizes[m]` the largest coordinate of set m. And n numbers are not
+    added up in fewer than log2(n) roundings.
+    """
+    degrees = torch.from_numpy(index_set.alphas.sum(1)).to(torch.float64)
+    for m, (Z, count, magnitude, steps) in enumerate(zip(states, tokens, largest, roundings, strict=True)):
+        if count < 0:
+            raise ArgumentError(f"{argument}['tokens'][{m}]", expected="a count >= 0", got=count)
+        if not (0 <= magnitude < math.inf) or (count == 0 and magnitude):
+            expected = "0, there being no tokens" if count == 0 else "a finite magnitude >= 0"
+            raise ArgumentError(f"{argument}['largest'][{m}]", expected=expected, got=magnitude)
+        least = max(count - 1, 0).bit_length()
+        if steps < least:
+            expected = f"{least} or more, for {count} tokens"
+            raise ArgumentError(f"{argument}['roundings'][{m}]", expected=expected, got=steps)
+        name = f"{argument}['states.{m}']"
+        if not torch.isfinite(Z).all():
+            raise ArgumentError(name, expected="finite entries", got="NaN or infinity")
+        wrong = Z[:, 0, -1] != count
+        if wrong.any():
+            expected = f"{count} in the column of ones, as many as tokens"
+            raise ArgumentError(name, expected=expected, got=float(Z[:, 0, -1][wrong][0]))
+        most = (count * (1 + 2.0**-20)) * (sizes[m] ** degrees).to(Z.device)
+        beyond = (Z[..., -1].abs() > most).any() or (Z[..., :-1].abs().amax(-1) > most * magnitude).any()
+        if beyond:
+            expected = f"sums that {count} tokens with values up to {magnitude:.3g} can have"
+            raise ArgumentError(name, expected=expected, got=f"entries up to {float(Z.abs().max()):.3g}")

@@ -1,0 +1,325 @@
+r"""Order-k attention to a stream: a state of constant size that tokens are added to and queries are asked of.
+
+The polynomial method needs of the keys and values no more than Z_m = Phi(K_m)^T [V_m, 1], one for each of the k - 1
+sets (see `polynomial`). They are sums over tokens: appending adds, merging adds, and their Hadamard product is taken
+when a query comes. The polynomial is planned for a bound, so it never changes with the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import DTYPES, is_dense, layout
+from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
+from separatrix.attention.arithmetic.summation import Step, Summation, Summing
+from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
+from separatrix.attention.planning.plan import check_tolerance
+from separatrix.attention.polynomial.products import against_monomials, sum_of_monomials
+from separatrix.attention.polynomial.sums import contraction, with_ones
+from separatrix.attention.streaming.bounded_plan import (
+    BoundedPlan,
+    balanced_exponents,
+    check_bound,
+    expansion,
+    largest_token,
+    plan_bounded,
+    score_radius,
+)
+from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
+from separatrix.errors import ArgumentError, SeparatrixError
+
+NORMS = ("entries", "order")
+
+
+class TensorAttentionState:
+    """What queries need to know of all tokens appended so far, in memory that does not grow with them.
+
+    Args:
+        order: The order k; each token brings k - 1 keys and as many values.
+        head_dim: The dimension d of queries and keys.
+        value_dim: The dimension d_v of values.
+        bound: What bounds queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at
+            most R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
+            **A token beyond the bound is refused**: what was promised of the others would not hold.
+        tolerance: The error allowed on every output entry, relative to the product of the largest magnitudes of the
+            value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot
+            keep is refused**. Beside it stands the smallest positive number of the type, which matters to float16
+            alone.
+        scale: The factor of every score; None is the papers' 1 / head_dim.
+        norm: "entries" or "order": see `bound`.
+        batch_shape: The leading dimensions of every tensor.
+        dtype: The type of tokens and outputs; the state itself is in float64.
+        device: Where the state is kept.
+
+    Appending and attending are differentiable; `detach` cuts the graph.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 100, 4, generator=generator) - 1
+        >>> state = TensorAttentionState(3, 4, 4, bound=1.0, tolerance=1e-3)
+        >>> state.append([k1[:60], k2[:60]], [v1[:60], v2[:60]])
+        >>> state.append([k1[60:], k2[60:]], [v1[60:], v2[60:]])
+        >>> from separatrix import tensor_attention
+        >>> exact = tensor_attention(q, [k1, k2], [v1, v2])
+        >>> bool((state.attend(q) - exact).abs().max() <= state.certificate.total <= 1e-3)
+        True
+    """
+
+    def __init__(
+        self,
+        order: int,
+        head_dim: int,
+        value_dim: int,
+        *,
+        bound: float,
+        tolerance: float,
+        scale: float | None = None,
+        norm: str = "entries",
+        batch_shape: Sequence[int] = (),
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        for name, number, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+                raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+        if norm not in NORMS:
+            raise ArgumentError("norm", expected=f"one of {NORMS}", got=norm)
+        if dtype not in DTYPES:
+            raise ArgumentError("dtype", expected="float64, float32, bfloat16 or float16", got=dtype)
+        self.order, self.head_dim, self.value_dim = order, head_dim, value_dim
+        self.bound, self.tolerance = check_bound("bound", bound), check_tolerance(tolerance)
+        if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
+            raise ArgumentError("scale", expected="a finite number, or None for 1 / head_dim", got=scale)
+        self.scale = 1 / head_dim if scale is None else float(scale)
+        sizes = tuple(batch_shape) if isinstance(batch_shape, Sequence) else (None,)
+        if not all(isinstance(size, int) and size >= 0 for size in sizes):
+            raise ArgumentError("batch_shape", expected="a sequence of integers >= 0", got=batch_shape)
+        self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
+        self.device = torch.device(device)
+        self._most = largest_token(order, head_dim, self.bound, norm, dtype)
+        radius = score_radius(order, head_dim, self.bound, self.scale, norm, dtype)
+        self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance, dtype)
+        self._heads = math.prod(self.batch_shape)
+        self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+        shape = (self._heads, self.plan.rank, value_dim + 1)
+        self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
+        self._tokens = [0] * (order - 1)
+        self._largest = [0.0] * (order - 1)
+        self._roundings = [0] * (order - 1)
+
+    @property
+    def largest(self) -> tuple[float, ...]:
+        """The largest magnitude among the values of each set."""
+        return tuple(self._largest)
+
+    @property
+    def roundings(self) -> tuple[int, ...]:
+        """How many roundings a token of each set has gone through at most."""
+        return tuple(self._roundings)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """How many tokens each set has seen."""
+        return tuple(self._tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state: they do not depend on the tokens seen."""
+        return sum(z.nbytes for z in self.states)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
+        magnitude = self.states[0].new_full((), math.prod(self._largest))
+        return self.plan.certificate(self._relative(), magnitude)
+
+    def _relative(self) -> float:
+        return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
+
+    def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
+        """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
+
+        All of them are checked before any is added.
+        """
+        require_ieee_arithmetic()
+        key_sets, value_sets = self._as_sets("keys", keys), self._as_sets("values", values)
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._check(f"keys[{m}]", key, self.head_dim)
+            self._check(f"values[{m}]", value, self.value_dim)
+            if key.shape[-2] != value.shape[-2]:
+                expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
+                raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
+            self.refuse_beyond_bound(f"keys[{m}]", key)
+            if not torch.isfinite(value).all():
+                raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._append(m, self._flat(key), self._flat(value))
+
+    def _append(self, m: int, key: Tensor, value: Tensor) -> None:
+        length = key.shape[1]
+        if length == 0 or self._heads == 0:
+            return
+        size = self._expansion.even_chunk(self._heads, length)
+        x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
+        W = with_ones(value, None, torch.float64)
+        self.states[m] = self.states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
+        self._tokens[m] += length
+        self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
+        added = Summing(size, size).tokens([length])
+        # What was there before is rounded once more, and so are the new tokens when they are added to it.
+        self._roundings[m] = max(self._roundings[m], added.count() + added.count(wide=True)) + 1
+
+    def attend(self, query: Tensor) -> Tensor:
+        """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
+
+        Before every set has a token there is nothing to attend, and the output is zero.
+        """
+        require_ieee_arithmetic()
+        self._check("query", query, self.head_dim)
+        self.refuse_beyond_bound("query", query)
+        flat = self._flat(query)
+        out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
+        if 0 in self._tokens or not out.numel():
+            return out
+        error = self.plan.total_error(self._relative())
+        if error > self.tolerance:
+            raise SeparatrixError(
+                f"state: with {self._tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
+                f"and {self.tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
+            )
+        met = contraction(self.states, self._expansion)[..., :-1]
+        x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
+        sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
+        found = sums[:, :-1] / sums[:, -1:]
+        reached, most = float(found.detach().abs().max()), torch.finfo(self.dtype).max
+        if not reached <= most:
+            raise SeparatrixError(
+                f"values: outputs reach {reached:.3g}, and {self.dtype} ends at {most:.3g}. Take a state of a wider "
+                "type, or multiply the values by a power of two."
+            )
+        return found.mT.to(self.dtype).reshape(out.shape)
+
+    def merge(self, other: TensorAttentionState) -> None:
+        """Add the tokens of another state of the same plan and shape; the other is left as it is."""
+        if not isinstance(other, TensorAttentionState):
+            raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
+        compare("other", self._configuration(), other._configuration())
+        compare("other", {"device": str(self.device)}, {"device": str(other.device)})
+        self._check_sums("other", other.states, other._tokens, other._largest, other._roundings)
+        self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
+        self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
+        self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
+        self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
+
+    def detach(self) -> None:
+        """Forget how the state came to be: what is appended later still has gradients, what was has none."""
+        self.states = [z.detach() for z in self.states]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
+        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self.states)}
+        saved["tokens"] = torch.tensor(self._tokens)
+        saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
+        saved["roundings"] = torch.tensor(self._roundings)
+        saved["configuration"] = as_bytes(self._configuration())
+        return saved
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Take the place of this state's tokens.
+
+        Args:
+            saved: What `state_dict` gave, of a state made with the same arguments; the device may be another.
+
+        Raises:
+            ArgumentError: The state was made with other arguments, which are named, or its numbers cannot be those of
+                any tokens. This state is then left as it was.
+        """
+        if not isinstance(saved, Mapping):
+            raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
+        if "configuration" in saved:  # first: what differs in it explains the rest
+            compare("saved", self._configuration(), from_bytes(saved["configuration"]))
+        check_entries(saved, self.state_dict())
+        states = [saved[f"states.{m}"].detach().to(self.device, copy=True) for m in range(self.order - 1)]
+        tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
+        largest = [float(x) for x in saved["largest"]]
+        self._check_sums("saved", states, tokens, largest, roundings)
+        self.states, self._tokens, self._largest, self._roundings = states, tokens, largest, roundings
+
+    def _check_sums(
+        self, argument: str, states: list[Tensor], tokens: list[int], largest: list[float], roundings: list[int]
+    ) -> None:
+        exponents = balanced_exponents(self.order, self.bound, self.scale)
+        sizes = [self._most * 2.0**exponent for exponent in exponents[1:]]
+        check_sums(argument, states, tokens, largest, roundings, sizes, self.plan.index_set)
+
+    def _configuration(self) -> dict[str, object]:
+        """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""
+        names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
+        found: dict[str, object] = {name: getattr(self, name) for name in names}
+        found["dtype"] = str(self.dtype).removeprefix("torch.")
+        found["batch_shape"] = list(self.batch_shape)
+        found["radius"], found["degree"] = self.plan.radius, self.plan.degree
+        found["exponents"] = balanced_exponents(self.order, self.bound, self.scale)
+        return found
+
+    def _as_sets(self, name: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
+        sets = [given] if isinstance(given, Tensor) else list(given)
+        if len(sets) != self.order - 1:
+            raise ArgumentError(name, expected=f"{self.order - 1} sets (order {self.order})", got=str(len(sets)))
+        return sets
+
+    def _check(self, name: str, x: Tensor, width: int) -> None:
+        if not isinstance(x, Tensor):
+            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if not is_dense(x):
+            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
+        if x.dim() < 2 or tuple(x.shape[:-2]) != self.batch_shape or x.shape[-1] != width:
+            shape = ", ".join(str(size) for size in (*self.batch_shape, "length", width))
+            raise ArgumentError(name, expected=f"shape ({shape})", got=f"shape {tuple(x.shape)}")
+        if x.dtype != self.dtype:
+            raise ArgumentError(name, expected=f"the state's dtype {self.dtype}", got=x.dtype)
+        if x.device != self.device:
+            raise ArgumentError(name, expected=f"the state's device {self.device}", got=x.device)
+
+    def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
+        """Refuse, by name and token, what the state is not planned for."""
+        if not x.numel():
+            return
+        wide = x.detach().to(torch.float64)
+        sizes = wide.abs().amax(-1) if self.norm == "entries" else torch.linalg.vector_norm(wide, self.order, dim=-1)
+        worst = float(sizes.max())
+        if not worst <= self._most:  # as it is not for NaN
+            what = "entries" if self.norm == "entries" else f"l_{self.order} norms"
+            token = int((~(sizes <= self._most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0])
+            raise ArgumentError(
+                name,
+                expected=f"{what} of at most {self.bound:g}, for which the state is planned",
+                got=f"{worst:g} at token {token}",
+                hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
+            )
+
+    def _flat(self, x: Tensor) -> Tensor:
+        return x.reshape(self._heads, *x.shape[-2:])
+
+
+def relative_rounding(
+    plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
+) -> float:
+    """The relative rounding of a sum over all tuples of tokens; infinite where the values leave the range.
+
+    Args:
+        plan: The plan of the states.
+        tokens: How many tokens each set has.
+        largest: The largest magnitude among the values of each set.
+        roundings: How many roundings a token of each set has gone through on its way into the state.
+    """
+    added = Summation((Step("the tokens of each set are added up, piece by piece", sum(roundings)),))
+    logs = [math.log2(x) for x in largest if x]
+    low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
+    if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
+        return math.inf  # products of some of the sets, or sums of these, leave the range
+    return plan.summation(added).gamma(torch.float64)

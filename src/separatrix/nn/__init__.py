@@ -1,0 +1,18 @@
+r"""Layers: multi-head attention of any order.
+
+    TensorAttention(x) = Concat(head_1, ..., head_h) W_O^T,
+    head = tensor_attention(q, (k_1, ..., k_{k-1}), (v_1, ..., v_{k-1})),    q = x W_Q^T, k_m = x W_{K,m}^T, ...
+
+Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song, "How to Capture Higher-order
+Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
+
+- `tensor_attention`: the layer, and the one constructor that users call.
+- `bounded`: the layer whose scores cannot exceed a bound, exact or near-linear; the constructor makes it for a `bound`.
+- `projections`: what both share, from the checked inputs of a call to the heads and back.
+"""
+
+from separatrix.attention.streaming.bounded_plan import normalised
+from separatrix.nn.bounded import BoundedTensorAttention
+from separatrix.nn.tensor_attention import TensorAttention
+
+__all__ = ["BoundedTensorAttention", "TensorAttention", "normalised"]

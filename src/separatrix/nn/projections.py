@@ -1,0 +1,148 @@
+"""The projections of a multi-head layer: from the checked inputs of a call to the heads, and from the heads back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.attention.arguments import is_dense, layout
+from separatrix.errors import ArgumentError
+
+
+class Projections(nn.Module):
+    """The linear maps of a layer, ``q_proj``, ``k_proj.m``, ``v_proj.m`` and ``out_proj``, with checks of its inputs.
+
+    There are k - 1 key sets and k - 1 value sets; the arguments are those of `TensorAttention`.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        order: int,
+        kdim: int | None,
+        vdim: int | None,
+        bias: bool,
+        batch_first: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        kdim = embed_dim if kdim is None else kdim
+        vdim = embed_dim if vdim is None else vdim
+        least = {"embed_dim": 1, "num_heads": 1, "order": 2, "kdim": 1, "vdim": 1}
+        for name, number in zip(least, (embed_dim, num_heads, order, kdim, vdim), strict=True):
+            check_integer(name, number, least[name])
+        if embed_dim % num_heads:
+            raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
+        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim, vdim
+        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
+        self.order = order
+        self.batch_first = batch_first
+
+        def linear(width: int) -> nn.Linear:
+            # Not filled twice: nn.Linear would draw from the global generator.
+            empty = nn.Linear(width, embed_dim, bias=bias, device="meta", dtype=dtype)
+            return empty.to_empty(device=torch.get_default_device() if device is None else device)
+
+        self.q_proj = linear(embed_dim)
+        self.k_proj = nn.ModuleList(linear(kdim) for _ in range(order - 1))
+        self.v_proj = nn.ModuleList(linear(vdim) for _ in range(order - 1))
+        self.out_proj = linear(embed_dim)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw every weight anew, Xavier-uniform, and set every bias to zero."""
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter, generator=generator)
+            else:
+                nn.init.zeros_(parameter)
+
+    def inputs(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool,
+        query_offset: int,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor] | None]:
+        """Queries, keys, values and masks of the heads, from the checked arguments of a call."""
+        given_key, given_value = key, value
+        key = query if key is None else key
+        value = key if value is None else value
+        self.check("query", query, self.embed_dim)
+        self.check("key", key, self.kdim, stands_for="query" if given_key is None else None)
+        self.check("value", value, self.vdim, stands_for="key" if given_value is None else None)
+        if query.dim() == 3 and not self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        _check_together(query, key, value, key_padding_mask)
+        if is_causal and query_offset == 0 and key.shape[-2] != query.shape[-2]:
+            expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
+            raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
+
+        masks = None
+        if key_padding_mask is not None:
+            masks = [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
+        return *self.project(query, key, value), masks
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The queries, keys and values of the heads, (..., num_heads, length, head_dim) each."""
+        q = self._heads(self.q_proj(query))
+        return q, [self._heads(of(key)) for of in self.k_proj], [self._heads(of(value)) for of in self.v_proj]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:-1], self.num_heads, self.head_dim).transpose(-3, -2)
+
+    def joined(self, heads: Tensor) -> Tensor:
+        """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
+        out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
+        return out.transpose(0, 1) if out.dim() == 3 and not self.batch_first else out
+
+    def check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
+        """Raise an `ArgumentError` unless an input is a dense tensor of the width, type and device of the layer."""
+        if not isinstance(x, Tensor):
+            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+        if not is_dense(x):
+            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
+        got = _shape(x) if stands_for is None else f"None, which stands for {stands_for} of {_shape(x)}"
+        if x.dim() not in (2, 3):
+            form = "(batch, length, width)" if self.batch_first else "(length, batch, width)"
+            raise ArgumentError(name, expected=f"shape {form} or (length, width)", got=got)
+        if x.shape[-1] != width:
+            raise ArgumentError(name, expected=f"a last dimension of {width}", got=got)
+        weight = self.out_proj.weight
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ArgumentError(name, expected=f"the layer's type {weight.dtype}", got=str(x.dtype))
+        if x.device != weight.device:
+            raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
+
+
+def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:
+    """With the batch first."""
+    if key.shape[:-2] != query.shape[:-2]:
+        raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
+    if value.shape[:-1] != key.shape[:-1]:
+        raise ArgumentError("value", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value))
+    if key_padding_mask is None:
+        return
+    if not isinstance(key_padding_mask, Tensor) or key_padding_mask.dtype != torch.bool:
+        got = key_padding_mask.dtype if isinstance(key_padding_mask, Tensor) else type(key_padding_mask).__name__
+        raise ArgumentError("key_padding_mask", expected="a bool tensor, True where a key is ignored", got=str(got))
+    if key_padding_mask.shape != key.shape[:-1]:
+        expected = f"the key's batch and length {tuple(key.shape[:-1])}"
+        raise ArgumentError("key_padding_mask", expected=expected, got=_shape(key_padding_mask))
+    if key_padding_mask.device != key.device:
+        raise ArgumentError(
+            "key_padding_mask", expected=f"the layer's device {key.device}", got=str(key_padding_mask.device)
+        )
+
+
+def check_integer(name: str, number: object, least: int) -> None:
+    """Raise an `ArgumentError` unless a number is an integer of at least `least`."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+
+
+def _shape(x: Tensor) -> str:
+    return f"shape {tuple(x.shape)}"

@@ -1,0 +1,217 @@
+"""Multi-head attention of any order, exact, and the one constructor of both layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.operator import tensor_attention
+from separatrix.attention.streaming.bounded_plan import BoundedPlan
+from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.errors import ArgumentError
+from separatrix.nn.projections import Projections, check_integer
+
+
+class TensorAttention(Projections):
+    """Multi-head attention of order k: `torch.nn.MultiheadAttention` with k - 1 key sets and k - 1 value sets.
+
+    Args:
+        embed_dim: As in `nn.MultiheadAttention`.
+        num_heads: As in `nn.MultiheadAttention`; each head has head_dim = embed_dim / num_heads.
+        order: k >= 2. Order 2 is ordinary attention.
+        kdim: The width of the key input, embed_dim by default. All k - 1 key sets are projections of one key input by
+            different weights.
+        vdim: The width of the value input, embed_dim by default. All k - 1 value sets are projections of it.
+        bias: Whether the projections have biases.
+        batch_first: Inputs and outputs are (batch, length, width), else (length, batch, width).
+        scale: The factor of the scores; **None is the papers' 1 / head_dim**, where `nn.MultiheadAttention` has
+            1 / sqrt(head_dim).
+        windows: How far back each key set is seen (see `tensor_attention`): one number for all, or one for each set.
+        method: The `method` of `tensor_attention`.
+        bound: None, or the number that no score can exceed: the constructor then makes a `BoundedTensorAttention`.
+        tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
+        generator: Draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
+        device: Where the weights are made.
+        dtype: The type of the weights.
+
+    Differences from `nn.MultiheadAttention`, all on purpose:
+
+    - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query.
+    - `batch_first` is True by default, and there is no dropout on the weights, which are never held.
+    - `is_causal=True` masks; it is not a hint about a mask also given.
+    - A query whose keys are all padding gives the output bias, not NaN.
+    - The projections are `nn.Linear` modules (``q_proj``, ``k_proj.m``, ``v_proj.m``, ``out_proj``), not packed.
+
+    **At the start** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
+    of unit variance. A coordinate of q * k_1 * ... * k_{k-1} then has variance 1 at any order (with tails that grow
+    heavier: its fourth moment is about 3^k), and the score, a sum of head_dim of them, standard deviation
+    scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
+    order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
+    independent: expect first outputs of size n^(-(k-1)/2).
+
+    Example:
+        >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
+        >>> layer(torch.zeros(4, 5, 8)).shape
+        torch.Size([4, 5, 8])
+        >>> layer
+        TensorAttention(
+          embed_dim=8, num_heads=2, order=3
+          (q_proj): Linear(in_features=8, out_features=8, bias=True)
+          (k_proj): ModuleList(
+            (0-1): 2 x Linear(in_features=8, out_features=8, bias=True)
+          )
+          (v_proj): ModuleList(
+            (0-1): 2 x Linear(in_features=8, out_features=8, bias=True)
+          )
+          (out_proj): Linear(in_features=8, out_features=8, bias=True)
+        )
+    """
+
+    def __new__(cls, *_: Any, bound: float | None = None, **__: Any) -> Self:
+        if cls is TensorAttention and bound is not None:
+            from separatrix.nn.bounded import BoundedTensorAttention  # which is made from this class
+
+            return super().__new__(BoundedTensorAttention)  # type: ignore[return-value]
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        order: int = 3,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        bias: bool = True,
+        batch_first: bool = True,
+        *,
+        scale: float | None = None,
+        windows: int | Sequence[int | None] | None = None,
+        method: str = "auto",
+        bound: float | None = None,
+        tolerance: float | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, order, kdim, vdim, bias, batch_first, device, dtype)
+        if scale is not None and (not isinstance(scale, Real) or isinstance(scale, bool) or not math.isfinite(scale)):
+            raise ArgumentError("scale", expected="None or a finite number", got=scale)
+        self.scale = scale
+        self.windows = _one_a_set(windows, order)
+        self.method = method
+        self.bound, self.tolerance = bound, tolerance
+        self._check_bounds()
+        self.reset_parameters(generator)
+
+    def _check_bounds(self) -> None:
+        if self.tolerance is not None:
+            raise ArgumentError("tolerance", expected="None for a layer without a bound", got=self.tolerance)
+
+    @property
+    def _factor(self) -> float | None:
+        """The factor of the scores in exact attention."""
+        return self.scale
+
+    @property
+    def plan(self) -> BoundedPlan | None:
+        """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
+        return None
+
+    def extra_repr(self) -> str:
+        usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
+        usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
+        usual |= {"bound": None, "tolerance": None}
+        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        query_offset: int = 0,
+    ) -> Tensor:
+        """The attention of `query` to `key` and `value`, as one tensor shaped like `query`.
+
+        Args:
+            query: (batch, L, embed_dim), or (L, embed_dim) without a batch.
+            key: (batch, S, kdim) or (S, kdim); None for `query`.
+            value: (batch, S, vdim) or (S, vdim); None for `key`.
+            key_padding_mask: A bool tensor, (batch, S) or (S,). **True means: ignore this key**, as in
+                `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the opposite. It holds for every
+                key set.
+            is_causal: Whether query i attends only keys with j_m <= i + query_offset.
+            query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
+        """
+        q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+        return self.joined(self._attend(q, keys, values, masks, is_causal, query_offset))
+
+    def _attend(
+        self,
+        q: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        masks: list[Tensor] | None,
+        is_causal: bool,
+        query_offset: int,
+    ) -> Tensor:
+        """The outputs of the heads, (..., num_heads, L, head_dim)."""
+        return tensor_attention(
+            q,
+            keys,
+            values,
+            is_causal=is_causal,
+            query_offset=query_offset,
+            key_masks=masks,
+            windows=self.windows,
+            scale=self._factor,
+            method=self.method,
+        )
+
+    def certificate(self, *_: Any, **__: Any) -> Certificate:
+        """A bound on the error of near-linear attention: see `BoundedTensorAttention.certificate`."""
+        raise self._without_tolerance("certificate")
+
+    def state(self, batch_size: int | None = None) -> TensorAttentionState:
+        """An empty state for `decode`: see `BoundedTensorAttention.state`."""
+        raise self._without_tolerance("state")
+
+    def _without_tolerance(self, name: str) -> ArgumentError:
+        return ArgumentError(name, expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
+
+    def decode(self, x: Tensor, state: TensorAttentionState) -> Tensor:
+        """Append the tokens x and give the outputs of the last of them, (..., 1, embed_dim): all others are behind it.
+
+        One token at a time this is causal self-attention of everything appended so far; the time does not depend on
+        how much that is. More tokens at once are a prefill, whose own outputs a causal call gives.
+        """
+        self.check("x", x, self.embed_dim)
+        if x.dim() == 3 and not self.batch_first:
+            x = x.transpose(0, 1)
+        q, keys, values = self.project(x[..., -1:, :], x, x)
+        state.append(keys, values)
+        return self.joined(state.attend(q))
+
+
+def _one_a_set(windows: int | Sequence[int | None] | None, order: int) -> tuple[int | None, ...] | None:
+    if windows is None:
+        return None
+    if isinstance(windows, (list, tuple)):
+        if len(windows) != order - 1:
+            raise ArgumentError("windows", expected=f"{order - 1} entries, one for each key set", got=windows)
+        for m, window in enumerate(windows):
+            if window is not None:
+                check_integer(f"windows[{m}]", window, 1)
+        return tuple(windows)
+    check_integer("windows", windows, 1)
+    return (windows,) * (order - 1)  # type: ignore[return-value]

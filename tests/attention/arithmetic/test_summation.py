@@ -1,0 +1,159 @@
+"""The counts of roundings that certificates rest on, against the operations of the algorithms, counted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.arithmetic.summation import (
+    EXPONENTIAL,
+    Step,
+    Summation,
+    Summing,
+    block_sum,
+    expanded_gradient_sum,
+    expanded_sum,
+)
+from separatrix.attention.call import Call
+from separatrix.attention.exact.blocks import passes as blocks
+from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, tiling_of
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.frame import Frame
+from separatrix.attention.polynomial.monomials import total_degree
+from separatrix.attention.polynomial.sums import Expansion, Sums
+from separatrix.attention.positions import Positions
+from tests.contracts.counting import Counting
+
+HEADS, D_V = 2, 2
+SHAPES = [(2, [7], 3, 1), (2, [150], 4, 4), (3, [40, 90], 2, 5), (3, [130, 70], 5, 3), (4, [30, 20, 25], 3, 2)]
+"""The order, the lengths of the key sets, d and the degree: products are direct in some and factored in others."""
+
+
+def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
+    steps = Summation((Step("own", 100), Step("wide", 3, wide=True)))
+    assert steps.count() == 100
+    assert steps.count(wide=True) == 3
+    u = 2.0**-24
+    assert 100 * u / (1 - 100 * u) <= steps.gamma(torch.float32) <= 1.011 * 100 * u / (1 - 100 * u)
+    assert Summation((Step("too many", 1 << 24),)).gamma(torch.float32) == math.inf
+
+
+def test_an_exponential_a_product_and_a_sum_are_counted_for_each_block():
+    """An exponential within one unit in the last place counts as two roundings at the least, so that there are four."""
+    counts = [block_sum(3, 10, blocks).count() for blocks in (5, 6)]
+    assert counts[1] - counts[0] == EXPONENTIAL + 2 >= 4
+
+
+def expansion_of(d: int, degree: int, dtype: torch.dtype) -> Expansion:
+    """An expansion whose factors and coefficients have been rounded 0 times."""
+    nothing = torch.zeros(HEADS, d, dtype=torch.float64)
+    frame = Frame(torch.arange(d), (nothing,) * 4, None, (nothing,) * 4, 1.0, d, dtype)
+    index_set = total_degree(d, degree)
+    return Expansion(frame, index_set, torch.zeros(index_set.rank, dtype=dtype), None)
+
+
+def unrounded(lengths: list[int], d: int, queries: int, dtype: torch.dtype, is_causal: bool) -> Call:
+    keys = tuple(torch.zeros(HEADS, length, d, dtype=dtype) for length in lengths)
+    values = tuple(torch.zeros(HEADS, length, D_V, dtype=dtype) for length in lengths)
+    positions = Positions(is_causal, 0, (None,) * len(lengths))
+    return Call(torch.zeros(HEADS, queries, d, dtype=dtype), keys, values, (), positions, 1.0)
+
+
+@pytest.fixture
+def _exact_powers(monkeypatch):
+    """Powers of two round nothing, and their exponents are numbers, not counts."""
+    for name in ("divide", "multiply"):
+        monkeypatch.setattr(Power, name, lambda self, x: x)
+    monkeypatch.setattr(Power, "next_to", staticmethod(lambda largest: Power(largest)))
+
+
+def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:
+    """What was counted is at most what is promised, and not so little that the count would show nothing."""
+    most = float(counted.max())
+    assert least * promised <= most <= promised, (most, promised)
+
+
+@pytest.mark.parametrize(("order", "lengths", "d", "degree"), SHAPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("chunk", [16, 64])
+def test_near_linear_attention_rounds_no_more_often_than_it_says(
+    order, lengths, d, degree, is_causal, chunk, monkeypatch
+):
+    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
+    lengths = [min(lengths)] * len(lengths) if is_causal else lengths
+    for dtype in (torch.float32, torch.float64):
+        call, expansion = unrounded(lengths, d, min(lengths), dtype, is_causal), expansion_of(d, degree, dtype)
+        with Counting(dtype):
+            if is_causal:
+                sums = causal.attend_causal(call, expansion)
+            else:
+                sums = polynomial.attend(call, expansion, polynomial.states(call, expansion))
+        summing = Summing(chunk, 8 if is_causal else chunk)
+        rank = expansion.index_set.rank
+        promised = expanded_sum(summing.tokens(lengths), len(lengths), d, degree, rank)
+        total = promised.count() + (promised.count(wide=True) if dtype == torch.float64 else 0)
+        holds(sums.denominator, total, 0.01 if is_causal else 0.1)
+
+
+@pytest.mark.usefixtures("_exact_powers")
+@pytest.mark.parametrize(("order", "lengths", "d", "degree"), SHAPES)
+@pytest.mark.parametrize(("is_causal", "chunk"), [(False, 16), (False, 64), (True, 16)])
+def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, degree, is_causal, chunk, monkeypatch):
+    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
+    lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
+    for dtype in (torch.float32, torch.float64):
+        call, expansion = unrounded(lengths, d, queries, dtype, is_causal), expansion_of(d, degree, dtype)
+        with Counting(dtype):
+            output = torch.zeros(HEADS, queries, D_V, dtype=dtype)
+            wide = torch.zeros(HEADS, queries, dtype=torch.float64)
+            sums = Sums(output, wide, wide)
+            if is_causal:
+                grads = causal.backward_causal(call, expansion, sums, output, wide)
+            else:
+                states = polynomial.states(call, expansion)
+                grads = polynomial.backward(call, expansion, states, sums, output, wide)
+        summing, rank = Summing(chunk, 8 if is_causal else chunk), expansion.index_set.rank
+        promised = expanded_gradient_sum(
+            summing.tokens(lengths), summing.tokens([queries]), len(lengths), d, D_V, degree, rank
+        )
+        total = promised.count() + (promised.count(wide=True) if dtype == torch.float64 else 0)
+        for grad in (grads[0], *grads[1], *grads[2]):
+            # Of a causal backward pass only the coordinates and the results are ever in float32.
+            holds(grad, total, 0.0 if is_causal and dtype == torch.float32 else 0.02)
+
+
+POSITIONS = [
+    Positions(False, 0, (None, None)),
+    Positions(True, 0, (None, None)),
+    Positions(False, 0, (16, 8)),
+]
+
+
+def call_of(order: int, length: int, positions: Positions) -> Call:
+    keys, values = (tuple(torch.zeros(HEADS, length, width) for _ in range(order - 1)) for width in (3, D_V))
+    positions = replace(positions, windows=positions.windows[:1] * (order - 1))
+    return Call(torch.zeros(HEADS, length, 3), keys, values, (), positions, 1.0)
+
+
+@pytest.mark.usefixtures("_exact_powers")
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
+def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positions, monkeypatch):
+    monkeypatch.setattr("separatrix.attention.exact.blocks.tiling._BLOCK", {"cpu": 1 << 13})
+    monkeypatch.setattr("separatrix.attention.exact.blocks.passes.needs_no_shift", lambda *sizes: False)
+    call = call_of(order, length, positions)
+    assert len(tiling_of(call).found) >= 1
+    with Counting(torch.float32):
+        out, lse = blocks.forward(call)
+        grads = blocks.backward(call, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)
+    # The weights' own exponentials are among what is counted here, and in certificates beside it.
+    holds(out, 2 * (summation(call, torch.float32).count() + EXPONENTIAL) + 1, 0.05)
+    for grad in (grads[0], *grads[1], *grads[2]):
+        holds(grad, gradient_summation(call, torch.float32).count() + EXPONENTIAL, 0.02)

@@ -1,0 +1,312 @@
+"""Exact attention: the contract, and what is its own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import separatrix as sx
+from separatrix.attention import reference
+from separatrix.attention.exact import by_reference
+from separatrix.attention.exact.blocks import tiling
+from separatrix.attention.exact.blocks.overflow import score_bound
+from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
+
+
+class TestExact(AttentionContract):
+    def attend(self, query, keys, values, **options):
+        return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
+
+    @pytest.mark.parametrize("order", ORDERS)
+    @pytest.mark.parametrize("windows", [(1, None, 2), (3, 2, 5), (None, 4, 100)])
+    @pytest.mark.parametrize("options", [{}, {"is_causal": True, "query_offset": 3}, {"query_offset": -2}])
+    def test_windows(self, order, windows, options):
+        if order == 2 and windows[0] is None:
+            windows = (2,)
+        self.agrees(*inputs(order, 9, [9, 11, 8]), windows=windows[: order - 1], **options)
+
+    @pytest.mark.parametrize("order", ORDERS)
+    def test_gradients_with_everything(self, order):
+        query = draw(0, 1, 2, 3, 2).requires_grad_()
+        sets = [draw(1 + m, 1, 1, 4, 2).requires_grad_() for m in range(2 * (order - 1))]
+        masks = [torch.tensor([True, True, False, True]), None, None][: order - 1]
+
+        def function(q, *sets):
+            return sx.tensor_attention(
+                q,
+                list(sets[: order - 1]),
+                list(sets[order - 1 :]),
+                is_causal=True,
+                query_offset=1,
+                windows=[3, None, 2][: order - 1],
+                key_masks=masks,
+                enable_gqa=True,
+                return_lse=True,
+            )
+
+        assert torch.autograd.gradcheck(function, (query, *sets))
+
+
+@pytest.mark.parametrize("query_length", [64, 131, 160])
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"windows": [None, 40]}], ids=["full", "causal", "window"]
+)
+@pytest.mark.parametrize("scale", [0.5, 300.0])
+def test_one_head_is_split_by_rows(query_length, options, scale):
+    """Rows of one head are shared out among copies of the keys; large scores make it subtract maxima."""
+    query, *sets = draw(0, 5, query_length, 3)
+    expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
+    found = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
+    assert torch.allclose(found[0], expected[0], atol=1e-12)
+    assert torch.allclose(found[1], expected[1], rtol=1e-12)
+
+
+@given(
+    order=st.sampled_from(ORDERS),
+    lengths=st.lists(st.integers(0, 5), min_size=3, max_size=3),
+    query_length=st.integers(0, 6),
+    is_causal=st.booleans(),
+    offset=st.integers(-4, 7),
+    windows=st.lists(st.none() | st.integers(1, 6), min_size=3, max_size=3),
+    block=st.sampled_from([8, 64, 1 << 10]),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, offset, windows, block, seed):
+    """Blocks of a few numbers exercise every way of cutting heads, rows, tuples and the longest set."""
+    offset = offset or 1
+    lengths, windows = lengths[: order - 1], windows[: order - 1]
+    query = draw(seed, 3, query_length, 2).requires_grad_()
+    sets = [draw(seed + m, 3, length, 2).requires_grad_() for m, length in enumerate(lengths * 2, 1)]
+    keys, values = sets[: order - 1], sets[order - 1 :]
+    options = {"is_causal": is_causal, "query_offset": offset, "windows": windows}
+    expected = reference.tensor_attention(query, keys, values, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiling._BLOCK, "cpu", 8 * block)
+        patch.setattr(tiling, "_ROWS", 4)
+        found = sx.tensor_attention(query, keys, values, return_lse=True, **options)
+        empty = expected[1] == -torch.inf
+        assert torch.equal(found[1] == -torch.inf, empty)
+        assert torch.allclose(found[0], expected[0], atol=1e-12)
+        assert torch.allclose(found[1][~empty], expected[1][~empty], atol=1e-12)
+        weights = draw(seed + 9, *found[0].shape), draw(seed + 10, *found[1].shape).masked_fill(empty, 0.0)
+
+        def gradients(out, lse):
+            total = (out * weights[0]).sum() + (lse.masked_fill(empty, 0.0) * weights[1]).sum()
+            return torch.autograd.grad(total, [query, *sets])
+
+        for ours, theirs in zip(gradients(*found), gradients(*expected), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-11)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_huge_scores(order, is_causal, masked):
+    """Scores of magnitude 1e4, of both signs, with keys that a mask hides scoring far above all others."""
+    query, keys, values = inputs(order, 6, [6, 6, 6])
+    query = 1e4 * query
+    masks = [torch.arange(6) % 2 == 0] * (order - 1) if masked else None
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    options = {"is_causal": is_causal, "key_masks": masks, "scale": 3.0}
+    found = sx.tensor_attention(query, keys, values, return_lse=True, **options)
+    expected = reference.tensor_attention(query, keys, values, **options)
+    for ours, theirs in zip(found, expected, strict=True):
+        empty = theirs == -torch.inf
+        assert torch.equal(ours == -torch.inf, empty)
+        assert torch.allclose(ours[~empty], theirs[~empty], rtol=1e-12, atol=1e-10)
+    ours, theirs = (torch.autograd.grad(out.sum(), leaves) for out, _ in (found, expected))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-8, atol=1e-8 * other.abs().max().item() + 1e-200)
+
+
+def test_all_scores_far_below_zero_of_a_hidden_key():
+    """A hidden key scores 0 in our arithmetic while the others score -1000: it must not win, nor overflow."""
+    query, key = torch.full((1, 1, 1), -1000.0), torch.tensor([[[1.0], [0.5]]])
+    value = torch.tensor([[[3.0], [float("nan")]]])
+    for leaf in (query, key):
+        leaf.requires_grad_()
+    mask = torch.tensor([True, False])
+    out, lse = sx.tensor_attention(
+        query, [key, key], [value, value], key_masks=[mask, mask], scale=1.0, return_lse=True
+    )
+    assert out.item() == 9
+    assert lse.item() == -1000
+    gradients = torch.autograd.grad(out.sum() + lse.sum(), [query, key])
+    assert torch.equal(gradients[0], torch.ones(1, 1, 1))
+    assert torch.equal(gradients[1], torch.tensor([[[-2000.0], [0.0]]]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_nan_and_inf_are_not_hidden(bad):
+    query, keys, values = inputs(3, 4, [4, 4])
+    values[0][0, 2, 0] = bad
+    keys[1][1, 0, 0] = bad
+    out = sx.tensor_attention(query, keys, values)
+    assert not torch.isfinite(out[0, :, 0]).any()
+    assert torch.isfinite(out[0, :, 1]).all()
+    assert torch.isnan(out[1]).all()
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
+@pytest.mark.parametrize("order", ORDERS)
+def test_narrow_types_accumulate_wide(dtype, error, order):
+    """The error is that of rounding the output once, plus float32's: inputs are rounded before both computations."""
+    query, keys, values = (
+        [x.to(dtype) for x in part] if isinstance(part, list) else part.to(dtype)
+        for part in inputs(order, 40, [50, 30, 7])
+    )
+    out, lse = sx.tensor_attention(query, keys, values, return_lse=True)
+    wide = reference.tensor_attention(query.double(), [x.double() for x in keys], [x.double() for x in values])
+    assert out.dtype == dtype
+    assert lse.dtype == torch.float32
+    assert (out.double() - wide[0]).abs().max() <= error
+    assert (lse.double() - wide[1]).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_order_two_is_pytorchs_own(dtype):
+    query, (key,), (value,) = inputs(2, 5, [7], d=4, d_v=4)
+    query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.3)
+    assert (sx.tensor_attention(query, key, value, scale=0.3) - theirs).abs().max() <= 4 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nothing_to_attend_has_no_gradient(order):
+    query, keys, values = inputs(order, 4, [4, 4, 4])
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    out, lse = sx.tensor_attention(query, keys, values, is_causal=True, query_offset=-2, return_lse=True)
+    assert torch.equal(out[:, :2], torch.zeros(2, 2, 2, dtype=torch.float64))
+    gradients = torch.autograd.grad(out.sum() + lse[:, 2:].sum(), leaves, retain_graph=True)
+    assert torch.equal(gradients[0][:, :2], torch.zeros(2, 2, 3, dtype=torch.float64))
+    assert all(torch.isfinite(x).all() for x in gradients)
+    into = (torch.full_like(out, 5.0), torch.full_like(lse, 5.0))
+    gradients = torch.autograd.grad((out, lse), leaves, into)
+    assert torch.equal(gradients[0][:, :2], torch.zeros(2, 2, 3, dtype=torch.float64))
+    assert all(torch.isfinite(x).all() for x in gradients)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_second_derivatives(order):
+    query, keys, values = inputs(order, 2, [2, 2, 2], d=2, d_v=1, batch=(1,))
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    masks = [torch.tensor([True, True])] * (order - 1)
+
+    def function(q, *sets):
+        return sx.tensor_attention(
+            q, list(sets[: order - 1]), list(sets[order - 1 :]), is_causal=True, key_masks=masks, return_lse=True
+        )
+
+    assert torch.autograd.gradgradcheck(function, leaves)
+
+
+def test_second_derivatives_refuse_what_is_too_large(monkeypatch):
+    monkeypatch.setattr(by_reference, "LARGEST_VOLUME", 2 * 3 * 4 * 5 - 1)
+    query, keys, values = inputs(3, 3, [4, 5])
+    query.requires_grad_()
+    (gradient,) = torch.autograd.grad(sx.tensor_attention(query, keys, values).sum(), query, create_graph=True)
+    with pytest.raises(sx.SeparatrixError, match="at most 119 entries; this call has 120"):
+        gradient.sum().backward()
+
+
+def test_uninitialised_memory_is_never_read(monkeypatch):
+    """With every fresh buffer full of NaN the answer is the same."""
+    expected = sx.tensor_attention(*inputs(4, 5, [5, 5, 5]), is_causal=True, return_lse=True)
+    empty = torch.Tensor.new_empty
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda x, *a, **k: empty(x, *a, **k).fill_(float("nan")))
+    poisoned = sx.tensor_attention(*inputs(4, 5, [5, 5, 5]), is_causal=True, return_lse=True)
+    assert all(torch.equal(x, y) for x, y in zip(expected, poisoned, strict=True))
+
+
+def test_results_repeat():
+    arguments = inputs(3, 50, [60, 70], d=8)
+    assert torch.equal(sx.tensor_attention(*arguments), sx.tensor_attention(*arguments))
+
+
+def test_without_gradients():
+    query, keys, values = inputs(3, 5, [4, 6])
+    query.requires_grad_()
+    with torch.no_grad():
+        assert not sx.tensor_attention(query, keys, values).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, at its first Hessian
+def test_vmap_and_grad_of_torch_func():
+    query, keys, values = inputs(3, 5, [4, 6], batch=(3,))
+    attend = sx.tensor_attention
+
+    def one(q, k1, k2, v1, v2):
+        return attend(q, [k1, k2], [v1, v2], return_lse=True)
+
+    mapped = torch.func.vmap(one, in_dims=(0, 1, None, 0, None))(
+        query, keys[0].movedim(0, 1), keys[1][0], values[0], values[1][0]
+    )
+    for i in range(3):
+        single = one(query[i], keys[0][i], keys[1][0], values[0][i], values[1][0])
+        assert all(torch.allclose(x[i], y, atol=1e-13) for x, y in zip(mapped, single, strict=True))
+
+    def loss(q, mask):
+        return attend(q, keys, values, key_masks=[mask, None]).square().sum()
+
+    masks = torch.tensor([[True, True, False, True], [True, False, True, True]])
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(query, masks)
+    for i in range(2):
+        leaf = query.clone().requires_grad_()
+        assert torch.allclose(gradients[i], torch.autograd.grad(loss(leaf, masks[i]), leaf)[0], atol=1e-13)
+    hessian = torch.func.jacrev(torch.func.jacrev(lambda q: loss(q, masks[0])))(query[:, :1])
+    assert torch.allclose(hessian, torch.autograd.functional.hessian(lambda q: loss(q, masks[0]), query[:, :1]))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled(backend):
+    query, keys, values = inputs(3, 5, [4, 6])
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+
+    def model(q, k1, k2, v1, v2):
+        return torch.tanh(
+            sx.tensor_attention(torch.sin(q), [k1, k2], [v1, v2], windows=[2, None], query_offset=1)
+        ).sum()
+
+    plain, compiled = model(*leaves), torch.compile(model, backend=backend, fullgraph=True)(*leaves)
+    assert torch.allclose(plain, compiled, atol=1e-13)
+    for x, y in zip(*(torch.autograd.grad(loss, leaves) for loss in (plain, compiled)), strict=True):
+        assert torch.allclose(x, y, atol=1e-13)
+
+
+def peak_bytes(function) -> int:
+    """The most memory that PyTorch's CPU allocator held at once during a call, above what it held before."""
+    with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
+        function()
+    held = highest = 0
+    for event in sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            highest = max(highest, held)
+    return highest
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_memory_does_not_hold_the_volume(backward):
+    """Order 3 at n = 300, d = 64 has 27 million scores (103 MiB); blocks, inputs and outputs take far less."""
+    query, *sets = (torch.rand(1, 300, 64).requires_grad_() for _ in range(5))
+
+    def work():
+        out = sx.tensor_attention(query, sets[:2], sets[2:])
+        if backward:
+            out.sum().backward()
+
+    work()
+    assert peak_bytes(work) < (24 if backward else 16) * 2**20
+
+
+def test_bound_on_scores_is_a_bound():
+    for order, seed in itertools.product(ORDERS, range(20)):
+        query, keys, _ = inputs(order, 5, [4, 5, 3])
+        query = query * draw(seed, 1, 1, 3) ** 5
+        scores = reference.tensor_scores(query, keys, -0.7).abs().max()
+        assert scores <= score_bound(query, keys, -0.7) * (1 + 1e-12)

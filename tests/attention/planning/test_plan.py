@@ -1,0 +1,264 @@
+"""Plans: the cheapest algorithm, its cost, and the sentence when there is none."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import separatrix as sx
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.call import check_call
+from separatrix.attention.planning import forecast as forecasting
+from separatrix.attention.planning import plan as planning
+from separatrix.attention.planning.paper_rules import paper_rank, threshold
+from separatrix.attention.planning.plan import worst_case_degree
+from separatrix.claims.kronecker.live_bytes import LiveBytes
+from tests.contracts.attention_contract import inputs
+
+
+def uniform(n, d, order=3, scale=1.0):
+    x = scale * (torch.rand(2 * order - 1, n, d, generator=torch.Generator().manual_seed(0)) * 2 - 1)
+    return x[0], list(x[1:order]), list(x[order:])
+
+
+def test_long_sequences_are_near_linear_and_short_ones_exact():
+    short = sx.plan_attention(*uniform(64, 8), tolerance=1e-5)
+    long = sx.plan_attention(*uniform(4000, 8), tolerance=1e-5)
+    assert short.method == "exact"
+    assert short.rank is None
+    assert "cheaper" in short.why
+    assert long.method == "polynomial"
+    assert long.rank == 495
+    assert long.degree == 4
+    assert "rank 495" in long.why
+    assert "times faster than exact" in long.why
+    forced = sx.plan_attention(*uniform(64, 8), tolerance=1e-5, method="polynomial")
+    assert "times slower than exact" in forced.why
+
+
+def test_no_time_is_spent_on_a_plan_that_cannot_pay(monkeypatch):
+    monkeypatch.setattr(forecasting, "_sample_scores", lambda *_: pytest.fail("a sample was drawn"))
+    many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
+    few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(few[0], [few[1], few[2]], [few[3], few[4]], tolerance=1e-12, scale=20.0).method == "exact"
+
+
+def test_a_plan_repeats():
+    first, second = (sx.plan_attention(*uniform(3000, 6), tolerance=1e-4) for _ in range(2))
+    assert first == second
+
+
+def test_auto_runs_what_is_planned():
+    arguments = uniform(2000, 4)
+    result = sx.certified_attention(*arguments, tolerance=1e-3)
+    planned = sx.plan_attention(*arguments, tolerance=1e-3)
+    assert (result.plan.method, result.plan.rank) == (planned.method, planned.rank)
+    assert torch.equal(sx.tensor_attention(*arguments, tolerance=1e-3), result.output)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 1.0, 1.6])
+def test_no_forecast_is_below_the_least_error(scale, is_causal):
+    """So that degrees passed over without a forecast could not have been taken."""
+    query, keys, values = uniform(60, 3, 3, scale)
+    analysis = forecasting.analyse(check_call(query, keys, values, is_causal=is_causal, scale=1 / 3))
+    for degree in range(14):
+        rank = math.comb(3 + degree, degree)
+        for polynomial in planning._polynomials(degree, analysis.radius):
+            found = forecasting.forecast(analysis, polynomial, rank, torch.float64)
+            assert forecasting.least_error(analysis, degree) <= found
+    assert forecasting.least_error(analysis, 2) > 0
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_flops_are_those_counted(order):
+    """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
+    arguments = uniform(700, 4, order)
+    assert float32_products_are_float32()  # found out once in a process, by products that would be counted
+    with FlopCounterMode(display=False) as planning:
+        sx.plan_attention(*arguments, tolerance=1e-3, method="polynomial")
+    with FlopCounterMode(display=False) as counter:
+        result = sx.certified_attention(*arguments, tolerance=1e-3, method="polynomial")
+    assert counter.get_total_flops() - planning.get_total_flops() == result.plan.flops
+    assert planning.get_total_flops() == (4 * 700 * 4**2 + 2 * 2 * 4**3 if order == 2 else 0)
+    planned = sx.plan_attention(*arguments, tolerance=1e-3, method="exact") if order == 3 else None
+    if planned:
+        assert planned.flops == 2 * 700**3 * (4 + 4)
+
+
+def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
+    """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
+    honest = forecasting._forecast
+    monkeypatch.setattr(forecasting, "_forecast", lambda *a: honest(*a) / 1000)
+    monkeypatch.setattr(planning, "least_error", lambda *a: 0.0)
+    query, keys, values = uniform(300, 8)
+    low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
+    result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")
+    assert low.degree < result.plan.degree
+    assert result.certificate.total <= 1e-5
+
+
+def test_out_of_reach_says_what_would_do():
+    query, keys, values = uniform(100_000, 16, scale=6.0)
+    with pytest.raises(sx.SeparatrixError) as caught:
+        sx.certified_attention(query, keys, values, tolerance=1e-6)
+    message = str(caught.value)
+    for part in (
+        "order 3",
+        "n = 100000",
+        "B = 6",
+        "tolerance 1e-06",
+        "rank",
+        "(ln n)^(1/k) = 2.26",
+        "B <= ",
+        "Theorems 1.3",
+    ):
+        assert part in message
+
+
+def test_the_bound_that_would_work_does():
+    """Entries up to the bound that the error names have a worst-case rank within reach."""
+    query, keys, values = uniform(100_000, 16, scale=6.0)
+    with pytest.raises(sx.SeparatrixError) as caught:
+        sx.certified_attention(query, keys, values, tolerance=1e-6)
+    bound = float(str(caught.value).split("B <= ")[1].split(" ")[0])
+    assert planning.worst_case_rank(16, (0.99 * bound) ** 3, 1e-6) <= planning.LARGEST_RANK
+    assert planning.worst_case_rank(16, (1.1 * bound) ** 3, 1e-6) > planning.LARGEST_RANK
+
+
+def test_polynomial_on_demand_refuses_where_auto_is_exact():
+    query, keys, values = inputs(3, 6, [6, 6], d=12)
+    query = query * 1000
+    assert sx.certified_attention(query, keys, values, tolerance=1e-6).plan.method == "exact"
+    with pytest.raises(sx.SeparatrixError, match="out of reach"):
+        sx.certified_attention(query, keys, values, tolerance=1e-6, method="polynomial")
+
+
+def test_windows_are_exact():
+    query, keys, values = inputs(3, 9, [9, 9])
+    result = sx.certified_attention(query, keys, values, tolerance=1e-6, windows=[2, None], is_causal=True)
+    assert result.plan.method == "exact"
+    with pytest.raises(sx.ArgumentError, match="windows: expected None for method 'polynomial'"):
+        sx.certified_attention(query, keys, values, tolerance=1e-6, windows=[2, None], method="polynomial")
+
+
+def test_polynomial_needs_a_tolerance():
+    with pytest.raises(sx.ArgumentError, match="tolerance: expected a positive finite number for method 'polynomial'"):
+        sx.tensor_attention(*inputs(3, 4, [4, 4]), method="polynomial")
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_worst_case_degree_is_enough(radius, tolerance):
+    """One coordinate, scores spread over [-R, R], values +-1: the degree of the worst case is never exceeded."""
+    degree = worst_case_degree(radius, tolerance)
+    keys = torch.linspace(-1, 1, 41, dtype=torch.float64).reshape(-1, 1)
+    values = torch.sign(keys) + (keys == 0)
+    query = torch.tensor([[radius], [-radius]], dtype=torch.float64)
+    result = sx.certified_attention(query, keys, values, tolerance=tolerance, scale=1.0, method="polynomial")
+    assert result.plan.degree <= degree
+
+
+def test_plan_shapes():
+    plan = sx.plan_shapes(10**6, 8, 0.9, 3, 1e-3)
+    assert plan.method == "polynomial"
+    assert plan.rank == math.comb(8 + plan.degree, plan.degree)
+    assert sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).method == "exact"
+    assert "at or above" in sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).why
+    assert sx.plan_shapes(100, 8, 0.0, 2, 1e-3).rank in (None, 1)
+
+
+def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_one_there():
+    """Rank 11,238,513 is more than is ever tried, and so are the flops of exact attention."""
+    n, d = 100_000, 64
+    beyond = sx.plan_shapes(n, d, 1.0, 3, 1e-3)
+    assert (beyond.method, beyond.rank) == ("none", None)
+    assert beyond.why.startswith("neither method is in reach")
+    bound, tolerance, shorter = (
+        float(re.search(pattern, beyond.why).group(1))
+        for pattern in (r"B <= ([\d.e-]+) at this", r"a tolerance of ([\d.e-]+),", r"at n <= (\d+)")
+    )
+    assert sx.plan_shapes(n, d, bound, 3, 1e-3).method == "polynomial"
+    assert sx.plan_shapes(n, d, 1.0, 3, tolerance).method == "polynomial"
+    assert sx.plan_shapes(int(shorter), d, 1.0, 3, 1e-3).method == "exact"
+    assert sx.plan_shapes(n, d, 1.1 * bound, 3, 1e-3).method == "none"
+
+
+def test_the_plan_says_what_was_run(monkeypatch):
+    """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
+    monkeypatch.setattr(planning, "forecast", lambda *arguments, **options: 0.0)
+    monkeypatch.setattr(planning, "least_error", lambda *arguments: 0.0)
+    query, keys, values = uniform(200, 8)
+    query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    result = sx.certified_attention(query, keys, values, tolerance=1e-10)
+    assert sx.plan_attention(query, keys, values, tolerance=1e-10).method == "polynomial"
+    assert (result.plan.method, result.plan.rank) == ("exact", None)
+    assert "was tried, and its certificate for the output" in result.plan.why
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, 8, 1.0, 3, 1e-3), "n"),
+        ((10, 8.0, 1.0, 3, 1e-3), "d"),
+        ((10, 8, -1.0, 3, 1e-3), "bound"),
+        ((10, 8, math.nan, 3, 1e-3), "bound"),
+        ((10, 8, 1.0, 1, 1e-3), "order"),
+        ((10, 8, 1.0, 3, 0.0), "tolerance"),
+        ((10, 8, 1.0, 3, True), "tolerance"),
+    ],
+)
+def test_plan_shapes_refuses(arguments, name):
+    with pytest.raises(sx.ArgumentError, match=f"^{name}: expected"):
+        sx.plan_shapes(*arguments)
+
+
+@pytest.mark.parametrize("bound", [1.01, 1.5, 2.0, 3.6])
+@pytest.mark.parametrize("n", [3, 100, 10**6, 10**50])
+def test_max_order_is_the_papers_rule(n, bound):
+    k = sx.max_order(n, bound)
+    assert k == 0 or bound < math.log(n) ** (1 / k)
+    assert bound >= math.log(n) ** (1 / (k + 1)) * (1 - 1e-12)
+
+
+def test_max_order_at_most_one():
+    assert sx.max_order(100, 1.0) == math.inf
+    assert sx.max_order(2, 0.9) == math.inf
+    with pytest.raises(sx.ArgumentError, match="n: expected"):
+        sx.max_order(1, 0.5)
+    with pytest.raises(sx.ArgumentError, match="bound: expected"):
+        sx.max_order(10, math.inf)
+
+
+def test_ranks_of_the_paper_and_ours():
+    assert paper_rank(8, 4, 3) == 1251677700
+    assert threshold(10**6, 3) == pytest.approx(2.3997, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "order", "heads", "tolerance"),
+    [
+        (100, 2, 2, 1, 1e-3),
+        (500, 6, 3, 1, 3e-4),
+        (3000, 6, 3, 1, 3e-4),
+        (1500, 4, 2, 4, 1e-4),
+        (600, 4, 4, 1, 1e-4),
+        (60, 6, 3, 64, 1e-2),
+    ],
+)
+def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal):
+    """What is alive at once beside inputs and output, counted as PyTorch dispatches it, is within the plan's bytes."""
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = (2 * torch.rand(heads, n, d, generator=generator) - 1 for _ in range(2 * order - 1))
+    with torch.no_grad(), LiveBytes([query, *sets]) as live:
+        result = sx.certified_attention(
+            query, sets[: order - 1], sets[order - 1 :], tolerance=tolerance, method="polynomial", is_causal=is_causal
+        )
+    counted = live.peak - result.output.nbytes
+    assert 0.3 * result.plan.bytes < counted <= result.plan.bytes

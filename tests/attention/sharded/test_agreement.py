@@ -1,0 +1,337 @@
+"""Ranks that fail, skip a call or a backward pass, hang or die: every rank says so and names who it was.
+
+A group of three is started once: every rank goes through all cases and saves what it was told, and the process that
+started them compares. After each case that leaves the group usable, a good call must give the numbers of one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import separatrix as sx
+from separatrix.attention.sharded import (
+    AbsentRankError,
+    agreement,
+    sharded_attention,
+    sharded_exact_attention,
+    standing,
+)
+from separatrix.attention.sharded import exact as parallel_exact
+from separatrix.attention.sharded import near_linear as parallel
+from separatrix.attention.sharded.standing import Board, Place, Standing
+from separatrix.attention.streaming.state import TensorAttentionState
+
+COUNT, TOKENS = 3, 4
+KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]
+PATIENCE = 6.0
+NOTHING = "nothing was raised"
+
+
+def tokens() -> list[torch.Tensor]:
+    """Query, two key sets and two value sets of the whole sequence."""
+    draws = torch.rand(5, COUNT * TOKENS, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return list(2 * draws - 1)
+
+
+def attended(exact: bool, is_causal: bool, tensors: list[torch.Tensor], **options: Any) -> torch.Tensor:
+    query, key1, key2, value1, value2 = tensors
+    arguments: tuple[Any, ...] = (query, [key1, key2], [value1, value2])
+    if exact:
+        return sharded_exact_attention(*arguments, is_causal=is_causal, **options)
+    return sharded_attention(*arguments, bound=1.0, tolerance=1e-6, is_causal=is_causal, **options)
+
+
+def forward_and_backward(exact: bool, is_causal: bool, rank: int, **options: Any) -> list[torch.Tensor]:
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS].clone().requires_grad_() for x in tokens()]
+    out = attended(exact, is_causal, tensors, **options)
+    return [out.detach(), *torch.autograd.grad(out.square().sum(), tensors)]
+
+
+def expected(is_causal: bool) -> list[torch.Tensor]:
+    whole = [x.requires_grad_() for x in tokens()]
+    out = sx.tensor_attention(whole[0], whole[1:3], whole[3:], is_causal=is_causal)
+    return [out.detach(), *torch.autograd.grad(out.square().sum(), whole)]
+
+
+def is_right(exact: bool, is_causal: bool, rank: int) -> bool:
+    """Whether a good call now gives the rows of one process."""
+    found = forward_and_backward(exact, is_causal, rank)
+    mine = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in expected(is_causal)]
+    return all(torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in zip(found, mine, strict=True))
+
+
+def told(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except sx.SeparatrixError as error:
+        return f"{type(error).__name__}: {error}"
+    return NOTHING
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+@contextmanager
+def failing_at(number: int) -> Iterator[None]:
+    """The `number`-th time that a rank does its work alone, it runs out of memory."""
+    attempted, counted = agreement._attempted, [0]
+
+    def attempt(work: Callable[[], Any]) -> Any:
+        def fails() -> Any:
+            raise MemoryError(f"at work {number}")
+
+        counted[0] += 1
+        return attempted(fails if counted[0] == number else work)
+
+    with replaced(agreement, "_attempted", attempt):
+        yield
+
+
+def every_failure(rank: int, exact: bool, is_causal: bool) -> list[str]:
+    """What this rank is told when rank 1 fails at its first work alone, its second, and so on until none is left."""
+    heard: list[str] = []
+    while not heard or heard[-1] != NOTHING:
+        with failing_at(len(heard) + 1 if rank == 1 else 0):
+            heard.append(told(lambda: forward_and_backward(exact, is_causal, rank)))
+        assert is_right(exact, is_causal, rank), f"after {heard}"
+    return heard
+
+
+def spoilt_call(name: str, exact: bool, rank: int) -> None:
+    """A call that one rank makes with what cannot be sent, or that breaks what checks it."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    options: dict[str, Any] = {}
+    module = parallel_exact if exact else parallel
+    if name == "sparse" and rank == 1:
+        tensors[1] = tensors[1].to_sparse()
+    if name == "meta" and rank == 2:
+        tensors = [x.to("meta") for x in tensors]
+    if name == "timeout" and rank == 0:
+        options["timeout"] = -1.0
+    if name == "not a tensor" and rank == 2:
+        tensors[0] = None  # type: ignore[call-overload]
+    if name == "out of memory" and rank == 1:
+
+        def full(*_: object) -> None:
+            raise torch.OutOfMemoryError("tried to allocate 1 EiB")
+
+        with replaced(module, "check_shard", full):
+            attended(exact, False, tensors)
+    else:
+        attended(exact, False, tensors, **options)
+
+
+SPOILT = {
+    "sparse": "ArgumentError: keys[0] on rank 1: expected a dense tensor, got layout torch.sparse_coo.",
+    "meta": "ArgumentError: query on rank 2: expected a tensor on cpu or cuda, from where the group's backend can send "
+    "it, got one on meta.",
+    "timeout": "ArgumentError: timeout on rank 0: expected seconds in (0, 1e6], or None, got -1.0.",
+    "not a tensor": "ArgumentError: query on rank 2: expected a tensor, got NoneType.",
+    "out of memory": "SeparatrixError: On rank 1: OutOfMemoryError: tried to allocate 1 EiB",
+}
+
+
+def beyond_range(rank: int) -> None:
+    """Rank 1 has queries whose scores no type holds."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    attended(True, False, [tensors[0] * (1e300 if rank == 1 else 1.0), *tensors[1:]], scale=1.0)
+
+
+def many_roundings(rank: int) -> None:
+    """Rank 1 has added up its tokens in so many pieces that no tolerance is kept any more."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    pieces = property(lambda state: ((1 << 40) if rank == 1 else 10,) * 2)
+    with replaced(TensorAttentionState, "roundings", pieces):
+        attended(False, False, tensors)
+
+
+def skipped_backward(rank: int) -> str:
+    """Rank 1 runs no backward pass, and calls again instead."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS].clone().requires_grad_() for x in tokens()]
+    out = attended(False, False, tensors)
+    return told(lambda: attended(False, False, tensors) if rank == 1 else out.sum().backward())
+
+
+def skipped_call(rank: int) -> str:
+    """Rank 1 is interrupted in a call, leaves it, and makes its next one, while the others wait for it in the first."""
+    if rank == 1:
+
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with replaced(parallel, "check_call", interrupted), pytest.raises(KeyboardInterrupt):
+            forward_and_backward(False, False, rank)
+    return told(lambda: forward_and_backward(False, False, rank))
+
+
+def absent(rank: int, group: dist.ProcessGroup, folder: Path) -> list[str]:
+    """Rank 2 does not call, and goes on when the others have given up."""
+    done = [folder / f"{other}.gave-up" for other in (0, 1)]
+    if rank == 2:
+        while not all(one.exists() for one in done):
+            time.sleep(0.05)
+        return []
+    heard = [told(lambda: forward_and_backward(True, False, rank, group=group, timeout=PATIENCE)) for _ in range(2)]
+    done[rank].touch()
+    return heard
+
+
+def work(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=COUNT, timeout=timedelta(seconds=60))
+    other = dist.new_group(list(range(COUNT)))
+    assert other is not None
+    heard: dict[str, Any] = {
+        f"every failure, {exact}, {is_causal}": every_failure(rank, exact, is_causal) for exact, is_causal in KINDS
+    }
+    for name in SPOILT:
+        for exact in (False, True):
+            heard[f"{name}, {exact}"] = told(lambda name=name, exact=exact: spoilt_call(name, exact, rank))
+    heard["out of range"] = told(lambda: beyond_range(rank))
+    heard["many roundings"] = told(lambda: many_roundings(rank))
+    heard["skipped backward"] = skipped_backward(rank)
+    heard["skipped call"] = skipped_call(rank)
+    heard["right"] = [is_right(exact, is_causal, rank) for exact, is_causal in KINDS]
+    forward_and_backward(True, False, rank, group=other)
+    heard["absent"] = absent(rank, other, Path(folder))
+    Path(folder, f"{rank}.json").write_text(json.dumps(heard))
+    dist.barrier()
+    if rank == 2:
+        os._exit(0)  # as a process that is killed
+    heard["died"] = told(lambda: forward_and_backward(False, True, rank, timeout=PATIENCE))
+    Path(folder, f"{rank}.json").write_text(json.dumps(heard))
+    os._exit(0)  # without its third rank the group cannot be left in order
+
+
+@pytest.mark.timeout(600)
+def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    mp.spawn(work, (str(tmp_path),), nprocs=COUNT)
+    heard = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(COUNT)]
+    for exact, is_causal in KINDS:
+        with subtests.test("every failure", exact=exact, is_causal=is_causal):
+            *failures, last = heard[1][f"every failure, {exact}, {is_causal}"]
+            assert failures == [
+                f"SeparatrixError: On rank 1: MemoryError: at work {k + 1}" for k in range(len(failures))
+            ]
+            assert len(failures) >= (11 if exact else 5), "both passes have work on both sides of their exchanges"
+            assert last == NOTHING
+            for each in heard:
+                assert each[f"every failure, {exact}, {is_causal}"] == [*failures, last]
+    for name, sentence in SPOILT.items():
+        with subtests.test(name):
+            assert {each[f"{name}, {exact}"] for each in heard for exact in (False, True)} == {sentence}
+    with subtests.test("out of range"):
+        [said] = {each["out of range"] for each in heard}
+        assert said.startswith("SeparatrixError: On rank 1: query (up to 2^99")
+        assert "the scores are made of products that reach 2^" in said
+    with subtests.test("many roundings"):
+        [said] = {each["many roundings"] for each in heard}
+        assert said.startswith("SeparatrixError: tolerance: with [12, 12] tokens on 3 ranks outputs are certain to ")
+    with subtests.test("skipped"):
+        [backward] = {each["skipped backward"] for each in heard}
+        first = "The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call "
+        assert backward.startswith(f"SeparatrixError: {first}")
+        assert "rank 1 is at meeting 0 in the forward pass of call " in backward
+        [call] = {each["skipped call"] for each in heard}
+        numbers = [int(one) for one in re.findall(r"call (\d+)", call)]
+        assert "ranks 0 and 2 are at meeting 0 in the forward pass of call" in call
+        assert numbers[1] == numbers[0] + 1
+    with subtests.test("and go on"):
+        assert [each["right"] for each in heard] == [[True] * len(KINDS)] * COUNT
+    with subtests.test("absent"):
+        for each in heard[:2]:
+            first, second = each["absent"]
+            assert first.startswith("AbsentRankError: Rank 2 (last seen at meeting ")
+            assert "in the backward pass of call 1) did not come to meeting 0 in the forward pass of call 2" in first
+            assert "rank 0" not in first
+            assert "rank 1" not in first
+            assert second.startswith("AbsentRankError: This process group was given up before: rank 2 (last seen")
+    with subtests.test("died"):
+        for each in heard[:2]:
+            assert each["died"].startswith("AbsentRankError: Rank 2 (last seen at")
+            assert "rank 0" not in each["died"]
+            assert "rank 1" not in each["died"]
+
+
+def at(store: dist.Store, rank: int) -> Standing:
+    nothing = torch.zeros(0)
+    return Standing(store, rank, 3, ("cpu",), Board(nothing, nothing, nothing, nothing))
+
+
+def test_who_is_absent_after_all_had_met() -> None:
+    """Rank 1 says that it lost the others; rank 2 died on the way, and says nothing any more."""
+    store, place = dist.HashStore(), Place(4, backward=True, meeting=2)
+    for rank in range(3):
+        at(store, rank).come(place)
+    mine, other = at(store, 0), at(store, 1)
+    for one in (mine, other):
+        one.come(place)
+    broken = RuntimeError("connection reset")
+    assert "rank 2 (last seen at" in str(other.lost(broken, timedelta(0), met=True))
+    said = str(mine.lost(broken, timedelta(0), met=True))
+    assert said.startswith(
+        "Rank 2 (last seen at meeting 2 in the backward pass of call 4) did not go on from meeting 2 in the backward "
+        "pass of call 4 within"
+    )
+    with pytest.raises(AbsentRankError, match="given up before: rank 2"):
+        mine.begin()
+
+
+def test_all_ranks_are_there_and_the_transport_is_not() -> None:
+    store, place = dist.HashStore(), Place(1, backward=False, meeting=0)
+    ranks = [at(store, rank) for rank in range(3)]
+    for one in ranks:
+        one.come(place)
+    said = [str(one.lost(RuntimeError("no route"), timedelta(0), met=False)) for one in ranks]
+    assert said[2].startswith("All ranks came to meeting 0 in the forward pass of call 1, but an exchange failed: no ")
+
+
+def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = at(dist.HashStore(), 0)
+    mine.come(Place(1, backward=False, meeting=0))
+    assert (
+        "rank 1 (never seen), rank 2 (never seen) did not come"
+        in str(mine.lost(RuntimeError(), timedelta(0), met=False)).lower()
+    )
+
+    class Gone:
+        def set(self, *_: object) -> None:
+            raise RuntimeError("Broken pipe")
+
+    mine = at(Gone(), 0)  # type: ignore[arg-type]
+    with pytest.raises(AbsentRankError, match=r"The store of the process group, which rank 0 keeps .* Broken pipe"):
+        mine.come(Place(1, backward=False, meeting=0))
+
+
+def test_calls_are_counted_for_each_group_and_anew_for_a_new_one() -> None:
+    def number() -> int:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            group = dist.group.WORLD
+            assert group is not None
+            return [standing.standing_in(group).begin() for _ in range(2)][-1]
+        finally:
+            dist.destroy_process_group()
+
+    assert [number(), number()] == [2, 2]

@@ -1,0 +1,62 @@
+"""Inside `attention` imports go one way, and the checker shares no code with what it checks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ORDER = [
+    {"reference", "arithmetic", "entries", "positions", "features"},
+    {"arguments"},
+    {"call"},
+    {"dispatch"},
+    {"linear", "exact", "polynomial"},
+    {"certificate"},
+    {"planning"},
+    {"certified"},
+    {"streaming", "checker"},
+    {"sharded", "operator"},
+]
+"""What stands in a line may import what stands in the lines before, and itself."""
+SHARED_WITH_THE_CHECKER = {"certified", "certificate"}
+"""Where the checker takes the classes of results and certificates from, for their types and to read them."""
+
+
+def imports(file: Path) -> set[str]:
+    """The modules and packages of `attention` that a file imports, wherever in the file it does."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("separatrix.attention"):
+            parts = node.module.split(".")[2:]
+            found |= {parts[0]} if parts else {alias.name for alias in node.names}
+    return found
+
+
+def test_imports_go_one_way(root: Path) -> None:
+    package = root / "src" / "separatrix" / "attention"
+    level = {name: number for number, names in enumerate(ORDER) for name in names}
+    wrong = {}
+    for file in package.rglob("*.py"):
+        here = file.relative_to(package).parts[0].removesuffix(".py")
+        if here == "__init__":
+            continue
+        upward = {name for name in imports(file) - {here} if level[name] >= level[here]}
+        if upward:
+            wrong[str(file.relative_to(package))] = upward
+    assert wrong == {"certified.py": {"checker"}}, "`Certified.save` hands a call to the checker's own writer"
+
+
+def test_the_checker_shares_no_code(root: Path) -> None:
+    package = root / "src" / "separatrix" / "attention" / "checker"
+    found = {name for file in package.rglob("*.py") for name in imports(file)}
+    assert found - {"checker"} <= SHARED_WITH_THE_CHECKER
+
+
+def test_every_package_says_what_each_of_its_files_is_for(root: Path) -> None:
+    package = root / "src" / "separatrix" / "attention"
+    for file in package.rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(file.read_text())) or ""
+        siblings = {other.stem for other in file.parent.glob("*.py")} | {
+            other.parent.name for other in file.parent.glob("*/__init__.py")
+        }
+        assert [name for name in sorted(siblings - {"__init__"}) if f"`{name}`" not in text] == [], file

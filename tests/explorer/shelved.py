@@ -39,7 +39,7 @@ def _declare() -> None:
     def theorem_1(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
-    slip = Erratum("twice", "once", "It was counted twice.")
+    slip = Erratum("twice", "once", "It was counted twice.", shown_by="the count is twice as large")
 
     @claim(
         paper="kronecker",
@@ -51,7 +51,7 @@ def _declare() -> None:
     )
     def lemma_2(found: Sequence[Found]) -> Finding:
         """The largest y against what is right."""
-        return Finding(Verdict.HOLDS_CORRECTED, {"largest": max(one.result["y"] for one in found)})
+        return Finding(Verdict.HOLDS, {"largest": max(one.result["y"] for one in found)}, shows={slip.shown_by: True})
 
     @claim(
         paper="selection",

@@ -10,7 +10,7 @@ from dash.dependencies import Input, Output
 from dash.development.base_component import Component
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import Erratum, Interval, Verdict
+from separatrix.claims.ledger import MEANINGS, Erratum, Interval, Verdict
 from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes
@@ -21,7 +21,7 @@ from separatrix.explorer.spoken import spoken
 from separatrix.lab.console import many
 from separatrix.lab.progress import spell
 from separatrix.report.links import place
-from separatrix.report.summary import MEANINGS, called, spelled
+from separatrix.report.summary import called, spelled
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 

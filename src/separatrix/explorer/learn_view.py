@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from separatrix.errors import ArgumentError
 from separatrix.selection.dynamics import population_dynamics
-from separatrix.selection.laws import plateau_time, slow_curve_loss, slow_curve_time, tail_constant
+from separatrix.selection.laws import broken_hypotheses, plateau_time, slow_curve_loss, slow_curve_time, tail_constant
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,12 +37,7 @@ class Descent:
 
     def broken(self) -> dict[str, str]:
         """The hypotheses of Theorem 3.1 that do not hold, by the value that breaks them."""
-        said = {}
-        if not 2 <= self.q < self.T / 4:
-            said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {self.T / 4:g}."
-        if self.eta > 1 / (20 * self.d**2):
-            said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * self.d**2):.3g}."
-        return said
+        return broken_hypotheses(self.T, self.q, self.d, self.eta)
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import Claim, Verdict, identity
+from separatrix.claims.ledger import MEANINGS, Claim, Verdict, identity
 from separatrix.lab.console import many
 from separatrix.lab.progress import spell
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
 
-MEANINGS = {
-    Verdict.HOLDS: "The check passes on what is printed.",
-    Verdict.HOLDS_CORRECTED: "What is printed has a slip; the check passes once it is put right, as the errata say.",
-    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
-    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
-    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "Not all of its cells have been run, or some failed.",
-}
 _MARKS = {
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",

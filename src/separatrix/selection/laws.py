@@ -34,6 +34,7 @@ from separatrix.selection.dynamics import time_to_loss
 __all__ = [
     "BOUND_EXPONENTS",
     "Exponent",
+    "broken_hypotheses",
     "fitted_exponents",
     "plateau_time",
     "slow_curve_loss",
@@ -44,6 +45,32 @@ __all__ = [
 
 BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr": -1.0}
 """The powers in the bound T^2 d / (eta epsilon) of Theorem 3.1."""
+
+
+def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None = None) -> dict[str, str]:
+    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that breaks it.
+
+    Args:
+        T: The number of tokens.
+        q: The size of the subsets.
+        d: The dimension of a token.
+        eta: The learning rate.
+        epsilon: The loss to be reached; None leaves out the hypothesis about it.
+
+    Example:
+        >>> broken_hypotheses(T=32, q=2, d=2, eta=1 / 80, epsilon=2e-3)
+        {}
+        >>> broken_hypotheses(T=32, q=2, d=2, eta=0.1)
+        {'eta': 'Theorem 3.1 asks for eta <= 1/(20 d^2) = 0.0125.'}
+    """
+    said = {}
+    if not 2 <= q < T / 4:
+        said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {T / 4:g}."
+    if eta > 1 / (20 * d**2):
+        said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
+    if epsilon is not None and q < T and epsilon >= (most := d * T / (100 * (T - q) * q)):
+        said["epsilon"] = f"Theorem 3.1 asks for epsilon < d T / (100 (T - q) q) = {most:.3g}."
+    return said
 
 
 def tail_constant(T: int, lr: float) -> float:

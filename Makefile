@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint reproduce bench browser docs soak wheel
+.PHONY: help venv test check lint reproduce bench browser docs soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -21,6 +21,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 test: venv ## the tests, and every docstring's example
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: lint ## lint, and the tests of what changed since the last commit (BASE=main: since that one)
+	$(BIN)/python -m tests.changed $(BASE) | xargs -r $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: venv ## ruff and mypy
 	$(BIN)/ruff check .

@@ -16,7 +16,14 @@ author = "The Separatrix authors"
 copyright = "The Separatrix authors. Apache-2.0"
 version = release = separatrix.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode", "docs._ext.made"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "docs._ext.made",
+]
 exclude_patterns = ["_build", "_ext"]
 source_suffix = {".md": "markdown"}
 smartquotes = False
@@ -33,6 +40,12 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 90
+
+napoleon_attr_annotations = False
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_param = False
+napoleon_use_rtype = False
 
 # MathJax is a file of a package: one script with its glyphs inside, so a page needs neither network nor fonts.
 _mathjax = find_spec("sphinx-mathjax-offline")

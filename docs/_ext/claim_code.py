@@ -29,7 +29,7 @@ def library_files(claim: Claim) -> list[str]:
         room = _room(thing)
         if room in SCIENCE:
             files.add(_file(thing.__module__))
-        elif room == "claims" and isinstance(thing, FunctionType):
+        elif room in ("claims", "studies") and isinstance(thing, FunctionType):
             todo += _named_by(thing)
         elif isinstance(thing, Experiment):
             todo.append(thing.function)
@@ -37,9 +37,9 @@ def library_files(claim: Claim) -> list[str]:
 
 
 def claim_files(claim: Claim) -> list[str]:
-    """The files with its experiments and its check."""
+    """The file that declares it, and those with its experiments."""
     experiments = [registry.named(cell.experiment).function.__module__ for cell in claim.cells()]
-    return [_file(module) for module in dict.fromkeys([*experiments, claim.check.__module__])]
+    return [_file(module) for module in dict.fromkeys([claim.home, *experiments])]
 
 
 def _room(thing: object) -> str | None:

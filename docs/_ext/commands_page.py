@@ -33,8 +33,8 @@ def _section(path: str, one: Any) -> list[str]:
     lines = [f"## {path}", "", "```text", usage, "```", "", plain(" ".join((one.help or "").split())), ""]
     for parameter in one.params:
         described = plain(" ".join((getattr(parameter, "help", None) or "").split()))
-        lines += [_spelled(parameter), f": {described or 'see the usage'}", ""]
-    return lines
+        lines.append(f"- {_spelled(parameter)}: {described or 'see the usage'}")
+    return [*lines, ""]
 
 
 def _spelled(parameter: Any) -> str:

@@ -1,8 +1,9 @@
-"""The docstrings of the library as reStructuredText.
+"""Docstrings, which are written to be read in the source, as reStructuredText.
 
-They are written to be read in the source: arguments are lines of ``name: what it is``, alone or under ``Args:``,
-formulas are indented, code is between single backticks, and a star or a bar is a star or a bar. Here each becomes what
-Sphinx has for it.
+Formulas are indented, code is between single backticks, and a star or a bar is a star or a bar: here each becomes what
+Sphinx has for it. Sections in Google style (``Args:``, ``Returns:``, ...) stay sections, for `sphinx.ext.napoleon` to
+read after this; only their text is translated. Some docstrings have lines of ``name: what it is`` without ``Args:``,
+which become a definition list.
 """
 
 from __future__ import annotations
@@ -13,30 +14,65 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 _INLINE = re.compile(r"``(?P<double>[^`]+)``|`(?P<single>[^`]+)`|\*\*(?P<bold>\S(?:[^*]|\*(?!\*))*?)\*\*", re.DOTALL)
 _EMPHASIS = re.compile(r"(?<![\w*(])\*(?=\w)([^*\n]*?\w[.,]?)\*(?![\w*])")
 _ARGUMENT = re.compile(r"(?P<names>\*{0,2}[A-Za-z_][\w.]*(?:, \*{0,2}[A-Za-z_][\w.]*)*): (?P<text>\S.*)")
-_SECTIONS = {"Args:": "Arguments", "Returns:": "Returns", "Raises:": "Raises", "Example:": "Example"}
+_SECTIONS = {"Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:"}
+_FIELDS = {"Args:", "Attributes:", "Raises:"}
 _SPECIAL = re.compile(r"([\\*|_`<>]|:(?=:))")
 
 
 def rst(lines: Sequence[str], links: Mapping[str, str], arguments: Collection[str] = ()) -> list[str]:
     """The lines of a docstring, as `inspect.cleandoc` leaves them, in reStructuredText.
 
-    links: the full names of what has a page, by the names that docstrings call it.
-    arguments: the names that may head a line of ``name: what it is``; a sentence may begin with a word and a colon too.
+    Args:
+        lines: the docstring.
+        links: the full names of what has a page, by the names that docstrings call it.
+        arguments: the names that may head a line of ``name: what it is`` outside a section; a sentence may begin with
+            a word and a colon too.
 
-    >>> docstring = ["The `plan` of |x|.", "", "n: tokens,", "    at least 1.", "d: width."]
-    >>> print("\\n".join(rst(docstring, {"plan": "sx.plan"}, {"n", "d"})))
-    The :py:obj:`plan <sx.plan>` of \\|x\\|.
-    <BLANKLINE>
-    ``n``
-        tokens, at least 1.
-    ``d``
-        width.
-    <BLANKLINE>
+    Example:
+        >>> docstring = ["The `plan` of |x|.", "", "Args:", "    n: tokens,", "        at least 1.", "    d: width."]
+        >>> print("\\n".join(rst(docstring, {"plan": "sx.plan"})))
+        The :py:obj:`plan <sx.plan>` of \\|x\\|.
+        <BLANKLINE>
+        Args:
+            n: tokens, at least 1.
+            d: width.
+        <BLANKLINE>
     """
     made: list[str] = []
-    for block in _blocks(lines):
-        made += [*_block(block, links, arguments), ""]
+    for head, part in _parts(lines):
+        if head is None:
+            for block in _blocks(part):
+                made += [*_block(block, links, arguments), ""]
+        else:
+            body = _fields(part, links) if head in _FIELDS else rst(part, links)
+            made += [head, *(f"    {line}".rstrip() for line in body if line or head not in _FIELDS)]
+            made += [""] if made[-1] else []
     return made
+
+
+def _parts(lines: Sequence[str]) -> Iterator[tuple[str | None, list[str]]]:
+    """The sections with their heads, their text no longer indented, and between them what is in no section."""
+    head: str | None = None
+    part: list[str] = []
+    for at, line in enumerate(lines):
+        begins = line in _SECTIONS and lines[at + 1 : at + 2] and lines[at + 1].startswith("    ")
+        if begins or (head is not None and line and not line.startswith(" ")):
+            yield head, part
+            head, part = (line, []) if begins else (None, [line])
+        else:
+            part.append(line if head is None else line.removeprefix("    "))
+    yield head, part
+
+
+def _fields(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
+    """The fields of a section, each ``name: text`` on one line."""
+    fields: list[str] = []
+    for line in filter(None, lines):
+        if line.startswith(" ") and fields:
+            fields[-1] += f" {line.strip()}"
+        else:
+            fields.append(line)
+    return [f"{name}: {inline(text.strip(), links)}" for name, _, text in (field.partition(":") for field in fields)]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
@@ -53,10 +89,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 def _block(block: Sequence[str], links: Mapping[str, str], known: Collection[str]) -> list[str]:
     if block[0].startswith(">>>"):
         return list(block)
-    if block[0] in _SECTIONS and len(block) > 1 and all(line.startswith("    ") for line in block[1:]):
-        body = [line.removeprefix("    ") for line in block[1:]]
-        heads = {line.split(":")[0] for line in body} if block[0] in ("Args:", "Raises:") else set()
-        return [f"**{_SECTIONS[block[0]]}**", "", *_block(body, links, heads)]
     if all(line.startswith("    ") for line in block):
         return [".. code-block:: text", "", *block]
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:

@@ -1,23 +1,24 @@
-"""Paper to code, and the errata: pages made from the ledger of claims and the verdicts recorded of them."""
+"""Paper to code, and the errata: pages made from the ledger of claims and the verdicts recorded of them.
+
+What is made is plain Markdown, so that the pages can be read in the repository as they are.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from docs._ext.cited_places import Place, citing_files, places
 from docs._ext.claim_code import claim_files, library_files
-from separatrix.claims import PAPERS, load
-from separatrix.claims.ledger import Claim, Erratum, Verdict, claims, place
+from separatrix.claims import PAPERS
+from separatrix.claims.ledger import MEANINGS, Claim, Erratum, Verdict, claims, counted, place
 from separatrix.claims.verdicts import expected
+from separatrix.studies import load
 
-_MEANINGS = {
-    Verdict.HOLDS: "as printed",
-    Verdict.HOLDS_CORRECTED: "after a correction, which is among the [errata](../errata.md)",
-    Verdict.HOLDS_ASYMPTOTICALLY: "in the limit, where finite sizes say something else or nothing",
-    Verdict.FAILS_AS_PRINTED: "what is printed is false, and an erratum says what is true instead",
-    Verdict.ILLUSTRATED: "a program cannot decide it; what ran is named",
-}
+ERRATA_ORDER = ("kronecker", "separation", "selection")
+"""The papers in the order in which the page of the errata has them."""
 
 
 def paper_table(paper: str) -> str:
@@ -30,16 +31,15 @@ def paper_table(paper: str) -> str:
         rows.setdefault(one.where, []).append(one)
     bare = {one.where: one for one in places(paper)}
     # What is beyond the papers has no place in them, and stays in the order of the ledger.
-    order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=place)
+    order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
     lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
     for where in order:
         if where in rows:
             lines += _claim_rows(where, rows[where], recorded, citing_files(paper).get(where, ()))
         else:
             lines.append(_place_row(bare[where], citing_files(paper).get(where, ())))
-    count = [f"{sum(recorded.get(one.id) == verdict for one in listed)} {verdict}" for verdict in _MEANINGS]
-    told = ", ".join(text for text in count if not text.startswith("0 "))
-    return "\n".join([f"{len(listed)} claims: {told}.", "", ":::{container} paper-rows", "", *lines, "", ":::", ""])
+    told = counted(recorded.get(one.id, Verdict.UNDECIDED) for one in listed)
+    return "\n".join([f"{len(listed)} claims: {told}.", "", '<div class="paper-rows">', "", *lines, "", "</div>", ""])
 
 
 def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdict], cited: Sequence[str]) -> list[str]:
@@ -51,7 +51,8 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
         if one.profile == "full":
             found += ", with `--profile full`"
         if one.errata:
-            found += f"<br>[{len(one.errata)} {'erratum' if len(one.errata) == 1 else 'errata'}](#{_label(one)})"
+            many = f"{len(one.errata)} {'erratum' if len(one.errata) == 1 else 'errata'}"
+            found += f"<br>[{many}](../errata.md#{_anchors()[one.id]})"
         checked = " and ".join(map(_code, claim_files(one)))
         code = "<br>".join([*map(_code, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {plain(one.says)} | {code} | {found} |")
@@ -72,25 +73,30 @@ def errata_list(paper: str) -> str:
     for one in claims(paper):
         if one.errata:
             verdict = recorded.get(one.id, Verdict.UNDECIDED)
-            sections += [f"({_label(one)})=", f"### {plain(_called(one))}", "", f"The claim: {plain(one.says)}", ""]
+            sections += [f"### {plain(_called(one))}", "", f"The claim: {plain(one.says)}", ""]
             sections += [line for erratum in one.errata for line in _misprint(erratum)]
-            sections += [f"Found: **{verdict}**. To see it again:", "", "```sh", one.command, "```", ""]
+            sections += [f"Found: **{verdict}**. To see it again: `{one.command}`", ""]
     return "\n".join(sections)
 
 
 def _misprint(erratum: Erratum) -> list[str]:
-    named = {"Printed": erratum.printed, "Right": erratum.right, "Why": erratum.why}
-    return [line for name, text in named.items() for line in (name, f": {plain(text)}", "")]
+    """A backslash at the end of a line breaks it where the page is shown."""
+    return [
+        f"- *Printed:* {plain(erratum.printed)}\\",
+        f"  *Right:* {plain(erratum.right)}\\",
+        f"  *Why:* {plain(erratum.why)}",
+        "",
+    ]
 
 
 def paper_heading(paper: str) -> str:
     """Whose paper it is."""
-    return f"{plain(PAPERS[paper].authors)}, *{plain(PAPERS[paper].title)}*."
+    return f"{plain(PAPERS[paper].authors)}, *{plain(PAPERS[paper].title)}*.\n"
 
 
 def verdicts_list() -> str:
     """What each verdict means."""
-    return "\n".join(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items())
+    return "\n".join([*(f"- **{verdict}**: {meaning}" for verdict, meaning in MEANINGS.items()), ""])
 
 
 def _called(one: Claim) -> str:
@@ -98,8 +104,19 @@ def _called(one: Claim) -> str:
     return f"{one.where}, {part[0].replace('-', ' ')}" if part else one.where
 
 
-def _label(one: Claim) -> str:
-    return "errata-" + re.sub(r"[^a-z0-9]+", "-", one.id)
+@cache
+def _anchors() -> dict[str, str]:
+    """The anchor of each claim on the page of the errata, as GitHub and MyST make it of the headings in their order."""
+    load()
+    taken: Counter[str] = Counter()
+    found = {}
+    for paper in ERRATA_ORDER:
+        for one in claims(paper):
+            if one.errata:
+                slug = re.sub(r"[^\w\- ]", "", _called(one).lower()).replace(" ", "-")
+                found[one.id] = f"{slug}-{taken[slug]}" if taken[slug] else slug
+                taken[slug] += 1
+    return found
 
 
 def _code(text: str) -> str:
@@ -107,9 +124,13 @@ def _code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which every character stands for itself in MyST.
+    """Text in which every character stands for itself, within a line of Markdown.
 
-    >>> plain("A_1 * |x| < $2$")
-    'A\\\\_1 \\\\* \\\\|x\\\\| \\\\< \\\\$2\\\\$'
+    An underscore inside a word needs no backslash; brackets need none unless they would make a link.
+
+    >>> plain("A_1 * |x|_{2} < $2$")
+    'A_1 \\\\* \\\\|x\\\\|\\\\_{2} \\\\< \\\\$2\\\\$'
     """
-    return re.sub(r"([\\`*_{}\[\]()#+\-!|<>$~^&=:.])", r"\\\1", text)
+    text = re.sub(r"([\\`*|<$~])", r"\\\1", text)
+    text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    return text.replace("](", r"\](")

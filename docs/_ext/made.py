@@ -1,6 +1,9 @@
-"""The Sphinx extension that fills in what pages have from the source: the API, the ledger, the commands, notebooks.
+"""What pages have from the source: the ledger, the commands, the API, notebooks.
 
-A page says where by a line of its own, ``<!-- made: api selection -->``. Nothing is written beside the pages.
+A page says where by a line of its own. The API, the notebooks and the counts of the fuzz are filled in by Sphinx while
+it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata and the commands are committed
+with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``; `python -m tests.docs.refresh`
+writes them anew, and a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from docs._ext.notebook_pages import notebook
 from docs._ext.public_names import links
 
 _MARK = re.compile(r"^<!-- made: (?P<what>[\w-]+)(?P<given>(?: [\w-]+)*) -->$", re.MULTILINE)
-_MAKERS: Mapping[str, Callable[..., str]] = {
-    "api": api,
+_END = "<!-- end -->"
+_COMMITTED_PART = re.compile(rf"{_MARK.pattern}\n(?:.*?^)??{_END}$", re.MULTILINE | re.DOTALL)
+_BUILT: Mapping[str, Callable[..., str]] = {"api": api, "fuzz": fuzz_counts, "notebook": notebook}
+_COMMITTED: Mapping[str, Callable[..., str]] = {
     "commands": commands,
     "errata": errata_list,
-    "fuzz": fuzz_counts,
-    "notebook": notebook,
     "paper": paper_heading,
     "table": paper_table,
     "verdicts": verdicts_list,
@@ -34,8 +37,26 @@ _MAKERS: Mapping[str, Callable[..., str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with its marks replaced; an unknown one is a `KeyError`."""
-    return _MARK.sub(lambda mark: _MAKERS[mark["what"]](*mark["given"].split()), text)
+    """A page with the marks replaced that are filled in by the build; what is committed stays.
+
+    A mark of an unknown kind is a `KeyError`.
+    """
+
+    def made(mark: re.Match[str]) -> str:
+        return mark[0] if mark["what"] in _COMMITTED else _BUILT[mark["what"]](*mark["given"].split())
+
+    return _MARK.sub(made, text)
+
+
+def refreshed(text: str) -> str:
+    """A page whose committed parts are made anew from the source. Its other marks stay."""
+
+    def made(part: re.Match[str]) -> str:
+        head = part[0].partition("\n")[0]
+        content = _COMMITTED[part["what"]](*part["given"].split())
+        return f"{head}\n\n{content.strip()}\n\n{_END}"
+
+    return _COMMITTED_PART.sub(made, text)
 
 
 def _fill(app: Sphinx, page: str, source: list[str]) -> None:
@@ -59,6 +80,6 @@ def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _fill)
-    app.connect("autodoc-process-docstring", _translate)
+    app.connect("autodoc-process-docstring", _translate, priority=400)  # before napoleon, whose priority is 500
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,4 @@
-"""The errors a user can cause.
-
-Every one is a `SeparatrixError`, which is a `ValueError`.
+"""The errors that a user can cause; each is a `SeparatrixError`, which is a `ValueError`.
 
 >>> raise ArgumentError("order", expected="an integer >= 2", got=1)
 Traceback (most recent call last):
@@ -12,14 +10,19 @@ from __future__ import annotations
 
 
 class SeparatrixError(ValueError):
-    """Something asked of the library that it cannot do, said in one sentence."""
+    """The library cannot do what it was asked to; the message says why."""
 
 
 class ArgumentError(SeparatrixError):
-    """An argument that is not what it must be.
+    """An argument is not what it must be.
 
-    `argument` names it as the caller wrote it (``keys[1]``, ``--tolerance``), `expected` and `got` complete the
-    sentence, and `hypothesis` names the theorem's hypothesis that is broken, where there is one.
+    The message reads "`argument`: expected `expected`, got `got`."
+
+    Args:
+        argument: the argument, as the caller wrote it (``keys[1]``, ``--tolerance``).
+        expected: what the argument must be, as a phrase.
+        got: what was given; a string appears in the message as it is, any other object as its `repr`.
+        hypothesis: the hypothesis of a theorem that the argument does not satisfy, if there is one.
     """
 
     def __init__(self, argument: str, *, expected: str, got: object, hypothesis: str | None = None) -> None:

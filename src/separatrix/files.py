@@ -1,10 +1,10 @@
-"""Files that are whole or absent, private to their user, and on the disk when a call returns; and locks.
+"""Writes files completely or not at all, private to their user and flushed to the disk; and locks files.
 
-A file is written under another name in the same folder, flushed to the disk, and renamed. Its name is the folder's
-content, so the folder is flushed too. Whatever happens on the way, a kill or a power cut, a reader finds the old file
-or the new one and never a part of one. What a killed writer leaves behind ends in ``.draft``.
+A file is written under another name in the same folder, flushed to the disk, and renamed. The folder contains the name,
+so the folder is flushed too. After a kill or a power cut at any moment, a reader finds the old file or the new one, and
+never a part of one. A file that a killed writer left ends in ``.draft``.
 
-A lock is a file that a process holds with `flock`: the system lets go of it when the process ends, in whatever way.
+A lock is a file that a process holds with `flock`; the system releases it when the process ends in any way.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
@@ -49,11 +49,11 @@ _FOLDER_FOR_THE_USER = 0o700
 
 
 class Held(Exception):
-    """A lock that another process holds."""
+    """Another process holds the lock."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, or leave what was there; make its folder if there is none."""
+    """Write a file completely, or leave the old one unchanged after an error; make the folder if there is none."""
     make_folder(path.parent)
     draft = _draft_of(path)
     try:
@@ -94,7 +94,7 @@ def _draft_of(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this user can look into, with those above it that are missing."""
+    """Make a folder that only this user can read, and the missing folders above it; an existing one is kept."""
     try:
         folder.mkdir(mode=_FOLDER_FOR_THE_USER)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Flush the names in a folder to the disk."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -118,15 +118,16 @@ def _flush_folder(folder: Path) -> None:
 
 
 def read_at_most(path: Path, most: int) -> bytes:
-    """The first bytes of a file, or of a pipe that another program writes, and no more than `most` of them.
+    """The first bytes of a file, or of a pipe that another program writes to, and no more than `most` of them.
 
     Raises:
-        OSError: also for a named pipe that no program writes, which would be waited for without an end.
+        OSError: if the file cannot be read, or if it is a named pipe that no program writes to, since reading it would
+            never end.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which does not wait for a writer
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # it does not wait for a writer of a pipe
     with open(handle, "rb", buffering=0) as file:
         if stat.S_ISFIFO(os.fstat(handle).st_mode):
-            first = file.read(min(most, _PIECE))  # None if there is a writer that has not written yet
+            first = file.read(min(most, _PIECE))  # it is None if there is a writer that has not written yet
             if first == b"":
                 raise OSError(errno.ENXIO, "it is a pipe that no program writes", str(path))
         else:
@@ -139,14 +140,14 @@ def read_at_most(path: Path, most: int) -> bytes:
 
 
 def hold(path: Path, *, wait: bool = False) -> int:
-    """An open file whose lock this process now holds, until the file is closed.
+    """Lock a file, and return its open descriptor; this process holds the lock until the descriptor is closed.
 
     Args:
         path: the file, which is made if there is none.
-        wait: wait for another process that holds it, however long it does.
+        wait: whether to wait while another process holds the lock.
 
     Raises:
-        Held: another process holds it, and `wait` is not asked for.
+        Held: if another process holds the lock and `wait` is False.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, _FOR_THE_USER)
@@ -161,7 +162,7 @@ def hold(path: Path, *, wait: bool = False) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # it was removed before its lock was taken
+        os.close(handle)  # another process removed the file before this one took its lock
 
 
 @contextmanager
@@ -195,7 +196,7 @@ def _is_named(handle: int, path: Path) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file. Where the system has no such locks, a file that is there is held."""
+    """Whether a process holds the lock of a file; on Windows, which has no such locks, whether the file exists."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

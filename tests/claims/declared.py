@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from separatrix import claims
+from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
 from tests.lab.experiments import number
@@ -17,7 +17,7 @@ def emptied(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
     """A ledger with no claims in it, until the test is over."""
     registry: dict[str, Claim] = {}
     monkeypatch.setattr(ledger, "_REGISTRY", registry)
-    monkeypatch.setattr(claims, "load", lambda paper=None: None)
+    monkeypatch.setattr(studies, "load", lambda paper=None: None)
     return registry
 
 

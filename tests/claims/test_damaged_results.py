@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import ledger, verdicts
 from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.explorer.claims.view import Shelf
@@ -28,7 +28,7 @@ NOTE = "Of 3 cells, 1 is damaged and counts as not run."
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with the cells of the only claim there is, which holds while every number is the right one."""
     monkeypatch.setattr(ledger, "_REGISTRY", {})
-    monkeypatch.setattr(room, "load", lambda paper=None: None)
+    monkeypatch.setattr(studies, "load", lambda paper=None: None)
     monkeypatch.setattr(verdicts, "expected", lambda path=None: {ID: Verdict.HOLDS})
     cells = [number.cell(seed=4321, x=0.5), number.cell(seed=4322, x=0.5), walk.cell(seed=0, steps=3)]
 
@@ -76,7 +76,7 @@ def test_claims(damaged: Path) -> None:
 def test_reproduce(damaged: Path) -> None:
     done = command("reproduce", damaged, "--in-process")
     assert done.exit_code == 0, done.output
-    assert "Damaged in the store, so that they count as not run and are run again: 1 of the cells" in done.stderr
+    assert "Damaged cells in the store, which count as not run and are run again: 1." in done.stderr
     assert "3 of 3 cells are done, 1 of them now" in done.stderr
     assert "holds" in done.stdout
     assert CliRunner().invoke(app, ["store", "verify", "--store", str(damaged)]).exit_code == 0

@@ -38,11 +38,11 @@ def test_a_claim_registers_what_it_says(empty) -> None:
         part="the bound",
         profile="full",
         figures=["bound"],
-        errata=[Erratum("n", "n + 1", "one too few")],
+        errata=[Erratum("n", "n + 1", "one too few", shown_by="n is too few")],
     )
     assert claims() == [made]
     assert (made.id, made.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
-    assert made.errata == (Erratum("n", "n + 1", "one too few"),)
+    assert made.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few"),)
     assert errata() == errata("kronecker") == [(made, made.errata[0])]
     assert errata("selection") == []
     assert made.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"
@@ -181,12 +181,21 @@ def breaks(found: Sequence[Found]) -> Finding:
     raise KeyError("no such number")
 
 
-def corrects_nothing(found: Sequence[Found]) -> Finding:
+def corrects(found: Sequence[Found]) -> Finding:
     return Finding(Verdict.HOLDS_CORRECTED)
 
 
+def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
+    return Finding(Verdict.HOLDS, shows={"a": True})
+
+
 @pytest.mark.parametrize(
-    ("check", "told"), [(breaks, "KeyError: 'no such number'"), (corrects_nothing, "names no erratum")]
+    ("check", "told"),
+    [
+        (breaks, "KeyError: 'no such number'"),
+        (corrects, "its errata say whether it holds corrected"),
+        (shows_what_is_not_asked, "its errata are shown by [], and its check shows ['a']"),
+    ],
 )
 def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str) -> None:
     options = {"paper": "kronecker", "says": "x", "cells": lambda: [number.cell(seed=0, x=1.0)]}
@@ -196,6 +205,41 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
     assert one.problem is not None
     (sentence,) = differences([one], {made.id: Verdict.UNDECIDED}, "quick", everything=True)
     assert told in sentence
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shows", "found"),
+    [
+        (Verdict.HOLDS, {"a": True, "b": True}, Verdict.HOLDS_CORRECTED),
+        (Verdict.HOLDS_ASYMPTOTICALLY, {"a": True, "b": True}, Verdict.HOLDS_CORRECTED),
+        (Verdict.HOLDS, {"a": True, "b": False}, Verdict.UNDECIDED),
+        (Verdict.HOLDS, {"a": False, "b": False}, Verdict.UNDECIDED),
+        (Verdict.FAILS_AS_PRINTED, {"a": True, "b": True}, Verdict.FAILS_AS_PRINTED),
+        (Verdict.FAILS_AS_PRINTED, {}, Verdict.FAILS_AS_PRINTED),
+        (Verdict.UNDECIDED, {"a": True}, Verdict.UNDECIDED),
+        (Verdict.ILLUSTRATED, {}, Verdict.ILLUSTRATED),
+    ],
+)
+def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, bool], found: Verdict) -> None:
+    errata = [Erratum("x", "y", "z", shown_by=name) for name in "ab"]
+    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
+        lambda found: Finding(verdict, {"n": 1}, "As it is.", shows)
+    )
+    finding = made.judged([])
+    assert finding.verdict is found
+    assert finding.numbers == {"n": 1, **{f"misprint shown: {name}": "yes" if shows[name] else "no" for name in shows}}
+    hidden = [name for name, shown in shows.items() if not shown]
+    told = f"These cells do not show the misprint: {', '.join(hidden)}." if hidden else "As it is."
+    assert finding.note == told
+
+
+def test_a_check_that_passes_must_speak_of_every_misprint(empty) -> None:
+    errata = [Erratum("x", "y", "z", shown_by="a")]
+    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
+        lambda found: Finding(Verdict.HOLDS)
+    )
+    with pytest.raises(TypeError, match=r"shown by \['a'\], and its check shows \[\]"):
+        made.judged([])
 
 
 def test_a_claim_without_cells_could_not_be_wrong(empty, store: Store) -> None:

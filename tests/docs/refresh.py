@@ -1,4 +1,8 @@
-"""`python -m tests.docs.refresh`: write what the code of the pages and notebooks prints into them. Look at the diff."""
+"""`python -m tests.docs.refresh`: write anew what pages and notebooks have from elsewhere. Look at the diff.
+
+That is what their code prints, and the parts that are made from the source: the papers' tables, the errata, the
+commands. `python -m tests.docs.refresh --made` does the latter alone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.pages import FENCE, NOTEBOOKS, PAGES, RUN_IN_ORDER
+from docs._ext.made import refreshed
+from tests.docs.pages import FENCE, MADE, NOTEBOOKS, PAGES, RUN_IN_ORDER
 
 
 def printed_by(codes: list[str]) -> list[str]:
@@ -43,7 +48,15 @@ def refresh_notebook(path: Path) -> None:
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
 
 
+def refresh_made(path: Path) -> None:
+    path.write_text(refreshed(path.read_text()))
+
+
 if __name__ == "__main__":
-    for page in map(Path, sys.argv[1:] or [*PAGES, *NOTEBOOKS]):
+    asked = sys.argv[1:]
+    for page in MADE if asked in ([], ["--made"]) else ():
+        print(page)
+        refresh_made(page)
+    for page in map(Path, [] if asked == ["--made"] else asked or [*PAGES, *NOTEBOOKS]):
         print(page)
         (refresh_notebook if page.suffix == ".ipynb" else refresh_page)(page)

@@ -7,6 +7,7 @@ import pytest
 from docutils.core import publish_doctree
 from hypothesis import given
 from hypothesis import strategies as st
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 from docs._ext import house_docstrings, ledger_pages
 from docs._ext.house_docstrings import inline, rst
@@ -79,15 +80,16 @@ def test_blocks() -> None:
     ]
 
 
-def test_sections() -> None:
+def test_sections_are_left_to_napoleon_with_their_text_translated() -> None:
     docstring = [
         "Args:",
         "    n: Tokens,",
-        "        of which there are many.",
-        "    d: Width.",
+        "        of which there are |n|.",
+        "    d: Width of the `plan`.",
         "",
         "Returns:",
-        "    The `plan`: one.",
+        "    The `plan` of two",
+        "    lines.",
         "",
         "Raises:",
         "    ValueError: If there is none.",
@@ -95,29 +97,44 @@ def test_sections() -> None:
         "Example:",
         "    >>> 1 + 1",
         "    2",
+        "",
+        "    >>> 1 + 2",
+        "    3",
+        "",
+        "The last `word`.",
     ]
     assert rst(docstring, LINKS) == [
-        "**Arguments**",
+        "Args:",
+        "    n: Tokens, of which there are \\|n\\|.",
+        "    d: Width of the :py:obj:`plan <separatrix.plan>`.",
         "",
-        "``n``",
-        "    Tokens, of which there are many.",
-        "``d``",
-        "    Width.",
+        "Returns:",
+        "    The :py:obj:`plan <separatrix.plan>` of two lines.",
         "",
-        "**Returns**",
+        "Raises:",
+        "    ValueError: If there is none.",
         "",
-        "The :py:obj:`plan <separatrix.plan>`: one.",
+        "Example:",
+        "    >>> 1 + 1",
+        "    2",
         "",
-        "**Raises**",
+        "    >>> 1 + 2",
+        "    3",
         "",
-        "``ValueError``",
-        "    If there is none.",
+        "The last ``word``.",
         "",
-        "**Example**",
-        "",
-        ">>> 1 + 1",
-        "2",
-        "",
+    ]
+
+
+def test_napoleon_reads_the_sections() -> None:
+    docstring = ["The sum.", "", "Args:", "    a, b: Numbers: |a|", "    *more: Others.", "", "Returns:", "    It."]
+    config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
+    made = str(GoogleDocstring(rst(docstring, LINKS), config))
+    assert [line for line in made.splitlines() if line] == [
+        "The sum.",
+        ":Parameters: * **a, b** -- Numbers: \\|a\\|",
+        "             * **\\*more** -- Others.",
+        ":returns: It.",
     ]
 
 

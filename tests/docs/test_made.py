@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +16,13 @@ from docs._ext.claim_code import PACKAGE, claim_files, library_files
 from docs._ext.commands_page import commands
 from docs._ext.fuzz_counts import COUNTS, fuzz_counts
 from docs._ext.ledger_pages import errata_list, paper_table, plain
-from docs._ext.made import filled
+from docs._ext.made import filled, refreshed
 from docs._ext.public_names import PAGES, links, names
-from separatrix.claims import PAPERS, load
+from separatrix.claims import PAPERS
 from separatrix.claims.ledger import claims
 from separatrix.claims.verdicts import expected
-from tests.docs.pages import DOCS
+from separatrix.studies import load
+from tests.docs.pages import DOCS, MADE
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,15 +62,16 @@ def test_a_table_has_four_columns_in_every_row() -> None:
 def test_every_erratum_is_listed(paper: str) -> None:
     listed = errata_list(paper)
     for one in claims(paper):
-        assert (one.command in listed.splitlines()) == bool(one.errata)
+        assert (f"`{one.command}`\n" in listed) == bool(one.errata)
         for erratum in one.errata:
-            assert all(f": {plain(text)}\n" in listed for text in (erratum.printed, erratum.right, erratum.why))
+            for name, text in (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why)):
+                assert f"*{name}:* {plain(text)}" in listed
 
 
 def test_the_files_of_a_claim_are_what_its_experiments_call() -> None:
     (definition,) = claims(only=["kronecker/definition-1.5"])
     assert library_files(definition) == ["attention/operator.py", "attention/reference.py"]
-    assert claim_files(definition) == ["claims/kronecker/definitions.py"]
+    assert claim_files(definition) == ["claims/kronecker/definition_1_5.py"]
 
 
 def test_citations_are_of_the_right_paper() -> None:
@@ -106,19 +110,48 @@ def test_commands_describe_themselves() -> None:
     text = commands()
     for one in ("separatrix reproduce", "separatrix store gc", "separatrix plan"):
         assert f"## {one}\n" in text
-    assert "`--only`\n: Only this claim" in text
+    assert "- `--only`: Only this claim" in text
 
 
 def test_marks() -> None:
-    assert filled("before\n<!-- made: paper kronecker -->\nafter").startswith("before\nJosh Alman, Zhao Song, *How to")
+    assert filled("before\n<!-- made: fuzz -->\nafter").startswith("before\n| cases |")
     with pytest.raises(KeyError, match="poem"):
         filled("<!-- made: poem -->")
+    committed = "before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n<!-- made: fuzz -->\nafter"
+    once = refreshed(committed)
+    assert once.startswith("before\n<!-- made: paper kronecker -->\n\nJosh Alman, Zhao Song, *How to")
+    assert once.endswith("*.\n\n<!-- end -->\n\n<!-- made: fuzz -->\nafter")
+    assert refreshed(once.replace("Alman", "Almond")) == once
+    assert "Josh Alman" in filled(once)
 
 
-def test_every_comment_that_looks_like_a_mark_is_one() -> None:
+@pytest.mark.parametrize("page", MADE, ids=lambda page: page.stem)
+def test_what_is_committed_is_what_the_source_says(page: Path) -> None:
+    """The papers' tables, the errata and the commands can be read without building anything, and are not stale."""
+    text = page.read_text()
+    assert text.count("<!-- made: ") == text.count("<!-- end -->") > 0
+    assert refreshed(text) == text, "python -m tests.docs.refresh --made writes it anew"
+
+
+def test_every_mark_is_filled_or_committed() -> None:
     for page in DOCS.rglob("*.md"):
-        left = filled(page.read_text()) if "made:" in page.read_text() else ""
-        assert "<!-- made" not in left, page
+        if page not in MADE:
+            left = filled(page.read_text()) if "made:" in page.read_text() else ""
+            assert "<!-- made" not in left, page
+
+
+def test_links_to_the_errata_lead_to_their_headings() -> None:
+    """GitHub and MyST make an anchor of a heading's letters, digits and hyphens, and number those that repeat."""
+    taken: Counter[str] = Counter()
+    anchors = set()
+    for heading in re.findall(r"^#+ (.*)$", (DOCS / "errata.md").read_text(), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        anchors.add(f"{slug}-{taken[slug]}" if taken[slug] else slug)
+        taken[slug] += 1
+    link = re.compile(r"\]\(\.\./errata\.md#([^)]*)\)")
+    linked = {(page.stem, target) for page in MADE for target in link.findall(page.read_text())}
+    assert {target for _, target in linked} <= anchors
+    assert {page for page, _ in linked} == {"kronecker", "selection", "separation"}
 
 
 def test_the_table_of_the_fuzz_is_that_of_the_file() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
 from separatrix.claims.reproduce import reproduce
@@ -39,7 +39,7 @@ def _declare() -> None:
     def theorem_1(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
-    slip = Erratum("twice", "once", "It was counted twice.")
+    slip = Erratum("twice", "once", "It was counted twice.", shown_by="the count is twice as large")
 
     @claim(
         paper="kronecker",
@@ -51,7 +51,7 @@ def _declare() -> None:
     )
     def lemma_2(found: Sequence[Found]) -> Finding:
         """The largest y against what is right."""
-        return Finding(Verdict.HOLDS_CORRECTED, {"largest": max(one.result["y"] for one in found)})
+        return Finding(Verdict.HOLDS, {"largest": max(one.result["y"] for one in found)}, shows={slip.shown_by: True})
 
     @claim(
         paper="selection",
@@ -70,7 +70,7 @@ def declared() -> Iterator[None]:
     """The ledger holds these three claims and no other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", {})
-        patch.setattr(room, "load", lambda paper=None: None)
+        patch.setattr(studies, "load", lambda paper=None: None)
         patch.setitem(FIGURES, "line", line)
         _declare()
         yield

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,14 +140,34 @@ def test_what_does_not_tell_its_size_is_counted(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(tmp_path: Path) -> None:
+def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipe, formula = tmp_path / "pipe.cnf", Formula(9, ((1, -2),) * 9)
     os.mkfifo(pipe)
     with pytest.raises(ArgumentError, match="got it is a pipe that no program writes"):
         read_dimacs(pipe)
-    for delay in (0.0, 0.2):
-        writer = os.open(pipe, os.O_RDWR)  # which does not wait for a reader
-        threading.Timer(delay, lambda end=writer: (os.write(end, dimacs(formula).encode()), os.close(end))).start()
+    opened, open_file = threading.Event(), os.open
+
+    def open_and_tell(*arguments: Any, **options: Any) -> int:
+        handle = open_file(*arguments, **options)
+        opened.set()
+        return handle
+
+    monkeypatch.setattr(os, "open", open_and_tell)
+    for early in (True, False):
+        writer = open_file(pipe, os.O_RDWR)  # which does not wait for a reader
+        opened.clear()
+
+        def write(end: int = writer, early: bool = early) -> None:
+            if early:
+                os.write(end, dimacs(formula).encode())
+            opened.wait()  # what is written and closed before anyone reads it is lost
+            if not early:
+                os.write(end, dimacs(formula).encode())
+            os.close(end)
+
+        threading.Thread(target=write).start()
         assert read_dimacs(pipe) == formula
 
 

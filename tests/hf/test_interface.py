@@ -195,7 +195,7 @@ def test_dropout_is_refused():
     bert = make_bert(LARGE)
     bert.set_attn_implementation(register())
     bert.train()
-    with pytest.raises(ArgumentError, match=r"dropout: expected 0 \(the weights are never held"):
+    with pytest.raises(ArgumentError, match=r"dropout: expected 0 \(the weights are never stored"):
         bert(tokens(1, 4))
 
 

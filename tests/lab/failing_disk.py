@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from typer.testing import CliRunner
 
-from separatrix import claims
+from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.commands.app import app as whole_app
 from separatrix.lab import Store
@@ -95,11 +95,11 @@ def scenarios(base: Path) -> dict[str, Scenario]:
 
 def keep_few_claims() -> None:
     """Make the ledger one of a few claims, so that a reproduction and its report take a moment each."""
-    claims.load()
+    studies.load()
     few = {id: claim for id, claim in ledger._REGISTRY.items() if id in CLAIMS}
     ledger._REGISTRY.clear()
     ledger._REGISTRY.update(few)
-    claims.load = lambda paper=None: None
+    studies.load = lambda paper=None: None
 
 
 def watch(folder: Path | None, mode: int, at: int, log: int = -1) -> None:

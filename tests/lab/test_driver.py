@@ -14,7 +14,7 @@ import torch
 
 from separatrix.errors import ArgumentError
 from separatrix.lab import Cell, Crew, CrewError, Store, driver, experiment, in_process, processes, run
-from separatrix.lab.executors import fate
+from separatrix.lab.executors import kind_of_failure
 from separatrix.lab.progress import Tally
 from tests.lab.experiments import counts_runs, fails, interrupts_worker, kills_worker, matmul, number, walk
 from tests.lab.helpers import contents, do
@@ -31,7 +31,7 @@ CREWS = {
     "one process": lambda: processes(1),
     "two processes": lambda: processes(2),
     "threads": lambda: Crew("on threads", lambda: ThreadPoolExecutor(3), depth=5),
-    "a foreign pool": lambda: Crew("on a pool", spawned_pool, hands=1, depth=4),
+    "a foreign pool": lambda: Crew("on a pool", spawned_pool, executors=1, depth=4),
 }
 
 
@@ -269,4 +269,4 @@ def test_the_number_of_workers_is_positive(workers: int) -> None:
 
 
 def test_fate_of_an_ordinary_error() -> None:
-    assert fate(OSError("x")) == "broken"
+    assert kind_of_failure(OSError("x")) == "broken"

@@ -190,7 +190,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path, limit: int, steps: int) ->
     )
     assert end.returncode == 2, end.stderr
     assert "Traceback" not in end.stderr
-    assert "the disk is full or a size limit was hit" in end.stderr
+    assert "the disk is full or a size limit was reached" in end.stderr
     assert "Every cell that was done is kept" in end.stderr
     done = check_sound(folder)
     assert done < 100

@@ -94,7 +94,7 @@ def test_a_killed_run_lets_go_at_once(tmp_path: Path) -> None:
     with holder(tmp_path) as other, Store.create(tmp_path) as store:
         assert len(alive.living(tmp_path)) == 1
         with Lease(store) as mine:
-            mine.free_the_dead()
+            mine.free_abandoned_cells()
             assert set(mine.take(KEYED, failed_too=False).values()) == {"running"}
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
@@ -132,7 +132,7 @@ def test_a_clock_that_jumps_declares_no_run_dead(two, clock: Clock) -> None:
         with Lease(other) as second:
             for jump in (600.0, -7200.0, 1e6):
                 clock.day += jump
-                second.free_the_dead()
+                second.free_abandoned_cells()
                 assert alive.living(one.folder) == sorted([first.id, second.id])
                 assert set(second.take(KEYED, failed_too=False).values()) == {"running"}
         assert first.take([(number.cell(seed=9, x=1.0).key, number.cell(seed=9, x=1.0))], failed_too=False) == {}
@@ -144,10 +144,10 @@ def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> No
         frozen.take(KEYED[:2], failed_too=False)
         with Lease(again) as other:
             clock.now += alive.STALE_SECONDS - 1
-            other.free_the_dead()
+            other.free_abandoned_cells()
             assert other.take(KEYED[:1], failed_too=False) == {KEYED[0][0]: "running"}
             clock.now += 1
-            other.free_the_dead()
+            other.free_abandoned_cells()
             assert other.take(KEYED[:1], failed_too=False) == {}
             with pytest.raises(StoreError, match=r"another run on .* took over its cells"):
                 frozen.take(KEYED[2:], failed_too=False)
@@ -166,7 +166,7 @@ def test_a_run_that_counts_up_is_never_taken_over(two, clock: Clock) -> None:
         for count in range(5):
             alive.beat(first._lock, 100 + count)
             clock.now += alive.STALE_SECONDS - 1
-            second.free_the_dead()
+            second.free_abandoned_cells()
         assert set(second.take(KEYED, failed_too=False).values()) == {"running"}
 
 

@@ -210,5 +210,5 @@ def test_an_older_store_is_brought_up_to_date(old: Path, use) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 def test_an_older_store_that_cannot_be_written_says_what_to_do(old: Path) -> None:
-    with read_only_copy(old) as folder, pytest.raises(StoreError, match="Copy the folder to where it can, and use the"):
+    with read_only_copy(old) as folder, pytest.raises(StoreError, match="Copy the folder to a place where you can"):
         Store.open(folder)

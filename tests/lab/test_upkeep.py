@@ -74,8 +74,9 @@ def test_a_field_that_is_changed_makes_its_cell_count_as_not_run(filled: Path, c
     with Store.create(filled) as store:
         tally = run(store, WALKS, in_process(), progress=notes)
     assert (tally.done, tally.skipped) == (1, 5)
-    assert notes.told == [f"Damaged in the store, so that they count as not run and are run again: 1 of the cells, "
-                          f"the first of them {cell}."]  # fmt: skip
+    assert notes.told == [
+        f"Damaged cells in the store, which count as not run and are run again: 1. The first of them is {cell}."
+    ]
     assert contents(filled) == before
     assert damages(filled) == []
 
@@ -97,7 +98,7 @@ def test_a_lost_origin_is_told_and_costs_no_result(filled: Path) -> None:
     before = contents(filled)
     meddle(filled, "UPDATE origins SET facts = replace(facts, 'numpy', 'numpi')")
     assert {what for _, what in damages(filled)} == {
-        "the facts of where the result comes from are lost, and the result is as it was written"
+        "the facts about the origin of the result are lost; the result itself is as it was written"
     }
     assert contents(filled) == before
     with Store.open(filled) as store:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
@@ -20,7 +20,7 @@ def standins() -> Iterator[dict[str, Claim]]:
     registry: dict[str, Claim] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", registry)
-        patch.setattr(room, "load", lambda paper=None: None)
+        patch.setattr(studies, "load", lambda paper=None: None)
         standin.declare_all()
         yield registry
 

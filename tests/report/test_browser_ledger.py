@@ -1,4 +1,4 @@
-"""The report of the papers' own claims in a real browser."""
+"""The report of the papers' own claims, and of the studies', in a real browser."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from separatrix.claims import ledger, load, modules
+from separatrix.claims import PAPERS, ledger
 from separatrix.claims.reproduce import reproduce
 from separatrix.lab import Store, in_process
 from separatrix.report import write_report
+from separatrix.studies import load
 from tests.report.visits import DESKTOP, PHONE, Visit
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("paper", sorted({module.split(".")[2] for module in modules()}))
+@pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -> None:
     load(paper)
     with Store.create(tmp_path) as store:

@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_refused() -> None:
         fcn_counterexample(nn.Sequential(nn.Tanh(), nn.Linear(12, 2)), T, q, d)
     with pytest.raises(ArgumentError, match=r"outputs of shape \(2, 2\)"):
         fcn_counterexample(nn.Sequential(nn.Linear(12, 3)), T, q, d)
-    with pytest.raises(SeparatrixError, match="reads its input past that layer"):
+    with pytest.raises(SeparatrixError, match="also uses its input after that layer"):
         fcn_counterexample(_Peeks(12, d), T, q, d)
     with pytest.raises(ArgumentError, match="token_norm"):
         fcn_counterexample(FCN(T, q, d, [4]), T, q, d, token_norm=-1.0)

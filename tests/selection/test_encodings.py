@@ -17,14 +17,14 @@ from separatrix.selection.encodings import (
     near_orthogonal_stack,
     one_hot_encoding,
     random_signs,
-    settle,
+    resolve_conflicts,
     subset_code,
     subset_weights,
 )
 from separatrix.selection.thresholds import (
     coherence_floor,
     expected_candidates,
-    met,
+    feasible_limit,
     pair_tail,
     threshold_limit,
 )
@@ -98,7 +98,7 @@ def test_the_dot_products_are_those_of_the_signs_also_after_a_repair() -> None:
     reads = []
     for _ in range(20):
         signs = random_signs(10, 12, source)
-        dots, read = settle(signs, 6, source)
+        dots, read = resolve_conflicts(signs, 6, source)
         assert torch.equal(dots, signs @ signs.mT)
         assert float((dots - 12 * torch.eye(10)).abs().max()) <= 6
         reads.append(read)
@@ -173,14 +173,14 @@ def test_thresholds_are_read_as_decimals() -> None:
 @pytest.mark.parametrize(("T", "width", "threshold"), [(200, 170, 0.02), (3, 5, 0.1), (2, 1, 0.5), (300, 16, 0.2)])
 def test_a_threshold_below_geometry_is_refused(T: int, width: int, threshold: float) -> None:
     with pytest.raises(ArgumentError, match="Welch bound"):
-        met(T, width, threshold)
+        feasible_limit(T, width, threshold)
 
 
 def test_a_threshold_beyond_patience_is_refused_and_the_advice_is_good() -> None:
     with pytest.raises(ArgumentError, match=r"at least 0\.1529") as refusal:
         near_orthogonal_encoding(200, 170, threshold=0.1, generator=0)
     assert refusal.value.argument == "threshold"
-    assert met(200, 170, 0.153) == 26
+    assert feasible_limit(200, 170, 0.153) == 26
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.5, float("nan")])

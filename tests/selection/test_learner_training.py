@@ -10,6 +10,7 @@ import torch
 from separatrix.errors import ArgumentError
 from separatrix.selection import learner_training
 from separatrix.selection.learner_training import ENCODINGS, LearnerSettings, train_learner
+from separatrix.training import train
 
 SMALL = LearnerSettings(
     T=8, q=2, d=3, width=16, attention="softmax W", encoding="fixed", steps=120, lr=0.03, record_every=60, lengths=(12,)
@@ -67,10 +68,17 @@ def test_only_the_rows_that_were_trained_on_are_learned() -> None:
     settings = changed(encoding="learned", steps=20)
     model = learner_training._Model(settings)
     start = model.table.detach().clone()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
     stream = learner_training._batches(settings, model.table)
-    for _ in range(20):
-        assert learner_training._updated(model, optimiser, next(stream), settings) is None
+    run = train(
+        model.parameters(),
+        lambda: next(stream),
+        lambda inputs: learner_training._batch_loss(model, inputs, settings),
+        str,
+        steps=20,
+        recorded=[20],
+        lr=0.05,
+    )
+    assert list(run) == ["20"]
     moved = (model.table - start).abs().amax(1)
     assert bool((moved[:8] > 0).all())
     assert bool((moved[8:] == 0).all())

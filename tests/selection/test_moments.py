@@ -59,7 +59,7 @@ def test_the_moments_are_the_quadrature(T: int, q: int, d: int, one_hot: bool) -
 def test_attention_that_reads_tokens_is_refused() -> None:
     W = torch.zeros(5, 5, dtype=F64)
     W[0, 4] = 1e-300
-    with pytest.raises(SeparatrixError, match="moments do not close"):
+    with pytest.raises(SeparatrixError, match="moments have no closed form"):
         exact_gradient(W, torch.zeros(1, 5, dtype=F64), one_hot_encoding(4, dtype=F64), 2)
 
 

@@ -237,7 +237,7 @@ def _compute(analysis: Analysis, recipe: Recipe) -> Run:
         series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
     else:
         series = torch.tensor(recipe.polynomial.coefficients, dtype=torch.float64)
-    coefficients = (series[degrees] * weights).to(analysis.call.query.device, recipe.dtype)
+    coefficients = (series[degrees] * weights).to(analysis.call.query.device)
     moment = None if recipe.polynomial is None else recipe.polynomial.moment
     expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
     if analysis.call.positions.is_causal:
@@ -260,7 +260,7 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         local = causal.chunk_size(call, run.expansion)
         summing = Summing(max(chunk, local), min(chunk, local))
     index_set = recipe.index_set
-    sizes = (index_set.degree, index_set.rank, summing, run.expansion.coefficients.dtype)
+    sizes = (index_set.degree, index_set.rank, summing, run.expansion.dtype)
     left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None
     return certify(
         call,

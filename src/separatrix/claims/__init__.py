@@ -1,6 +1,8 @@
-"""The ledger: every claim of the papers that a program can check. A package a paper, a module a section.
+"""The ledger: every claim of the papers that a program can check.
 
-Importing this imports no claim. `load` imports the modules that hold them.
+Each paper has a package, whose files are named by the places of the paper: `kronecker/theorem_1_4.py`. `ledger` has
+what a claim is and how misprints are judged, `verdicts` judges claims from the store. Importing this package imports no
+claim; `load` imports the modules that declare those of the papers, and `studies.load` those of the studies too.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ PAPERS = {
 
 
 def modules(paper: str | None = None) -> list[str]:
-    """The modules that hold claims, or those of one paper, by name; nothing is imported."""
+    """The names of the modules that hold the papers' claims, or one paper's claims; nothing is imported."""
     found: list[str] = []
     for package in sorted(iter_modules(__path__, f"{__name__}.")):
         name = package.name.rpartition(".")[2]
@@ -54,6 +56,6 @@ def modules(paper: str | None = None) -> list[str]:
 
 
 def load(paper: str | None = None) -> None:
-    """Import them, so that their claims and experiments are registered."""
+    """Import the modules of the papers' claims, or of one paper's, so that claims and experiments are registered."""
     for module in modules(paper):
         import_module(module)

@@ -14,14 +14,15 @@ A module of claims reads::
     )
     def lemma_9_holds(found: Sequence[Found]) -> Finding:
         worst = max(one.result["error"] for one in found)
-        return Finding(Verdict.HOLDS if worst < 1e-12 else Verdict.FAILS_AS_PRINTED, {"largest error": worst})
+        return holds_if(worst < 1e-12, {"largest error": worst})
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
@@ -43,6 +44,35 @@ class Verdict(StrEnum):
     FAILS_AS_PRINTED = "fails as printed"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
+
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.HOLDS: "The check passes on what is printed.",
+    Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
+    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
+    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
+    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
+    Verdict.UNDECIDED: "The evidence does not decide it, or some of its cells have not been run or have failed.",
+}
+"""What each verdict means, for every page that shows verdicts."""
+
+
+def counted(verdicts: Iterable[Verdict]) -> str:
+    """How many claims have which verdict, in words.
+
+    >>> counted([Verdict.HOLDS, Verdict.HOLDS, Verdict.UNDECIDED, Verdict.FAILS_AS_PRINTED])
+    '2 hold, 1 fails as printed, 1 is undecided'
+    """
+    number = Counter(verdicts)
+    return ", ".join(f"{number[one]} {_clause(one, number[one])}" for one in Verdict if number[one])
+
+
+def _clause(verdict: Verdict, number: int) -> str:
+    """A verdict as what one claim does, or several do."""
+    verb, _, rest = verdict.partition(" ")
+    if verb in ("holds", "fails"):
+        return f"{verb if number == 1 else verb[:-1]} {rest}".rstrip()
+    return f"{'is' if number == 1 else 'are'} {verdict}"
 
 
 @dataclass(frozen=True)
@@ -71,11 +101,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Erratum:
-    """A misprint: what is printed, what is right, and why."""
+    """A misprint: what is printed, what is right, why, and the evidence that shows it.
+
+    `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
+    """
 
     printed: str
     right: str
     why: str
+    shown_by: str
 
 
 @dataclass(frozen=True)
@@ -93,11 +127,34 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves."""
+    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
+
+    A check speaks of what is right; `shows` says, for each misprint, whether its cells contradict what is printed.
+
+    `comparable` is False for a claim on data that differ between machines, if the recorded verdict is of other data
+    than these.
+    """
 
     verdict: Verdict
     numbers: Mapping[str, float | str | Interval] = field(default_factory=dict)
     note: str = ""
+    shows: Mapping[str, bool] = field(default_factory=dict)
+    comparable: bool = True
+
+
+def holds_if(
+    held: bool,
+    numbers: Mapping[str, float | str | Interval],
+    note: str = "",
+    *,
+    shows: Mapping[str, bool] | None = None,
+) -> Finding:
+    """The finding of a check that can only pass or fail.
+
+    >>> holds_if(2 + 2 == 4, {"sum": 4}).verdict.value
+    'holds'
+    """
+    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note, shows or {})
 
 
 @dataclass(frozen=True)
@@ -105,7 +162,8 @@ class Claim:
     """One checkable statement of a paper.
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
-    knows. `errata` are the misprints that the check shows: it fails on what is printed, and passes on what is right.
+    knows. `check` judges what is right, `judged` what is printed; `errata` are the misprints by which they differ.
+    `home` is the module that declares the claim, whose name tells the place.
     """
 
     id: str
@@ -117,6 +175,32 @@ class Claim:
     check: Callable[[Sequence[Found]], Finding]
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
+    home: str
+
+    def judged(self, found: Sequence[Found]) -> Finding:
+        """The finding on what is printed.
+
+        Where the check passes, every misprint must be shown for the claim to hold corrected; if one is not, nothing is
+        decided. A check that fails, illustrates or does not decide has the last word.
+        """
+        finding = self.check(found)
+        names = {erratum.shown_by for erratum in self.errata}
+        if finding.verdict is Verdict.HOLDS_CORRECTED:
+            raise TypeError(f"claim {self.id}: a check holds or fails, and its errata say whether it holds corrected")
+        passes = finding.verdict in (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
+        if not finding.shows.keys() <= names or (passes and finding.shows.keys() != names):
+            raise TypeError(
+                f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
+            )
+        told = {f"misprint shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
+        finding = replace(finding, numbers={**finding.numbers, **told})
+        if not (passes and names):
+            return finding
+        hidden = [name for name, shown in finding.shows.items() if not shown]
+        if hidden:
+            note = f"These cells do not show the misprint: {', '.join(hidden)}."
+            return replace(finding, verdict=Verdict.UNDECIDED, note=note)
+        return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
 
     @property
     def command(self) -> str:
@@ -137,15 +221,20 @@ def claim(
     part: str = "",
     figures: Sequence[str] = (),
     errata: Sequence[Erratum] = (),
+    home: str | None = None,
 ) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
+
+    `home` is the module that declares the claim, where that is not the module of the check.
 
     The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
     """
 
     def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
         id = identity(paper, where, part)
-        made = Claim(id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata))
+        made = Claim(
+            id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata), home or check.__module__
+        )
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
         if profile not in ("quick", "full"):
@@ -170,7 +259,10 @@ def identity(paper: str, where: str, part: str = "") -> str:
 
 
 def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
-    """The registered claims, or those of one paper, or those named; in the order of the papers, then of the places."""
+    """The registered claims, or those of one paper, or those named.
+
+    They come in the order of the papers, of the places, and of the modules that declare them.
+    """
     if paper is not None:
         one_of("--paper", paper, PAPERS)
     for id in only:
@@ -180,10 +272,12 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
             raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
     chosen = [one for one in _REGISTRY.values() if paper in (None, one.paper) and (not only or one.id in only)]
     papers = list(PAPERS)
-    # What is beyond the papers has no place in them, and stays in the order of the modules.
-    return sorted(
-        chosen, key=lambda one: (papers.index(one.paper), place(one.where) if one.paper != "beyond" else (0, "", ()))
-    )
+
+    def order(one: Claim) -> tuple[object, ...]:
+        # What is beyond the papers has no place in them.
+        return papers.index(one.paper), place(one.where) if one.paper != "beyond" else (), one.home
+
+    return sorted(chosen, key=order)
 
 
 def place(where: str) -> tuple[int, str, tuple[int, ...]]:
@@ -192,7 +286,7 @@ def place(where: str) -> tuple[int, str, tuple[int, ...]]:
     >>> sorted(["Lemma D.10", "Figure 4", "Lemma D.9", "Theorem 3.5", "Theorem 1.4"], key=place)
     ['Theorem 1.4', 'Theorem 3.5', 'Figure 4', 'Lemma D.9', 'Lemma D.10']
     """
-    letter = re.search(r"\b([A-Z])\.\d", where)
+    letter = re.search(r"\b([A-Z])(?:\.\d|$)", where)
     numbers = tuple(int(number) for number in re.findall(r"\d+", where))
     if letter:
         return 2, letter.group(1), numbers

@@ -5,12 +5,13 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from separatrix.claims.ledger import Claim, Finding, Found, Profile, Verdict
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
+from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError
 from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
@@ -56,7 +57,7 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     if store is not None and counted["done"] == len(cells):
         for cell, record in records:
             try:
-                found += [Found(cell.arguments, cell.seed, store.result(record))] if record else []
+                found += [replace(found_in(store, cell, record), seconds=None)] if record else []
             except DamagedError:  # of an array
                 counted["damaged"] += 1
     if len(found) < len(cells):
@@ -64,13 +65,16 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
         missing = counted["not run"] + counted["damaged"]
         return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, counted["failed"])
     try:
-        finding = claim.check(found)
-        if finding.verdict is Verdict.HOLDS_CORRECTED and not claim.errata:
-            raise TypeError(f"claim {claim.id} holds corrected, and names no erratum")
+        finding = claim.judged(found)
     except Exception:
         note = "Its check broke."
         return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, problem=traceback.format_exc())
     return Judgement(claim, finding, keys, seconds)
+
+
+def found_in(store: Store, cell: Cell, record: Record) -> Found:
+    """What came out of a cell that is done, read from the store; a damaged array is a `DamagedError`."""
+    return Found(cell.arguments, cell.seed, store.result(record), record.seconds)
 
 
 def _status(record: Record | None) -> str:
@@ -104,7 +108,8 @@ def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
 def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile) -> str | None:
     """How a verdict is not the recorded one; None if it is.
 
-    A claim that needs the full profile is no difference in the quick one while its cells have not been run.
+    A claim that needs the full profile is no difference in the quick one while its cells have not been run. Nor is one
+    that was judged on other data than the recorded verdict is of.
     """
     record = recorded.get(one.claim.id)
     if one.problem:
@@ -112,7 +117,7 @@ def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile
     if record is None:
         return f"{one.verdict}, and no verdict is recorded."
     waits = one.missing and not one.failed and (profile, one.claim.profile) == ("quick", "full")
-    if one.verdict == record or waits:
+    if one.verdict == record or waits or not one.finding.comparable:
         return None
     return f"{one.verdict}, and {record} is recorded. {one.finding.note}".rstrip()
 

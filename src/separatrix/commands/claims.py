@@ -12,9 +12,10 @@ from separatrix.commands.verdict_table import print_table
 @in_a_sentence
 def claims(store: StoreOption = RESULTS, paper: PaperOption = None) -> None:
     """List the claims of the papers with the verdicts that the store supports; nothing is run."""
-    from separatrix.claims import ledger, load
+    from separatrix.claims import ledger
     from separatrix.claims.verdicts import judge
     from separatrix.lab.store import Store
+    from separatrix.studies import load
 
     load()
     with Store.open(store) if (store / "store.sqlite").exists() else nullcontext() as kept:

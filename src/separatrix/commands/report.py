@@ -18,10 +18,11 @@ def report(
     """Write the page of every claim with its verdict from what the store has; nothing is run."""
     import webbrowser
 
-    from separatrix.claims import ledger, load
+    from separatrix.claims import ledger
     from separatrix.claims.verdicts import judge
     from separatrix.lab.store import Store
     from separatrix.report.page import write_report
+    from separatrix.studies import load
 
     load()
     with Store.open(store) as kept:

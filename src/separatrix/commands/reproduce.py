@@ -42,12 +42,13 @@ def reproduce(
     retry_failed: RetryOption = False,
 ) -> None:
     """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one."""
-    from separatrix.claims import ledger, load, verdicts
+    from separatrix.claims import ledger, verdicts
     from separatrix.claims.reproduce import needed
     from separatrix.claims.reproduce import reproduce as do
     from separatrix.lab import progress
     from separatrix.lab.store import Store
     from separatrix.report import page
+    from separatrix.studies import load
 
     load()
     chosen = ledger.claims(paper, only or ())

@@ -55,8 +55,9 @@ def sweep(
 
 def _register_experiment_of(file: Path) -> None:
     """Import the paper that the experiment's name begins with; all of them only to say which experiments there are."""
-    from separatrix.claims import PAPERS, load
+    from separatrix.claims import PAPERS
     from separatrix.lab import registry, tomlfile
+    from separatrix.studies import load
 
     wanted = tomlfile.load(file).get("experiment")
     if not isinstance(wanted, str):

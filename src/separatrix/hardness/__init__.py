@@ -1,8 +1,24 @@
-"""What order-3 attention can decide, run forwards: triples by one head, and satisfiability by a chain of reductions.
+"""Problems that order-3 attention decides: triples by one head, and satisfiability by a chain of reductions.
 
 After Josh Alman and Zhao Song, "How to Capture Higher-order Correlations? Generalizing Matrix Softmax Attention to
 Kronecker Computation", and Clayton Sanford, Daniel Hsu and Matus Telgarsky, "Representational strengths and limitations
 of transformers".
+
+matching             the tasks Match2, Match3, ..., and their answers
+match_instances      instances of them: uniform, planted, and hard ones
+match_margin         how sharp an attention head must be to solve them
+match_construction   the head that solves them, its weights given
+match_training       models that learn them
+
+cnf, dimacs          formulas, and the files they are read from
+sat                  the chain of reductions as a whole, from a formula to an assignment
+orthogonal_vectors   the first reduction: SAT to three-way orthogonal vectors (3OV)
+maxip                the second reduction: 3OV to Gap-MaxIP, with a small gap
+protocol_vectors     the second reduction by a Merlin-Arthur protocol, with a constant gap
+protocol, reed_solomon, cheating_merlin   that protocol, its codes, and the best that a cheating Merlin can do
+padded_attention     the third reduction: Gap-MaxIP to attention (Lemma B.1)
+attention_decision   Gap-MaxIP decided by one call of attention
+smallest_beta        how large the entries must be for that
 
 >>> import torch
 >>> from separatrix.hardness import match3_by_attention, match_labels

@@ -1,7 +1,7 @@
 """Gap-MaxIP decided by one call of order-3 attention (Alman and Song, Lemma B.1, with other constants).
 
-`padded_attention` has the matrices. Here one blank stands in each key set, and its padding is w = h ones, h the least
-integer of case 1, l the largest of case 2. With y = ln(16 P) / (h - l), P = n_b n_c, and tau = exp(h y),
+`padded_attention` defines the matrices. Here each key set has one blank, and the padding is w = h ones, with h the
+least integer of case 1 and l the largest of case 2. With y = ln(16 P) / (h - l), P = n_b n_c, and tau = exp(h y),
 
     case 1:  S >= tau,                         u >= 1 / (2 + (n_b + n_c) / tau)  >= 0.47,
     case 2:  S <= P exp(l y) = tau / 16,       u <= 1 / (17 + 16 (n_b + n_c) / tau)  < 0.06,
@@ -24,14 +24,23 @@ from separatrix.hardness.orthogonal_vectors import Triple
 from separatrix.hardness.padded_attention import pad_for_attention
 
 LARGEST_WORK = 2**38
-"""Multiplications of one call of attention, at most: n_a (n_b + 1) (n_c + 1) (d + h). They take about half a minute."""
+"""The most multiplications of one call of attention, n_a (n_b + 1) (n_c + 1) (d + h): about half a minute."""
 LARGEST_SET = 2**26
-"""Numbers in the query or a key set, at most: half a gigabyte."""
+"""The most numbers in the query or a key set: half a gigabyte."""
 
 
 @dataclass(frozen=True)
 class AttentionSizes:
-    """One call: queries, the two key sets, the width d + h, beta, the entry bound B = beta^(1/3), multiplications."""
+    """The sizes of one call of attention.
+
+    Attributes:
+        queries: the number of queries.
+        keys: the number of keys in each key set, blanks included.
+        width: the width d + h.
+        beta: beta.
+        bound: the entry bound B = beta^(1/3).
+        work: the number of multiplications.
+    """
 
     queries: int
     keys: tuple[int, int]
@@ -42,19 +51,28 @@ class AttentionSizes:
 
     @property
     def largest_set(self) -> int:
-        """Numbers in the largest of the query and the key sets."""
+        """How many numbers the largest of the query and the key sets has."""
         return max(self.queries, *self.keys) * self.width
 
     @property
     def fits(self) -> bool:
+        """Whether the call is small enough to be made."""
         return self.work <= LARGEST_WORK and self.largest_set <= LARGEST_SET
 
 
 def attention_sizes(queries: int, vectors: tuple[int, int], dimension: int, low: int, high: int) -> AttentionSizes:
-    """The sizes of the call that decides such an instance.
+    """The sizes of the call of attention that decides an instance of Gap-MaxIP.
 
-    >>> attention_sizes(4, (4, 4), dimension=6, low=1, high=2).width
-    8
+    Args:
+        queries: n_a.
+        vectors: (n_b, n_c).
+        dimension: d.
+        low: l, the largest integer of case 2.
+        high: h, the least integer of case 1.
+
+    Example:
+        >>> attention_sizes(4, (4, 4), dimension=6, low=1, high=2).width
+        8
     """
     (n_b, n_c), width = vectors, dimension + high
     beta = width * math.log(16 * n_b * n_c) / (high - low)
@@ -63,21 +81,33 @@ def attention_sizes(queries: int, vectors: tuple[int, int], dimension: int, low:
 
 
 def gap_maxip_by_attention(a: Tensor, b: Tensor, c: Tensor, threshold: float, epsilon: float) -> Tensor:
-    """For each row of a, whether some <a_i, b_j, c_k> reaches the threshold t: bool, (n_a,).
+    """Decide Gap-MaxIP (Definition 4.6) by one call of order-3 attention.
 
-    True where one does; False where all are at most (1 - eps) t; either in between (Definition 4.6).
+    Args:
+        a: zeros and ones of any dtype, of shape (n_a, d).
+        b: zeros and ones of any dtype, of shape (n_b, d).
+        c: zeros and ones of any dtype, of shape (n_c, d).
+        threshold: t, above 0 and at most d.
+        epsilon: eps, above 0 and at most 1.
 
-    a, b, c: (n_a, d), (n_b, d), (n_c, d), zeros and ones of any dtype.
+    Returns:
+        A bool tensor of shape (n_a,). Entry i is True if some <a_i, b_j, c_k> is at least t, False if all are at
+        most (1 - eps) t, and may be either in between.
 
-    >>> b = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1]])
-    >>> gap_maxip_by_attention(torch.tensor([[1, 1, 1, 1], [1, 0, 0, 0]]), b, b, threshold=3, epsilon=1 / 3).tolist()
-    [True, False]
+    Raises:
+        ArgumentError: if the instance is too large, or float64 cannot resolve the gap.
+
+    Example:
+        >>> b = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1]])
+        >>> a = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 0]])
+        >>> gap_maxip_by_attention(a, b, b, threshold=3, epsilon=1 / 3).tolist()
+        [True, False]
     """
     return decide(GapMaxIP(a, b, c, threshold, epsilon))
 
 
 def decide(instance: GapMaxIP) -> Tensor:
-    """The same of an instance."""
+    """Decide an instance of Gap-MaxIP as `gap_maxip_by_attention` does."""
     vectors = (len(instance.b), len(instance.c))
     sizes = attention_sizes(len(instance.a), vectors, instance.dimension, instance.low, instance.high)
     if not sizes.fits:
@@ -93,14 +123,19 @@ def decide(instance: GapMaxIP) -> Tensor:
 
 
 def triple_by_attention(instance: GapMaxIP) -> Triple | None:
-    """(i, j, k) with <a_i, b_j, c_k> >= t, or None if no i has one: by three calls, one for each index.
+    """A triple (i, j, k) with <a_i, b_j, c_k> >= t, or None if there is none, by three calls of attention.
 
-    The second asks of every a_i * b_j, entrywise, with i known, the third of every a_i * b_j * c_k. An instance that
-    keeps the promise of Definition 4.6 keeps it in all three.
+    The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in the place of a,
+    which finds j; the third decides that with a_i * b_j * c_k, which finds k. If an inner product lies in the gap
+    between (1 - eps) t and t, the triple may be one of those, or there may be an error.
 
-    >>> one = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
-    >>> triple_by_attention(GapMaxIP(one, one, one, 3, 1 / 3))
-    (2, 2, 2)
+    Raises:
+        SeparatrixError: if inner products in the gap leave no triple to find.
+
+    Example:
+        >>> one = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
+        >>> triple_by_attention(GapMaxIP(one, one, one, 3, 1 / 3))
+        (2, 2, 2)
     """
     i = _first(decide(instance))
     if i is None:

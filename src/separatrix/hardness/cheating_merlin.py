@@ -1,13 +1,14 @@
-"""The best that a cheating Merlin can do against the protocol of Theorem 4.5, found and not only bounded.
+"""The best that a cheating Merlin can do against the protocol of Theorem 4.5, found by search and not only bounded.
 
-The true mu has degree up to 3 (r - 1) and is not zero at all of the first r places. Merlin's word vanishes there, so it
-agrees with mu at the z of them where mu is zero, and the difference has 2 (r - 1) free symbols: he may choose that many
-further places to agree at, and the word is the polynomial through them. Every word agrees with mu at fewer places than
-that or is determined by 2 (r - 1) places of agreement, so trying all subsets finds the best.
+The true mu has degree up to 3 (r - 1) and is nonzero at one or more of the first r places. Merlin's word vanishes
+there, so it agrees with mu at the z of them where mu is zero, and the difference has 2 (r - 1) free symbols: he may
+choose that many further places of agreement, and the word is the polynomial through them. Every word agrees with mu at
+fewer further places than that, or is determined by 2 (r - 1) places of agreement, so trying all subsets finds the best.
 
     z + 2 (r - 1)  <=  best agreement  <=  3 (r - 1)    (if N is long enough)
 
-and both sides meet where mu is wrong at one place alone, z = r - 1: the bound 3 (r - 1) / N is then what he reaches.
+Both sides are equal if mu is nonzero at just one of the first r places, z = r - 1: Merlin then reaches the bound
+3 (r - 1) / N.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from separatrix.hardness.protocol import Bits, Protocol
 from separatrix.hardness.reed_solomon import Word, evaluate
 
 LARGEST_SEARCH = 200_000
-"""Subsets, or words, that are tried at most."""
+"""The most subsets or words that a search tries."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,23 @@ class Cheat:
 
 
 def best_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Cheat:
-    """By interpolation through every subset of 2 (r - 1) places after the first r.
+    """The word that Alice accepts with the largest probability, for sets that are not disjoint.
 
-    >>> best = best_cheat(Protocol(4, 2), (1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
-    >>> best.acceptance, Protocol(4, 2).admissible(best.word)
-    (Fraction(1, 2), True)
+    It is found by interpolation through every subset of 2 (r - 1) places after the first r.
+
+    Args:
+        protocol: the protocol.
+        alpha: Alice's set.
+        beta: Bob's set.
+        gamma: Charlie's set.
+
+    Raises:
+        ArgumentError: if the sets are disjoint, or if there are more than `LARGEST_SEARCH` subsets.
+
+    Example:
+        >>> best = best_cheat(Protocol(4, 2), (1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
+        >>> best.acceptance, Protocol(4, 2).admissible(best.word)
+        (Fraction(1, 2), True)
     """
     mu = protocol.honest(alpha, beta, gamma)
     first, others = tuple(range(protocol.r)), range(protocol.r, protocol.length)
@@ -56,7 +69,10 @@ def best_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Chea
 
 
 def every_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Fraction:
-    """The same by trying all p^(2 (r - 1)) words that Alice may accept: the oracle."""
+    """The largest probability with which Alice accepts a word, found by trying all words that she may accept.
+
+    The tests compare `best_cheat` with it.
+    """
     mu = protocol.honest(alpha, beta, gamma)
     return Fraction(max(agreement(mu, word) for word in admissible_words(protocol)), protocol.length)
 
@@ -81,6 +97,7 @@ def agreement(one: Word, other: Word) -> int:
 
 
 def check_search(argument: str, tries: int, what: str) -> None:
+    """Raise an error that names `argument` if a search would take more than `LARGEST_SEARCH` tries."""
     if tries > LARGEST_SEARCH:
         expected = f"a search of at most {LARGEST_SEARCH} tries; beyond, `Protocol.soundness_bound` bounds it"
         raise ArgumentError(argument, expected=expected, got=f"{tries} ({what})")

@@ -1,6 +1,7 @@
-"""Formulas in conjunctive normal form: what the chain of reductions starts from, and formulas to try it on.
+"""Formulas in conjunctive normal form, from which the chain of reductions starts, and random formulas.
 
-A literal is a nonzero integer as in DIMACS: v is variable v, -v its negation. An assignment holds variable v at v - 1.
+A literal is a nonzero integer as in DIMACS: v is variable v, -v its negation. Entry v - 1 of an assignment is the value
+of variable v.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ Assignment = tuple[bool, ...]
 
 @dataclass(frozen=True)
 class Formula:
-    """A conjunction of clauses, each a disjunction of literals; an empty clause is false, no clauses are true.
+    """A conjunction of clauses, each a disjunction of literals.
 
-    >>> formula = Formula(2, ((1, 2), (-1, 2)))
-    >>> formula.holds((False, True)), formula.holds((True, False))
-    (True, False)
+    An empty clause is false, and a formula without clauses is true.
+
+    Args:
+        variables: the number of variables, which are numbered from 1.
+        clauses: the literals of each clause.
+
+    Example:
+        >>> formula = Formula(2, ((1, 2), (-1, 2)))
+        >>> formula.holds((False, True)), formula.holds((True, False))
+        (True, False)
     """
 
     variables: int
@@ -37,14 +45,16 @@ class Formula:
                 raise ArgumentError(f"clauses[{at}]", expected=expected, got=wrong)
 
     def holds(self, assignment: Sequence[bool]) -> bool:
-        """Whether every clause has a true literal."""
+        """Whether every clause has a literal that is true under the assignment."""
         if len(assignment) != self.variables:
             raise ArgumentError("assignment", expected=f"{self.variables} values", got=f"{len(assignment)}")
         return all(any(assignment[abs(one) - 1] == (one > 0) for one in clause) for clause in self.clauses)
 
 
 def brute_force(formula: Formula) -> Assignment | None:
-    """The first of all 2^v assignments that satisfies the formula, or None: the oracle of the chain.
+    """The first of all 2^v assignments that satisfies the formula, or None if none does.
+
+    The tests compare the chain of reductions with it.
 
     >>> brute_force(Formula(2, ((1, 2), (-1, 2), (-2, 1))))
     (True, True)
@@ -55,10 +65,17 @@ def brute_force(formula: Formula) -> Assignment | None:
 
 
 def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formula:
-    """`clauses` clauses of `width` different variables each, uniform and independent, signs by fair coins.
+    """Draw a random formula: its clauses are independent and uniform.
 
-    >>> random_formula(6, 2, 3, seed=0) == random_formula(6, 2, 3, seed=0)
-    True
+    Args:
+        variables: the number of variables.
+        clauses: the number of clauses.
+        width: the number of variables in a clause, which are all different.
+        seed: the seed of the random numbers.
+
+    Example:
+        >>> random_formula(6, 2, 3, seed=0) == random_formula(6, 2, 3, seed=0)
+        True
     """
     _check_width(variables, width)
     draw = random.Random(seed)
@@ -66,11 +83,20 @@ def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formu
 
 
 def planted_formula(variables: int, clauses: int, width: int, seed: int) -> tuple[Formula, Assignment]:
-    """As `random_formula`, but each clause is drawn again until a hidden assignment, also given, satisfies it.
+    """Draw a random formula that a hidden assignment satisfies, and return both.
 
-    >>> formula, hidden = planted_formula(9, 60, 3, seed=0)
-    >>> formula.holds(hidden)
-    True
+    Each clause is drawn as in `random_formula`, and again until the hidden assignment satisfies it.
+
+    Args:
+        variables: the number of variables.
+        clauses: the number of clauses.
+        width: the number of variables in a clause, which are all different.
+        seed: the seed of the random numbers.
+
+    Example:
+        >>> formula, hidden = planted_formula(9, 60, 3, seed=0)
+        >>> formula.holds(hidden)
+        True
     """
     _check_width(variables, width)
     if width == 0 and clauses:

@@ -1,6 +1,6 @@
-"""A strict reader of DIMACS files: a formula, or an error with the line and what is wrong there.
+"""A strict reader of DIMACS files: it returns the formula, or raises an error that names the line and what is wrong.
 
-What is read::
+An example of a file::
 
     c a comment: a line that is "c" or begins with "c "
     p cnf 3 2
@@ -8,12 +8,12 @@ What is read::
     2 3
     -1 0
 
-One problem line, before the clauses; then exactly as many clauses as it says, each ended by 0, on one line or several;
-no literal beyond the number of variables. Solvers commonly let pass a wrong count, a last clause without its 0, or
-text after it: here they are errors, because a formula cut short would be decided as another one.
+There is one problem line, before the clauses; then exactly as many clauses as it announces, each ended by 0, on one
+line or several; and no literal beyond the number of variables. Many solvers accept a wrong count, a last clause without
+its 0, or text after it. Here these are errors, because a truncated file would be decided as a different formula.
 
-A file is read line by line, so that what it announces can be refused before its clauses are read. The time it takes
-grows with the length of the file and no faster.
+A file is read line by line, so that a formula that is too large can be refused before its clauses are read. The time
+is linear in the length of the file.
 """
 
 from __future__ import annotations
@@ -31,26 +31,34 @@ from separatrix.files import read_at_most
 from separatrix.hardness.cnf import Formula
 
 _NO_NUMBER = re.compile(r"(?<!\S)(?!(?:0|-?[1-9][0-9]{0,17})(?!\S))\S")
-"""The beginning of a word that is neither a literal nor 0."""
+"""It finds the beginning of a word that is neither a literal nor 0."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 _PROBLEM = "'p cnf VARIABLES CLAUSES', two counts of at most 18 digits"
 
 
 LARGEST_FILE = 1 << 28
-"""Bytes of a file, at most: 256 MiB, whose formula takes a few gigabytes."""
+"""The most bytes that a file may have: 256 MiB, whose formula takes a few gigabytes of memory."""
 LONGEST_LINE = 1 << 24
-"""Characters of a line, at most; a clause may take several lines."""
+"""The most characters that a line may have; a clause may take several lines."""
 
 
 def read_dimacs(path: str | Path) -> Formula:
-    """The formula in a file of at most 256 MiB."""
+    """Read the formula in a DIMACS file of at most 256 MiB.
+
+    Raises:
+        ArgumentError: if the file cannot be read, or is not as the module's docstring says.
+    """
     return read_admitted(path, lambda variables, clauses: None)
 
 
 def read_admitted(path: str | Path, admit: Callable[[int, int], object]) -> Formula:
-    """The same; `admit` is given the numbers of variables and clauses announced, and may raise before any is read.
+    """Read the formula in a DIMACS file, unless `admit` raises an error for its size.
 
-    A pipe is read to its end first; a named one that no program writes is refused.
+    A pipe is read to its end first; a named pipe that no program writes to is an error.
+
+    Args:
+        path: the file.
+        admit: it is called with the announced numbers of variables and clauses before any clause is read.
     """
     try:
         about = os.stat(path)
@@ -67,14 +75,22 @@ def read_admitted(path: str | Path, admit: Callable[[int, int], object]) -> Form
 
 
 def parse_dimacs(text: str, *, name: str = "the text") -> Formula:
-    """The formula in a text; `name` is what an error calls it.
+    """Read the formula in a DIMACS text.
 
-    >>> parse_dimacs("p cnf 3 2\\n1 -3 0\\n2 3 -1 0\\n")
-    Formula(variables=3, clauses=((1, -3), (2, 3, -1)))
-    >>> parse_dimacs("p cnf 3 2\\n1 -3 0\\n2 3 -1\\n")
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: the text, line 3: expected a 0 that ends the last clause, got the end of the text.
+    Args:
+        text: the text.
+        name: what errors call the text.
+
+    Raises:
+        ArgumentError: if the text is not as the module's docstring says.
+
+    Example:
+        >>> parse_dimacs("p cnf 3 2\\n1 -3 0\\n2 3 -1 0\\n")
+        Formula(variables=3, clauses=((1, -3), (2, 3, -1)))
+        >>> parse_dimacs("p cnf 3 2\\n1 -3 0\\n2 4 -1 0\\n")
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: the text, line 3: expected literals up to the 3 variables announced, got 4.
     """
     return _formula(io.StringIO(text, newline=None), name, lambda variables, clauses: None)
 
@@ -115,7 +131,7 @@ def _formula(file: TextIO, name: str, admit: Callable[[int, int], object]) -> Fo
 
 
 def _lines(file: TextIO, name: str) -> Iterator[tuple[int, str]]:
-    """Each line with its number. The sizes are checked here too: a pipe or a device does not tell its own."""
+    """Each line with its number. The sizes are checked here too, since the size of a pipe or a device is not known."""
     line, left = 0, LARGEST_FILE
     while content := file.readline(LONGEST_LINE + 1):
         line, left = line + 1, left - len(content)
@@ -125,7 +141,7 @@ def _lines(file: TextIO, name: str) -> Iterator[tuple[int, str]]:
             raise _wrong(name, line, f"at most {LARGEST_FILE:,} characters up to here", "more")
         if not content.isascii():
             other = next(ord(character) for character in content if not character.isascii())
-            # An undecodable byte b comes as the character 0xdc00 + b.
+            # An undecodable byte b is represented by the character 0xdc00 + b.
             got = f"the byte {other - 0xDC00:#04x}" if 0xDC80 <= other <= 0xDCFF else f"the character {other:#x}"
             raise _wrong(name, line, "ASCII text", got)
         yield line, content
@@ -146,7 +162,7 @@ def _problem(name: str, line: int, words: list[str]) -> tuple[int, int]:
     if len(words) != 4 or words[1] != "cnf" or not all(_COUNT.fullmatch(word) for word in words[2:]):
         raise _wrong(name, line, _PROBLEM, " ".join(words)[:80])
     clauses = int(words[3])
-    if 2 * clauses > LARGEST_FILE:  # each has at least its 0 and what separates it from the next
+    if 2 * clauses > LARGEST_FILE:  # a clause has at least its 0 and a separator
         raise _wrong(name, line, f"at most {LARGEST_FILE // 2:,} clauses", f"{clauses:,}")
     return int(words[2]), clauses
 
@@ -160,7 +176,7 @@ def _numbers(content: str, words: list[str], variables: int) -> list[int] | None
 
 
 def _first_wrong(name: str, line: int, words: list[str], problem: tuple[int, int], clauses: int) -> ArgumentError:
-    """What is wrong first with a line of clauses that has something wrong, when `clauses` came before it."""
+    """The error for the first wrong word in a line of clauses, where `clauses` clauses ended before the line."""
     variables, announced = problem
     for word in words:
         if clauses == announced:

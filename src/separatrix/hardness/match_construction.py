@@ -1,14 +1,14 @@
-r"""Matching by construction: one attention head of order k that answers Match_k at every position, its weights given.
+r"""One attention head of order k, its weights given, that answers the task Match_k at every position.
 
 The cosine of a sum of k angles is a k-linear form of k coordinates, and of no fewer:
 
     cos(a_1 + ... + a_k) = (2^(k-1) / k) sum_{l < k} (-1)^l prod_m cos(a_m + pi l / k)
 
-so with a_m = 2 pi f x_m / M a head of k coordinates for each frequency f scores a tuple of tokens by beta C(s), s its
-sum (see `match_margin`). One more coordinate lets a blank token, put behind the others, score with itself a little less
-than a match, and 0 in company of tokens. Values are 1 for a token and 0 for the blank, so the output at a position is
-the weight of the tuples without a blank: above 1/2 where there is a match, below where there is none. The proofs, with
-those for floating point, are in docs/derivations/triple-detection.md.
+so with a_m = 2 pi f x_m / M a head with k coordinates for each frequency f gives a tuple of tokens with sum s the score
+beta C(s) (see `match_margin`). A blank token is appended to the others. One more coordinate gives a tuple of blanks a
+score a little below that of a match; a tuple of blanks and tokens has the score 0. Values are 1 for a token and 0 for
+the blank, so the output at a position is the weight of the tuples without a blank: above 1/2 where there is a match,
+below where there is none. The proofs, with those for floating point, are in docs/derivations/triple-detection.md.
 
 >>> match3_by_attention(torch.tensor([1, 2, 4, 8]), 13).tolist()
 [True, False, True, True]
@@ -39,7 +39,9 @@ __all__ = [
 
 
 def match2_by_attention(x: Tensor, modulus: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
-    """For each position i, whether some j has x_i + x_j = 0 modulo M, answered by ordinary attention.
+    """For each position i, whether some j has x_i + x_j = 0 modulo M, decided by ordinary attention.
+
+    The arguments are those of `match_by_attention`.
 
     >>> match2_by_attention(torch.tensor([1, 2, 4, 8]), 10).tolist()
     [False, True, False, True]
@@ -48,21 +50,35 @@ def match2_by_attention(x: Tensor, modulus: int, *, frequencies: int = 1, dtype:
 
 
 def match3_by_attention(x: Tensor, modulus: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
-    """For each position i, whether some j_1, j_2 have x_i + x_{j_1} + x_{j_2} = 0 modulo M, by order-3 attention."""
+    """For each position i, whether some j_1, j_2 have x_i + x_{j_1} + x_{j_2} = 0 modulo M, by order-3 attention.
+
+    The arguments are those of `match_by_attention`.
+    """
     return match_by_attention(x, modulus, 3, frequencies=frequencies, dtype=dtype)
 
 
 def match_by_attention(
     x: Tensor, modulus: int, order: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """Match_k at every position by one head of order k and width k F + 1: bool, the shape of x.
+    """The answers Match_k at every position, by one attention head of order k and width k F + 1.
 
-    x: integers (..., n), residues or not. frequencies: F. dtype: torch.float32 or torch.float64.
-    modulus: M from 2 to `match_margin.largest_modulus`, which is 2346 at order 3 in float32 and 24 million in float64
-        with one frequency. Beyond, the answer is not proved, and an error says how many frequencies it takes.
+    Args:
+        x: rows of tokens, integers of shape (..., n); they need not be reduced modulo M.
+        modulus: M, from 2 to `match_margin.largest_modulus`, which at order 3 with one frequency is 2346 in float32 and
+            24 million in float64.
+        order: k.
+        frequencies: the number F of frequencies.
+        dtype: torch.float32 or torch.float64.
 
-    >>> match_by_attention(torch.tensor([[1, 2, 30], [7, 9, 11]]), 40, order=4).tolist()
-    [[False, False, True], [True, True, True]]
+    Returns:
+        A bool tensor of the shape of x.
+
+    Raises:
+        ArgumentError: if the modulus is too large for the answer to be proved; it says how many frequencies would do.
+
+    Example:
+        >>> match_by_attention(torch.tensor([[1, 2, 30], [7, 9, 11]]), 40, order=4).tolist()
+        [[False, False, True], [True, True, True]]
     """
     return match_outputs(x, modulus, order, frequencies=frequencies, dtype=dtype) > 0.5
 
@@ -70,7 +86,10 @@ def match_by_attention(
 def match_outputs(
     x: Tensor, modulus: int, order: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """What the head gives at each position: at least 16/21 at a match and at most 1/5 elsewhere, up to rounded sums."""
+    """The output of the head at each position: at least 16/21 at a match, at most 1/5 elsewhere, before sums round.
+
+    The arguments are those of `match_by_attention`.
+    """
     modulus, order, x = checked(x, modulus, order)
     if dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
         expected = "torch.float64, or torch.set_float32_matmul_precision('highest'): the proof is for float32 products"
@@ -86,10 +105,19 @@ Features = tuple[Tensor, list[Tensor], list[Tensor]]
 def match_features(
     x: Tensor, modulus: int, order: int, count: int, sharp: Sharpness, *, dtype: torch.dtype = torch.float64
 ) -> Features:
-    r"""Query (..., n, k F + 1), keys (..., n + 1, k F + 1) and values (..., n + 1, 1) of the head, rounded once.
+    r"""The query (..., n, k F + 1), keys (..., n + 1, k F + 1) and values (..., n + 1, 1) of the head.
 
-    Coordinate l F + f of a token's query is (-1)^l A cos(2 pi f x / M + pi l / k), of its keys the same without the
-    sign, A^k = 2^(k-1) beta / (k F). The last coordinate is blank^(1/k) in the query, and in the blank's keys.
+    Coordinate l F + f of a token's query is (-1)^l A cos(2 pi f x / M + pi l / k), and that of its keys is the same
+    without the sign, with A^k = 2^(k-1) beta / (k F). The last coordinate of the queries and of the blank's keys is
+    blank^(1/k). All are computed in float64 and rounded to `dtype` once.
+
+    Args:
+        x: rows of tokens, integers of shape (..., n).
+        modulus: M.
+        order: k.
+        count: the number F of frequencies.
+        sharp: beta and the score of the blanks.
+        dtype: the type of the tensors.
     """
     modulus, order, x = checked(x, modulus, order)
     k, F, width = order, count, order * count + 1
@@ -111,23 +139,31 @@ def match_features(
 def match_layer(
     order: int, modulus: int, count: int, sharp: Sharpness, *, dtype: torch.dtype = torch.float64
 ) -> TensorAttention:
-    r"""The same head as a layer whose weights are written in, for tokens embedded by `embed_tokens`.
+    r"""A layer whose weights make it the head of `match_outputs`, for tokens embedded by `embed_tokens`.
 
-    cos(a + p) = cos(a) cos(p) - sin(a) sin(p), so queries and keys are linear in the cosine and the sine of a token;
-    the query's last coordinate is a bias. Coordinate 0 of its output is that of `match_outputs`.
+    Since cos(a + p) = cos(a) cos(p) - sin(a) sin(p), queries and keys are linear in the cosine and the sine of a token;
+    the query's last coordinate is a bias. Coordinate 0 of the layer's output is the output of `match_outputs`.
 
-    >>> match_layer(3, 10, 1, sharpness(8, 10, 3))
-    TensorAttention(
-      embed_dim=4, num_heads=1, order=3, scale=1.0, method='exact'
-      (q_proj): Linear(in_features=4, out_features=4, bias=True)
-      (k_proj): ModuleList(
-        (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)
-      )
-      (v_proj): ModuleList(
-        (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)
-      )
-      (out_proj): Linear(in_features=4, out_features=4, bias=True)
-    )
+    Args:
+        order: k.
+        modulus: M.
+        count: the number F of frequencies.
+        sharp: beta and the score of the blanks.
+        dtype: the type of the weights.
+
+    Example:
+        >>> match_layer(3, 10, 1, sharpness(8, 10, 3))
+        TensorAttention(
+          embed_dim=4, num_heads=1, order=3, scale=1.0, method='exact'
+          (q_proj): Linear(in_features=4, out_features=4, bias=True)
+          (k_proj): ModuleList(
+            (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)
+          )
+          (v_proj): ModuleList(
+            (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)
+          )
+          (out_proj): Linear(in_features=4, out_features=4, bias=True)
+        )
     """
     k, F, width = order, count, order * count + 1
     first = torch.Generator().manual_seed(0)
@@ -157,15 +193,24 @@ def match_layer(
 
 
 def embed_tokens(x: Tensor, modulus: int, order: int, count: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
-    """(..., n + 1, k F + 1): the tokens, then the blank.
+    """The embeddings of the tokens, followed by that of the blank: shape (..., n + 1, k F + 1).
 
-    A token is cos(2 pi f x / M) for each frequency, then the sines; the blank has a 1 after them; the rest is zero.
+    A token's embedding is cos(2 pi f x / M) for each frequency, then the sines, then zeros. The blank's has a 1 at the
+    place after the sines, and is zero elsewhere.
 
-    >>> embed_tokens(torch.tensor([0, 1, 2]), 4, order=3, count=1)
-    tensor([[ 1.,  0.,  0.,  0.],
-            [ 0.,  1.,  0.,  0.],
-            [-1.,  0.,  0.,  0.],
-            [ 0.,  0.,  1.,  0.]], dtype=torch.float64)
+    Args:
+        x: rows of tokens, integers of shape (..., n).
+        modulus: M.
+        order: k.
+        count: the number F of frequencies.
+        dtype: the type of the embeddings.
+
+    Example:
+        >>> embed_tokens(torch.tensor([0, 1, 2]), 4, order=3, count=1)
+        tensor([[ 1.,  0.,  0.,  0.],
+                [ 0.,  1.,  0.,  0.],
+                [-1.,  0.,  0.,  0.],
+                [ 0.,  0.,  1.,  0.]], dtype=torch.float64)
     """
     modulus, order, x = checked(x, modulus, order)
     multiples = x.unsqueeze(-1) * x.new_tensor(chosen_frequencies(modulus, count)) % modulus
@@ -176,11 +221,11 @@ def embed_tokens(x: Tensor, modulus: int, order: int, count: int, *, dtype: torc
 
 
 def unit_circle(numerator: Tensor, denominator: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of 2 pi numerator / denominator, in float64, from integers 0 <= numerator < denominator.
+    """The cosine and sine of 2 pi numerator / denominator, in float64, for integers 0 <= numerator < denominator.
 
-    The angle is brought to [0, pi / 4] in integers, so that both have a relative error of at most 4 units of roundoff.
+    The angle is reduced to [0, pi / 4] in integers, so that both have a relative error of at most 4 units of roundoff.
     """
-    # 8 p / q = octant + r / q; odd octants run backwards.
+    # 8 p / q = octant + r / q; in odd octants the angle is measured from the other end.
     octant, r = 8 * numerator // denominator, 8 * numerator % denominator
     r = torch.where(octant % 2 == 1, denominator - r, r)
     angle = r.double() / denominator * (torch.pi / 4)

@@ -1,4 +1,4 @@
-"""Matching, the instances: uniform ones, planted ones with balanced labels, and those made to be hard for a head.
+"""Instances of the tasks of `matching`: uniform ones, planted ones with balanced labels, and hard ones.
 
 >>> from separatrix.hardness.matching import match_labels
 >>> x, label = planted_instances(4, 6, 101, 3, generator=torch.Generator().manual_seed(0))
@@ -21,7 +21,16 @@ __all__ = ["adversarial_instances", "planted_instances", "uniform_instances"]
 
 
 def uniform_instances(count: int, n: int, modulus: int, *, generator: torch.Generator) -> Tensor:
-    """Independent residues: (count, n). A position has a match with probability near 1 - exp(-n^(k-1) / ((k-1)! M))."""
+    """Draw instances of independent uniform residues, (count, n).
+
+    A position has a match with probability near 1 - exp(-n^(k-1) / ((k-1)! M)).
+
+    Args:
+        count: the number of instances.
+        n: the number of tokens of each.
+        modulus: M.
+        generator: the source of randomness.
+    """
     count, n = whole("count", count, low=0), whole("n", n, low=1)
     return torch.randint(whole("modulus", modulus, low=2, high=LARGEST_MODULUS), (count, n), generator=generator)
 
@@ -29,13 +38,24 @@ def uniform_instances(count: int, n: int, modulus: int, *, generator: torch.Gene
 def planted_instances(
     count: int, n: int, modulus: int, order: int, *, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    r"""Instances (count, n) whose label at position 0 is False, True, False, ... and hangs on one other token.
+    r"""Draw instances whose labels at position 0 are False, True, False, ..., and depend on a single other token.
 
-    Order 2: the others avoid -x_0, and where the label is True one of them is -x_0.
-    Order 3: residues v and -x_0 - v are partners; the others are uniform among the residues that have a partner other
-        than themselves and x_0, each from the side of its pair that came first; where the label is True, one is the
-        partner of another. So for each j the law of (x_0, x_j) is the same under both labels: no single pair tells
-        anything about a triple.
+    At order 2 the other tokens differ from -x_0, except that one of them is -x_0 where the label is True.
+
+    At order 3 the residues v and -x_0 - v are partners. The other tokens are uniform among the residues that differ
+    from x_0 and from their partner and whose partner differs from x_0. Of two partners, an instance has only the one
+    that is drawn first, except that where the label is True one token is the partner of another. So for each j the law
+    of (x_0, x_j) is the same under both labels, and no single pair of tokens tells anything about the label.
+
+    Args:
+        count: the number of instances.
+        n: the number of tokens of each.
+        modulus: M.
+        order: 2 or 3.
+        generator: the source of randomness.
+
+    Returns:
+        The instances, (count, n), and their labels, (count,).
     """
     count, n = whole("count", count, low=0), whole("n", n, low=2)
     order = whole("order", order, low=2, high=3)
@@ -45,7 +65,7 @@ def planted_instances(
     label = torch.arange(count) % 2 == 1
 
     def drawn(shape: tuple[int, ...], first: Tensor | None) -> Tensor:
-        """Uniform residues, drawn again while they are refused."""
+        """Draw uniform residues, and replace those that are refused until none is."""
         x = torch.randint(modulus, shape, generator=generator)
         while (bad := _refused(x, first, modulus, order)).any():
             x[bad] = torch.randint(modulus, (int(bad.sum()),), generator=generator)
@@ -66,7 +86,7 @@ def planted_instances(
 
 
 def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tensor:
-    """Residues that may not be x_0 (None), or may not stand beside it."""
+    """Which residues may not be x_0 (where `first` is None), or may not occur with x_0 = `first`."""
     if first is None:
         return order * x % modulus == 0
     first = first.unsqueeze(1)
@@ -77,11 +97,17 @@ def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tenso
 
 
 def adversarial_instances(n: int, modulus: int, order: int) -> Tensor:
-    """Instances (count, n) at the edge of what a head must tell apart; `match_labels` has their answers.
+    """Instances (count, n) that are hard for a head; `match_labels` gives their answers.
 
-    With a such that k a is as near to 0 modulo M as it can be without being 0: every tuple a near miss (all a); all but
-    one; a match in every tuple that has one odd token; near misses on both sides (a and -a); one token that matches
-    with itself alone (0, the rest a quarter of M); and every tuple a match (all 0).
+    With a such that k a is as near to 0 modulo M as possible without being 0, they are: all tokens 0, where every tuple
+    is a match; one token 0, which matches with itself alone, and the others about M / 4; all tokens a, where every
+    tuple is a near miss; all tokens a but one, with three choices of that one; and a and -a in turn, near misses on
+    both sides of 0. If k is a multiple of M, there are only the first two.
+
+    Args:
+        n: the number of tokens of each.
+        modulus: M.
+        order: the order k of the task.
     """
     n, order = whole("n", n, low=1), whole("order", order, low=2)
     modulus = whole("modulus", modulus, low=2, high=LARGEST_MODULUS)

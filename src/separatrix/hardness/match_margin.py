@@ -1,12 +1,12 @@
-r"""Matching, the numbers: how far a near miss is from a match, and what that asks of an attention head.
+r"""How far a near miss is from a match in the tasks of `matching`, and how sharp an attention head must be therefore.
 
-A head of F frequencies scores a tuple of tokens with sum s by beta C(s),
+A head with F frequencies gives a tuple of tokens with sum s the score beta C(s),
 
     C(s) = (1/F) sum_f cos(2 pi f s / M),    C = 1 iff s = 0 (mod M), else C <= 1 - mu, mu the margin.
 
-One frequency has mu = 1 - cos(2 pi / M), about 2 pi^2 / M^2. The frequencies 1, g, ..., g^(F-1) have at least
-(1 - cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head tells sums apart at
-a higher temperature. Every formula here is proved in docs/derivations/triple-detection.md.
+With one frequency mu = 1 - cos(2 pi / M), about 2 pi^2 / M^2. With the frequencies 1, g, ..., g^(F-1) it is at least
+(1 - cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head can tell sums apart
+at a higher temperature. Every formula here is proved in docs/derivations/triple-detection.md.
 
 >>> round(margin(50), 12) == round(1 - math.cos(2 * math.pi / 50), 12)
 True
@@ -34,8 +34,14 @@ _SUM_ERROR = 1 / 20
 
 @dataclass(frozen=True)
 class Sharpness:
-    """What a head must have for n tokens: beta = `inverse_temperature`, the score `blank` of the blank tuple, and the
-    `entry_bound` B of Q and the keys at scale 1 (at the papers' scale 1 / d it is d^(1/k) times that, d = k F + 1)."""
+    """The numbers that determine a head for n tokens.
+
+    Attributes:
+        inverse_temperature: beta.
+        blank: the score of the tuple of blanks.
+        entry_bound: the entry bound B of Q and the keys at scale 1. At the papers' scale 1 / d it is d^(1/k) times
+            that, with d = k F + 1.
+    """
 
     inverse_temperature: float
     blank: float
@@ -43,15 +49,27 @@ class Sharpness:
 
 
 def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dtype | None = torch.float64) -> Sharpness:
-    r"""With N = (n + 1)^(k-1) - 1, rho the reciprocal of `resolution` and L = (ln 4 + rho ln N) / (1/2 - rho):
+    r"""The sharpness with which a head's output is at least 16/21 at a match and at most 1/5 elsewhere.
+
+    With N = (n + 1)^(k-1) - 1, rho the reciprocal of `resolution` and L = (ln 4 + rho ln N) / (1/2 - rho):
 
         beta = (ln N + L) / min(1, mu),    blank = beta - L / 2,    B = max(2^(k-1) beta / (k F), blank)^(1/k)
 
-    So the output at a match is at least 16/21 and elsewhere at most 1/5, the scores rounded in `dtype` at their worst.
-    None is exact arithmetic, where rho = 0 and L = ln 16.
+    The bounds on the output hold for scores rounded in `dtype` in the worst case.
 
-    >>> round(sharpness(100, 10, 3, dtype=None).inverse_temperature * margin(10) - math.log(16 * (101**2 - 1)), 12)
-    0.0
+    Args:
+        n: the number of tokens.
+        modulus: M.
+        order: the order k of the head.
+        count: the number F of frequencies.
+        dtype: torch.float32 or torch.float64; None is exact arithmetic, where rho = 0 and L = ln 16.
+
+    Raises:
+        ArgumentError: if the scores cannot be told apart in `dtype`, or its sums would round too much.
+
+    Example:
+        >>> round(sharpness(100, 10, 3, dtype=None).inverse_temperature * margin(10) - math.log(16 * (101**2 - 1)), 12)
+        0.0
     """
     n, order = whole("n", n, low=1), whole("order", order, low=2)
     log_N = math.log((n + 1) ** (order - 1) - 1)
@@ -69,23 +87,43 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
 
 
 def frequencies(modulus: int, count: int = 1) -> tuple[int, ...]:
-    """1, g, ..., g^(F-1) modulo M for the g that makes the margin's bound largest, which is near (M / 2)^(1/F)."""
+    """The frequencies 1, g, ..., g^(F-1) modulo M, with the g near (M / 2)^(1/F) that makes the margin's bound largest.
+
+    Args:
+        modulus: M.
+        count: the number F of frequencies.
+    """
     g = _ratio(modulus, count)
     return tuple(pow(g, f, modulus) for f in range(count))
 
 
 def margin(modulus: int, count: int = 1) -> float:
-    """A lower bound on 1 - C(s) for s not 0 modulo M, with the frequencies of `frequencies`; for one it is exact."""
+    """A lower bound on 1 - C(s) for s not 0 modulo M, with the frequencies that `frequencies` chooses.
+
+    With one frequency it is the minimum itself.
+
+    Args:
+        modulus: M.
+        count: the number F of frequencies.
+    """
     g = _ratio(modulus, count)
     return 2 * math.sin(math.pi * float(_distance(g, modulus, count))) ** 2 / count
 
 
 def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> float:
-    r"""min(1, mu) over a bound on the rounding of a token tuple's score and the blank's, for beta = 1: 1 / rho.
+    r"""The ratio 1 / rho of min(1, mu) and a bound on rounding errors of scores, at beta = 1.
+
+    The bound is for the score of a tuple of tokens and that of the tuple of blanks together.
 
     The bound is 1.01 (sigma c + k eta + k) u with u the unit roundoff, eta = 1 + 9 u_64 / u units for an entry of Q or
     K, c = k eta + k - 1 + k F for a term of a score, and sigma beta the most that the terms of a score add up to in
-    magnitude: binom(k, k/2) / 2 for even k, sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2 for odd.
+    magnitude; it is binom(k, k/2) / 2 for even k, and sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2 for odd k.
+
+    Args:
+        modulus: M.
+        order: the order k of the head.
+        count: the number F of frequencies.
+        dtype: the type of the scores.
     """
     u = torch.finfo(dtype).eps / 2
     eta = 1 + 9 * (torch.finfo(torch.float64).eps / 2) / u
@@ -96,10 +134,16 @@ def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> floa
 
 
 def largest_modulus(order: int, count: int, dtype: torch.dtype) -> int:
-    """The largest M for which a head of so many frequencies is proved right in `dtype`, at every n.
+    """The largest M for which a head is proved correct in `dtype`, as far as the rounding of scores is concerned.
 
-    >>> largest_modulus(3, 1, torch.float32), largest_modulus(3, 1, torch.float64) > 24_000_000
-    (2346, True)
+    Args:
+        order: the order k of the head.
+        count: the number F of frequencies.
+        dtype: the type of the scores.
+
+    Example:
+        >>> largest_modulus(3, 1, torch.float32), largest_modulus(3, 1, torch.float64) > 24_000_000
+        (2346, True)
     """
     low, high = max(2, 1 << (whole("frequencies", count, low=1, high=32) - 1)), LARGEST_MODULUS
     if resolution(low, order, count, dtype) < _LEAST_RESOLUTION:
@@ -112,7 +156,7 @@ def largest_modulus(order: int, count: int, dtype: torch.dtype) -> int:
 
 
 def _resolved(modulus: int, order: int, count: int, dtype: torch.dtype) -> float:
-    """The resolution, or the error of a modulus too large for it."""
+    """The resolution; an error if the modulus is too large for it."""
     resolved = resolution(modulus, order, count, dtype)
     if resolved >= _LEAST_RESOLUTION:
         return resolved
@@ -129,7 +173,7 @@ def _resolved(modulus: int, order: int, count: int, dtype: torch.dtype) -> float
 
 
 def _check_sums(n: int, order: int, dtype: torch.dtype) -> None:
-    """A sum of so many weights must round by no more than one part in twenty."""
+    """Raise an error if the sum of the (n + 1)^(k-1) weights might round by more than one part in twenty."""
     most = _SUM_ERROR * 2 / torch.finfo(dtype).eps
     if (n + 1) ** (order - 1) > most:
         longest = math.floor(most ** (1 / (order - 1))) - 1
@@ -137,7 +181,7 @@ def _check_sums(n: int, order: int, dtype: torch.dtype) -> None:
 
 
 def _distance(g: int, modulus: int, count: int) -> Fraction:
-    """delta: for every s not 0 modulo M, some f in 1, g, ..., g^(F-1) has f s / M that far from an integer."""
+    """The distance delta: for every s not 0 modulo M, some frequency f has f s / M at least that far from integers."""
     return min(Fraction(1, 2 * g), Fraction(g ** (count - 1), modulus))
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -25,6 +24,7 @@ from separatrix.checks import positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.match_instances import planted_instances
 from separatrix.nn import TensorAttention
+from separatrix.training import every, generator_for, train
 
 __all__ = ["MatchModel", "MatchRecord", "MatchTraining", "train_match"]
 
@@ -103,30 +103,33 @@ class MatchModel(nn.Module):
 
 def train_match(run: MatchTraining) -> Iterator[MatchRecord]:
     """Records every run.evaluate_every steps and at the end."""
-    model = MatchModel(run, _generator(run.seed, _INITIAL))
+    model = MatchModel(run, generator_for(run.seed, _INITIAL))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    optimiser = torch.optim.Adam(model.parameters(), lr=run.lr)
-    data = _generator(run.seed, _DATA)
-    x_points, label_points = _drawn(run, run.evaluation_points, _generator(run.seed, _POINTS))
-    for step in range(run.steps + 1):
-        if step % run.evaluate_every == 0 or step == run.steps:
-            with torch.no_grad():
-                logit = model(x_points)
-            right = float(((logit > 0) == label_points).double().mean())
-            loss = float(binary_cross_entropy_with_logits(logit.double(), label_points.double()))
-            yield MatchRecord(step, right, loss, parameters)
-        if step < run.steps:
-            x, label = _drawn(run, run.batch, data)
-            optimiser.zero_grad()
-            binary_cross_entropy_with_logits(model(x), label.float()).backward()
-            optimiser.step()
+    data = generator_for(run.seed, _DATA)
+    x_points, label_points = _drawn(run, run.evaluation_points, generator_for(run.seed, _POINTS))
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        x, label = batch
+        return binary_cross_entropy_with_logits(model(x), label.float())
+
+    @torch.no_grad()
+    def record(step: int) -> MatchRecord:
+        logit = model(x_points)
+        right = float(((logit > 0) == label_points).double().mean())
+        mean = float(binary_cross_entropy_with_logits(logit.double(), label_points.double()))
+        return MatchRecord(step, right, mean, parameters)
+
+    recorded = every(run.evaluate_every, run.steps)
+    yield from train(
+        model.parameters(),
+        lambda: _drawn(run, run.batch, data),
+        loss,
+        record,
+        steps=run.steps,
+        recorded=recorded,
+        lr=run.lr,
+    )
 
 
 def _drawn(run: MatchTraining, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return planted_instances(count, run.n, run.modulus, run.task, generator=generator)
-
-
-def _generator(seed: int, purpose: int) -> torch.Generator:
-    """One stream for each purpose of a run, the same at every order."""
-    state = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

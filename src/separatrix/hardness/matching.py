@@ -1,11 +1,11 @@
-r"""Matching, the tasks: which positions are part of a pair, a triple, a k-tuple that sums to zero modulo M?
+r"""The matching tasks: find the positions that are part of a pair, a triple, a k-tuple that sums to zero modulo M.
 
     Match_k(x)_i = 1  iff  there are j_1, ..., j_{k-1} with  x_i + x_{j_1} + ... + x_{j_{k-1}} = 0  (mod M)
 
 Match2 and Match3 are the tasks of Clayton Sanford, Daniel Hsu and Matus Telgarsky, "Representational strengths and
 limitations of transformers", by which Josh Alman and Zhao Song, "How to Capture Higher-order Correlations?
 Generalizing Matrix Softmax Attention to Kronecker Computation", introduce order-3 attention. Positions may repeat, and
-i itself may be among the j: three times the same token is a triple.
+i itself may be among the j: the same token three times is a triple.
 
 >>> x = torch.tensor([1, 2, 4, 8])
 >>> match_labels(x, 10, order=2).tolist()
@@ -27,14 +27,23 @@ from separatrix.errors import ArgumentError
 __all__ = ["LARGEST_MODULUS", "match_by_definition", "match_labels"]
 
 LARGEST_MODULUS = 1 << 31
-"""The product of two residues is below 2^62, and an int64 holds it."""
+"""The largest modulus: the product of two residues is below 2^62, which an int64 can hold."""
 
 
 def match_by_definition(x: Tensor, modulus: int, order: int) -> Tensor:
-    """Match_k as it is written, every tuple tried: n^k additions. bool, (n,).
+    """The answers Match_k by trying every tuple, with n^k additions.
 
-    >>> match_by_definition(torch.tensor([1, 1, 5]), 7, order=3).tolist()
-    [True, True, True]
+    Args:
+        x: one row of tokens, integers of shape (n,).
+        modulus: M.
+        order: k.
+
+    Returns:
+        A bool tensor of shape (n,).
+
+    Example:
+        >>> match_by_definition(torch.tensor([1, 1, 5]), 7, order=3).tolist()
+        [True, True, True]
     """
     modulus, order, x = checked(x, modulus, order)
     if x.dim() != 1:
@@ -51,10 +60,18 @@ def match_by_definition(x: Tensor, modulus: int, order: int) -> Tensor:
 
 
 def match_labels(x: Tensor, modulus: int, order: int) -> Tensor:
-    """Match_k, exact and fast, for each row of x: bool, the shape of x (..., n).
+    """The answers Match_k for each row of x, by a faster algorithm than the definition.
 
     With S_a the set of all sums of a tokens modulo M, position i has a match iff -x_i - s is in S_b for some s in S_a,
     where a + b = k - 1. With a and b nearly equal that is n |S_a| searches in a sorted S_b: n^2 log n at order 3.
+
+    Args:
+        x: rows of tokens, integers of shape (..., n).
+        modulus: M.
+        order: k.
+
+    Returns:
+        A bool tensor of the shape of x.
     """
     modulus, order, x = checked(x, modulus, order)
     rows = x.reshape(-1, x.shape[-1]) if x.numel() else x.new_zeros(0, max(1, x.shape[-1]))
@@ -75,7 +92,7 @@ def _labels_of_row(row: Tensor, modulus: int, order: int) -> Tensor:
 
 
 def checked(x: Tensor, modulus: int, order: int) -> tuple[int, int, Tensor]:
-    """modulus, order, and the tokens as int64 residues in [0, M); or the error."""
+    """The modulus, the order, and the tokens as int64 residues in [0, M); an error if one of them is not valid."""
     modulus = whole("modulus", modulus, low=2, high=LARGEST_MODULUS)
     order = whole("order", order, low=2)
     if not isinstance(x, Tensor) or x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool:

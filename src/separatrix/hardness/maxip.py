@@ -1,16 +1,16 @@
-"""Gap-MaxIP (Alman and Song, Definition 4.6), and the short road to it from three-way orthogonal vectors.
+"""Gap-MaxIP (Alman and Song, Definition 4.6), and the direct reduction to it from three-way orthogonal vectors.
 
 For every i one must tell apart
 
     case 1: some (j, k) has <a_i, b_j, c_k> >= t,    case 2: all have <a_i, b_j, c_k> <= (1 - eps) t,
 
-and may answer anything in between. The short road: 1 - abc = (1 - a) + a (1 - b) + a b (1 - c) for bits, and each of
-the three terms is a product of a bit of a, a bit of b and a bit of c. So with 3 m coordinates
+and may answer anything in between. The direct reduction uses that 1 - abc = (1 - a) + a (1 - b) + a b (1 - c) for bits,
+and that each of the three terms is a product of a bit of a, a bit of b and a bit of c. So with 3 m coordinates
 
     (1 - a, a, a),    (1, 1 - b, b),    (1, 1, 1 - c)    have the inner product    m - <a, b, c>:
 
-m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: vectors stay small and
-the gap shrinks, where the protocol's road (see `protocol_vectors`) keeps a constant gap and has large vectors.
+m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: the vectors are small
+and so is the gap. The reduction by the protocol (see `protocol_vectors`) keeps a constant gap and has large vectors.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, check_bina
 
 @dataclass(frozen=True)
 class GapMaxIP:
-    """An instance: binary sets (n_a, d), (n_b, d), (n_c, d), the threshold t and the gap eps.
+    """An instance of Gap-MaxIP: three sets of binary vectors of one dimension d, the threshold t and the gap eps.
 
-    `high` is the least integer of case 1, `low` the largest of case 2: inner products are integers.
+    Args:
+        a: the first set, of shape (n_a, d).
+        b: the second set, of shape (n_b, d).
+        c: the third set, of shape (n_c, d).
+        threshold: t, above 0 and at most d.
+        epsilon: eps, above 0 and at most 1.
     """
 
     a: Tensor
@@ -45,23 +50,29 @@ class GapMaxIP:
 
     @property
     def dimension(self) -> int:
+        """The dimension d of the vectors."""
         return self.a.shape[1]
 
     @property
     def pairs(self) -> int:
+        """The number n_b n_c of pairs (j, k)."""
         return len(self.b) * len(self.c)
 
     @property
     def high(self) -> int:
+        """The least integer of case 1."""
         return levels(self.threshold, self.epsilon)[1]
 
     @property
     def low(self) -> int:
+        """The largest integer of case 2."""
         return levels(self.threshold, self.epsilon)[0]
 
 
 def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
-    """Definition 4.6 asks t > 0; a t above d is never reached, and outside of 0 < eps <= 1 the cases overlap or vanish.
+    """Raise an error unless 0 < t <= d and 0 < eps <= 1.
+
+    Definition 4.6 requires t > 0; a t above d is never reached, and for other eps the cases overlap or case 2 is empty.
 
     >>> check_gap(4, 5, 0.5)
     Traceback (most recent call last):
@@ -77,10 +88,10 @@ def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
 
 
 def levels(threshold: float, epsilon: float) -> tuple[int, int]:
-    """(low, high): the integers next to the gap.
+    """The integers (low, high) at the ends of the gap: the largest of case 2 and the least of case 1.
 
-    eps is often no binary fraction, so a (1 - eps) t that falls short of an integer by no more than 1e-9 t counts as
-    that integer. This can only make the problem harder: more is decided than was asked.
+    A float eps is often rounded, so a (1 - eps) t that is below an integer by no more than 1e-9 t counts as that
+    integer. This can only make the problem harder, since the gap becomes smaller.
 
     >>> levels(3, 1 / 3), levels(2.5, 0.5), levels(10, 0.9)
     ((2, 3), (1, 3), (1, 10))
@@ -90,12 +101,12 @@ def levels(threshold: float, epsilon: float) -> tuple[int, int]:
 
 
 def largest_products(instance: GapMaxIP) -> Tensor:
-    """max_{j, k} <a_i, b_j, c_k> for each i, (n_a,), by the definition."""
+    """The largest inner product max_{j, k} <a_i, b_j, c_k> for each i, (n_a,), by the definition."""
     return inner_products(instance.a, instance.b, instance.c).flatten(1).amax(1)
 
 
 def gap_maxip(instance: GapMaxIP) -> list[bool | None]:
-    """The oracle: True in case 1, False in case 2, None in between.
+    """For each i, True in case 1, False in case 2 and None in between, by the definition.
 
     >>> one = torch.eye(3)
     >>> gap_maxip(GapMaxIP(torch.ones(1, 3), one, one, 1, 0.5)), gap_maxip(GapMaxIP(one, one, one, 3, 0.5))
@@ -106,7 +117,9 @@ def gap_maxip(instance: GapMaxIP) -> list[bool | None]:
 
 
 def to_maxip(instance: OrthogonalVectors) -> GapMaxIP:
-    """The short road: <a_i, b_j, c_k> becomes m minus it, in 3 m coordinates. Rows keep their numbers.
+    """The direct reduction: each inner product becomes m - <a_i, b_j, c_k>, in 3 m coordinates.
+
+    Row i of a set of the result belongs to row i of the same set of the instance.
 
     >>> bits = torch.tensor([[0], [1]])
     >>> made = to_maxip(OrthogonalVectors(bits, bits, bits))

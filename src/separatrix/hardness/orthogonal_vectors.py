@@ -1,8 +1,8 @@
 """SAT as three-way orthogonal vectors (Alman and Song, Definition 4.2, Conjecture 4.3; after Williams).
 
 The variables are split in three parts. A partial assignment of a part becomes a vector with a coordinate for each
-clause: 1 where the assignment leaves the clause unsatisfied. Three partial assignments satisfy the formula together if
-no clause is left by all three of them, which is
+clause: 1 where the assignment leaves the clause unsatisfied. Three partial assignments together satisfy the formula if
+no clause is left unsatisfied by all three of them, which is
 
     <a, b, c> = sum_l a_l b_l c_l = 0.
 
@@ -24,14 +24,20 @@ from separatrix.hardness.cnf import Assignment, Formula
 Triple = tuple[int, int, int]
 
 LARGEST_ORACLE = 1 << 26
-"""Triples that the oracles try, at most."""
+"""The most triples that the direct evaluations of the definitions try."""
 
 
 @dataclass(frozen=True)
 class OrthogonalVectors:
-    """An instance of 3OV: three sets of binary vectors (n_a, m), (n_b, m), (n_c, m), uint8.
+    """An instance of 3OV, three-way orthogonal vectors: three sets of binary vectors of one dimension m.
 
-    The paper's sets have one size n; here each has its own. Copies of a vector make them equal, and change no answer.
+    In the paper all sets have the same size n; here their sizes may differ. Repeating a vector makes them equal and
+    changes no answer.
+
+    Args:
+        a: the first set, of shape (n_a, m).
+        b: the second set, of shape (n_b, m).
+        c: the third set, of shape (n_c, m).
     """
 
     a: Tensor
@@ -43,15 +49,17 @@ class OrthogonalVectors:
 
     @property
     def dimension(self) -> int:
+        """The dimension m of the vectors."""
         return self.a.shape[1]
 
     @property
     def sizes(self) -> Triple:
+        """The sizes (n_a, n_b, n_c) of the sets."""
         return len(self.a), len(self.b), len(self.c)
 
 
 def check_binary(*sets: Tensor) -> None:
-    """Three sets, a, b and c, of vectors of one dimension that hold zeros and ones alone; else an error that says so.
+    """Raise an error unless the three sets a, b and c hold vectors of one dimension with entries 0 and 1.
 
     >>> check_binary(torch.zeros(2, 3), torch.ones(1, 3), torch.full((1, 3), 0.5))
     Traceback (most recent call last):
@@ -72,11 +80,15 @@ def check_binary(*sets: Tensor) -> None:
 
 
 def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """All <a_i, b_j, c_k>, (n_a, n_b, n_c), int64: the definition, for sizes that can be held.
+    """All inner products <a_i, b_j, c_k>, (n_a, n_b, n_c), int64, by the definition.
 
-    >>> one = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    >>> inner_products(one, one, one)[0].tolist()
-    [[2, 2], [2, 2]]
+    Raises:
+        ArgumentError: if there are more than `LARGEST_ORACLE` triples.
+
+    Example:
+        >>> one = torch.tensor([[1, 1, 0], [1, 1, 1]])
+        >>> inner_products(one, one, one)[0].tolist()
+        [[2, 2], [2, 2]]
     """
     triples = len(a) * len(b) * len(c)
     if triples > LARGEST_ORACLE:
@@ -87,7 +99,7 @@ def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def orthogonal_triple(instance: OrthogonalVectors) -> Triple | None:
-    """The first (i, j, k) with <a_i, b_j, c_k> = 0, or None, by trying all: the oracle."""
+    """The first (i, j, k) with <a_i, b_j, c_k> = 0, or None if there is none, found by trying all triples."""
     found = (inner_products(instance.a, instance.b, instance.c) == 0).nonzero()
     return None if not len(found) else _triple(found[0])
 
@@ -98,7 +110,7 @@ def _triple(row: Tensor) -> Triple:
 
 
 def parts(variables: int) -> tuple[range, range, range]:
-    """The variables, from 1, in three parts as equal as can be, the larger first.
+    """The variables, numbered from 1, in three parts whose sizes differ by at most one, the larger parts first.
 
     >>> [list(part) for part in parts(7)]
     [[1, 2, 3], [4, 5], [6, 7]]
@@ -112,10 +124,10 @@ def parts(variables: int) -> tuple[range, range, range]:
 
 
 def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
-    """The instance of 3OV of a formula: a triple is orthogonal exactly if its assignments together satisfy it.
+    """The instance of 3OV for a formula: a triple is orthogonal exactly if its assignments together satisfy it.
 
-    Row i of a set is the assignment whose bit p, of value 2^p, is the p-th variable of the part.
-    A formula without clauses is every assignment's; it becomes one coordinate that every vector has at 0.
+    Row i of a set belongs to the assignment that gives the p-th variable of the part the bit p, of value 2^p, of i.
+    A formula without clauses is satisfied by every assignment; its vectors have one coordinate, which is 0.
 
     >>> instance = to_orthogonal_vectors(Formula(3, ((1, 2), (-1, 3))))
     >>> instance.a.tolist(), instance.b.tolist(), instance.c.tolist()
@@ -126,13 +138,13 @@ def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
 
 
 def _unsatisfied(formula: Formula, part: range) -> Tensor:
-    """1 where an assignment of the variables of a part leaves a clause unsatisfied: (2^part, clauses), uint8."""
+    """For each assignment of a part's variables the clauses it leaves unsatisfied, as 1: (2^part, clauses), uint8."""
     clauses = max(1, len(formula.clauses))
     literals = torch.tensor(list(chain.from_iterable(formula.clauses)), dtype=torch.int64)
     clause = torch.arange(len(formula.clauses)).repeat_interleave(torch.tensor(list(map(len, formula.clauses))).long())
     within = (literals.abs() >= part.start) & (literals.abs() < part.stop)
     literals, clause = literals[within], clause[within]
-    # Which clauses have a variable of the part as it is, and which its negation.
+    # has[p, 1] marks the clauses with the p-th variable of the part, has[p, 0] those with its negation.
     has = torch.zeros(len(part), 2, clauses, dtype=torch.bool)
     has[literals.abs() - part.start, (literals > 0).long(), clause] = True
     rows = torch.arange(2 ** len(part))
@@ -144,7 +156,7 @@ def _unsatisfied(formula: Formula, part: range) -> Tensor:
 
 
 def assignment_of(formula: Formula, triple: Triple) -> Assignment:
-    """The decoder: the assignment that a triple of rows stands for.
+    """The assignment that a triple of rows of `to_orthogonal_vectors` stands for.
 
     >>> assignment_of(Formula(3, ((1, 2), (-1, 3))), (1, 0, 1))
     (True, False, True)

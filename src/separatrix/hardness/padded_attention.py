@@ -1,4 +1,4 @@
-"""The attention of Lemma B.1 (Alman and Song): inner products as scores, and blanks to compare them with.
+"""The attention of Lemma B.1 (Alman and Song): inner products are scores, and blank keys have a score to compare with.
 
 From a, b, c in {0, 1}^d, with beta > 0 and a padding of w ones (the lemma has w = d),
 
@@ -10,8 +10,8 @@ the vectors and 0 on the blanks: the output u_i is the weight on the triples,
 
     u_i = S_i / (S_i + n_b m_c + m_b n_c + m_b m_c exp(w y)),    S_i = sum_jk exp(y <a_i, b_j, c_k>),
 
-with m_b and m_c blanks (the lemma has m_b = n_b, m_c = n_c). The lemma also adds n rows to Q, to make it square; they
-are left out, because the rows of attention do not see each other.
+with m_b and m_c blanks (the lemma has m_b = n_b, m_c = n_c). The lemma also adds n rows to Q, so that Q and the keys
+have equally many rows; they are left out, because each row of attention depends on its own query alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ from separatrix.hardness.maxip import GapMaxIP
 
 @dataclass(frozen=True)
 class PaddedAttention:
-    """The five matrices in float64, with the number of vectors in each key set; `values` are columns of 0 and 1."""
+    """The arguments of the call of attention, in float64.
+
+    Attributes:
+        query: Q.
+        keys: K_1 and K_2.
+        values: two columns that are 1 on the vectors and 0 on the blanks.
+        vectors: the number of vectors, without the blanks, in each key set.
+        beta: beta.
+        pad: the number w of ones of the padding.
+    """
 
     query: Tensor
     keys: tuple[Tensor, Tensor]
@@ -45,15 +54,15 @@ class PaddedAttention:
 
     @property
     def width(self) -> int:
-        """d + w, the paper's d tilde."""
+        """The width d + w of the query and the keys, the paper's d tilde."""
         return self.query.shape[1]
 
     def outputs(self) -> Tensor:
-        """u, (n_a,): the column of the attention's output. It may underflow to 0 where w y is large."""
+        """The outputs u of attention, (n_a,). They may underflow to 0 where w y is large."""
         return tensor_attention(self.query, self.keys, self.values)[:, 0]
 
     def log_outputs(self) -> Tensor:
-        """ln u, (n_a,), as a difference of two log-sum-exps: over the triples of vectors, and over all."""
+        """The logarithms ln u, (n_a,), as the log-sum-exp over pairs of vectors minus that over all pairs of keys."""
         n_b, n_c = self.vectors
         parts = [key[:n] for key, n in zip(self.keys, (n_b, n_c), strict=True)]
         of_vectors = tensor_attention(self.query, parts, [v[:n] for v, n in zip(self.values, (n_b, n_c), strict=True)],
@@ -64,14 +73,21 @@ class PaddedAttention:
 def pad_for_attention(
     instance: GapMaxIP, beta: float, *, pad: int | None = None, blanks: tuple[int, int] | None = None
 ) -> PaddedAttention:
-    """The matrices; without `pad` and `blanks` they are the lemma's.
+    """The matrices of Lemma B.1 for an instance of Gap-MaxIP.
 
-    >>> one = torch.eye(2)
-    >>> made = pad_for_attention(GapMaxIP(one, one, one, 1, 0.5), beta=8.0)
-    >>> made.bound, tuple(made.query.shape), tuple(made.keys[0].shape)
-    (2.0, (2, 4), (4, 4))
-    >>> [round(u, 4) for u in made.outputs().tolist()]  # (e^2 + 3) / (e^2 + 3 + 8 + 4 e^4)
-    [0.0439, 0.0439]
+    Args:
+        instance: the instance.
+        beta: beta, which makes the entry bound beta^(1/3).
+        pad: the number w of ones of the padding; None takes the lemma's d.
+        blanks: the number of blanks in each key set; None takes the lemma's n_b and n_c.
+
+    Example:
+        >>> one = torch.eye(2)
+        >>> made = pad_for_attention(GapMaxIP(one, one, one, 1, 0.5), beta=8.0)
+        >>> made.bound, tuple(made.query.shape), tuple(made.keys[0].shape)
+        (2.0, (2, 4), (4, 4))
+        >>> [round(u, 4) for u in made.outputs().tolist()]  # (e^2 + 3) / (e^2 + 3 + 8 + 4 e^4)
+        [0.0439, 0.0439]
     """
     beta = positive("beta", beta)
     d = instance.dimension
@@ -96,10 +112,17 @@ def pad_for_attention(
 
 
 def log_threshold(instance: GapMaxIP, beta: float, pad: int, *, factor: float = 1.0) -> float:
-    """ln of t tilde, the lemma's third of the least output of case 1: exp(factor y t) / (12 n_b n_c exp(w y)).
+    """The logarithm of the lemma's t tilde = exp(factor y t) / (12 n_b n_c exp(w y)).
 
-    Case 1 has u >= 3 t tilde, because the denominator is at most 4 n_b n_c exp(w y). The lemma decides by u >= 2 t
-    tilde and allows an error of t tilde. Equation (8) prints exp(0.25 beta t / d), which is `factor` = 1/2.
+    With `factor` = 1 case 1 has u >= 3 t tilde, because the denominator of u is at most 4 n_b n_c exp(w y). The lemma
+    decides by u >= 2 t tilde and allows an error of t tilde. Equation (8) prints exp(0.25 beta t / d), which is
+    `factor` = 1/2.
+
+    Args:
+        instance: the instance.
+        beta: beta.
+        pad: the number w of ones of the padding.
+        factor: see above.
     """
     y = beta / (instance.dimension + pad)
     return factor * y * instance.high - math.log(12 * instance.pairs) - pad * y

@@ -1,4 +1,4 @@
-"""The four-party Merlin-Arthur protocol for disjointness, run (Alman and Song, Theorem 4.5).
+"""The four-party Merlin-Arthur protocol for disjointness (Alman and Song, Theorem 4.5), as a program.
 
 Alice, Bob and Charlie hold subsets of [m] and ask whether the three have an element in common. The universe is cut in T
 parts of r = m / T elements; part t of each set is encoded by a systematic code, and
@@ -6,11 +6,12 @@ parts of r = m / T elements; part t of each set is encoded by a systematic code,
     mu_i = sum_t C(alpha^t)_i C(beta^t)_i C(gamma^t)_i
 
 is a word of C' that vanishes at the first r places exactly if the sets are disjoint. Merlin sends a word that is
-supposed to be mu; all toss a place i*; Bob and Charlie send their symbols there, of all T parts; Alice accepts if the
-word is in C', vanishes at the first r places, and has at i* the value that the symbols give.
+supposed to be mu; a place i* is drawn at random; Bob and Charlie send the symbols of all T parts at i*; Alice accepts
+if the word is in C', vanishes at the first r places, and has at i* the value that follows from the symbols.
 
-Disjoint sets: with the true mu she always accepts. Otherwise any word that she may accept differs from mu, so agrees
-with it in at most 3 (r - 1) of N places. The code is Reed-Solomon's with N = 6 (r - 1), which makes that 1/2.
+If the sets are disjoint and Merlin sends the true mu, she always accepts. If they are not disjoint, any word that she
+may accept differs from mu, so it agrees with mu in at most 3 (r - 1) of the N places. The code is Reed-Solomon's with
+N = 6 (r - 1), which makes that a share of 1/2.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ from separatrix.errors import ArgumentError
 from separatrix.hardness.reed_solomon import ReedSolomon, Word, next_prime
 
 Bits = tuple[int, ...]
-"""A subset of the universe: the membership of each element."""
+"""A subset of the universe: for each element, 1 if it is a member and 0 if not."""
 
 
 @dataclass(frozen=True)
 class Bill:
-    """What a run costs, in bits: a symbol of F_p takes ceil(log2 p), the coins ceil(log2 N).
+    """The lengths of the messages of a run, in bits; a symbol of F_p takes ceil(log2 p) bits.
 
-    `merlin` is the whole word, as printed. `merlin_free` is what he need say: a word of C' that vanishes at the first r
-    places has 2 (r - 1) free symbols.
+    Attributes:
+        merlin: Merlin's whole word, which the paper lets him send.
+        merlin_free: the 2 (r - 1) symbols that determine a word of C' that vanishes at the first r places.
+        coins: the random place, ceil(log2 N) bits.
+        bob: Bob's symbols.
+        charlie: Charlie's symbols.
     """
 
     merlin: int
@@ -44,7 +49,15 @@ class Bill:
 
 @dataclass(frozen=True)
 class Transcript:
-    """One run: Merlin's word, the place tossed, the two messages, and Alice's answer."""
+    """The record of one run.
+
+    Attributes:
+        merlin: Merlin's word.
+        place: the random place i*.
+        bob: Bob's message.
+        charlie: Charlie's message.
+        accepts: whether Alice accepts.
+    """
 
     merlin: Word
     place: int
@@ -55,17 +68,22 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The protocol for a universe of m elements in T parts; `length` is the code's N, `p` its prime.
+    """The protocol for a universe of m elements in T parts.
 
-    Without them the shortest code of soundness 1/2 is taken, and the least prime: at least N, and above T, so that a
-    sum of T bits vanishes only if all of them do.
+    Args:
+        m: the number of elements of the universe.
+        parts: the number T of parts.
+        length: the length N of the code; 0 takes the shortest code of soundness 1/2.
+        p: the prime of the code's field F_p; 0 takes the least prime that is at least N and above T, so that a sum of T
+            bits vanishes only if all of them do.
 
-    >>> protocol = Protocol(m=4, parts=2)
-    >>> protocol.r, protocol.length, protocol.p, str(protocol.soundness_bound)
-    (2, 6, 7, '1/2')
-    >>> alpha, beta, gamma = (1, 1, 0, 0), (0, 1, 1, 0), (1, 0, 1, 1)
-    >>> protocol.acceptance(alpha, beta, gamma, protocol.honest(alpha, beta, gamma))
-    Fraction(1, 1)
+    Example:
+        >>> protocol = Protocol(m=4, parts=2)
+        >>> protocol.r, protocol.length, protocol.p, str(protocol.soundness_bound)
+        (2, 6, 7, '1/2')
+        >>> alpha, beta, gamma = (1, 1, 0, 0), (0, 1, 1, 0), (1, 0, 1, 1)
+        >>> protocol.acceptance(alpha, beta, gamma, protocol.honest(alpha, beta, gamma))
+        Fraction(1, 1)
     """
 
     m: int
@@ -86,49 +104,59 @@ class Protocol:
 
     @property
     def r(self) -> int:
-        """Elements of a part; the last part is filled up with elements that nobody has."""
+        """The number of elements of a part; the last part is filled up with elements that are in no set."""
         return -(-self.m // self.parts)
 
     @cached_property
     def code(self) -> ReedSolomon:
+        """The code C."""
         return ReedSolomon(self.r, self.length, self.p)
 
     @property
     def soundness_bound(self) -> Fraction:
-        """3 (r - 1) / N, at most 1: Alice accepts sets that meet with no larger probability, whatever Merlin says."""
+        """An upper bound, min(1, 3 (r - 1) / N), on the probability that Alice accepts sets that are not disjoint."""
         return min(Fraction(1), Fraction(self.code.product_degree, self.length))
 
     @property
     def bill(self) -> Bill:
+        """The lengths of the messages."""
         symbol, r = (self.p - 1).bit_length(), self.r
         said = self.parts * symbol
         return Bill(self.length * symbol, 2 * (r - 1) * symbol, (self.length - 1).bit_length(), said, said)
 
     def encode(self, members: Bits) -> tuple[Word, ...]:
-        """C of each part of a set: T words."""
+        """The words C(alpha^1), ..., C(alpha^T) of the parts of a set."""
         if len(members) != self.m or not set(members) <= {0, 1}:
             raise ArgumentError("members", expected=f"{self.m} zeros and ones", got=members)
         full = (*members, *(0,) * (self.parts * self.r - self.m))
         return tuple(self.code.encode(tuple(full[t * self.r : (t + 1) * self.r])) for t in range(self.parts))
 
     def symbols(self, members: Bits, place: int) -> Word:
-        """What Bob or Charlie sends: the symbols of all parts at the place."""
+        """The message that Bob or Charlie sends: the symbols of all parts of his set at the place."""
         return tuple(word[place] for word in self.encode(members))
 
     def honest(self, alpha: Bits, beta: Bits, gamma: Bits) -> Word:
-        """mu, whether the sets are disjoint or not."""
+        """The word mu of the three sets, whether they are disjoint or not."""
         words = tuple(zip(self.encode(alpha), self.encode(beta), self.encode(gamma), strict=True))
         return tuple(sum(a[i] * b[i] * c[i] for a, b, c in words) % self.p for i in range(self.length))
 
     def admissible(self, word: Word) -> bool:
-        """Whether Alice may accept Merlin's word at all: in C', and zero at the first r places."""
+        """Whether Alice may accept Merlin's word at all: whether it is in C' and zero at the first r places."""
         return not any(word[: self.r]) and self.code.is_product_word(word)
 
     def run(self, alpha: Bits, beta: Bits, gamma: Bits, merlin: Word, place: int) -> Transcript:
-        """One run with the given coins.
+        """Run the protocol once.
 
-        >>> Protocol(4, 2).run((1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0), (0,) * 6, 3)
-        Transcript(merlin=(0, 0, 0, 0, 0, 0), place=3, bob=(5, 0), charlie=(5, 0), accepts=False)
+        Args:
+            alpha: Alice's set.
+            beta: Bob's set.
+            gamma: Charlie's set.
+            merlin: the word that Merlin sends.
+            place: the random place i*.
+
+        Example:
+            >>> Protocol(4, 2).run((1, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0), (0,) * 6, 3)
+            Transcript(merlin=(0, 0, 0, 0, 0, 0), place=3, bob=(5, 0), charlie=(5, 0), accepts=False)
         """
         whole("place", place, low=0, high=self.length - 1)
         own, bob, charlie = (self.symbols(members, place) for members in (alpha, beta, gamma))
@@ -136,6 +164,6 @@ class Protocol:
         return Transcript(merlin, place, bob, charlie, self.admissible(merlin) and merlin[place] == value)
 
     def acceptance(self, alpha: Bits, beta: Bits, gamma: Bits, merlin: Word) -> Fraction:
-        """The probability that Alice accepts, over all coins: exact."""
+        """The exact probability that Alice accepts Merlin's word, over the random place."""
         accepted = sum(self.run(alpha, beta, gamma, merlin, place).accepts for place in range(self.length))
         return Fraction(accepted, self.length)

@@ -1,17 +1,16 @@
 """From orthogonal vectors to Gap-MaxIP by the protocol (Alman and Song, Theorem 4.7): the gap becomes a constant.
 
-A coordinate is a place j of the code, a message i_B that Bob may send there, and one i_C of Charlie's. Bob's vector has
-a 1 where he sends i_B, Charlie's where he sends i_C, and Alice's, one for each alpha and each word mu of Merlin's,
-where she accepts. So
+A coordinate is a place j of the code, a message i_B that Bob may send there, and a message i_C that Charlie may send.
+Bob's vector has a 1 where he sends i_B, and Charlie's where he sends i_C. Alice has a vector for each alpha and each
+word mu of Merlin's, with a 1 where she accepts. So
 
     <a^(mu, alpha), b^beta, c^gamma> = the number of places at which Alice accepts
 
 which is N for an orthogonal triple and the true mu, and at most 3 (r - 1) for any mu if the triple is not orthogonal:
 Gap-MaxIP with t = N and eps = 1/2 where N = 6 (r - 1). (In print the two cases are exchanged.)
 
-Of the p^T messages at a place only those that occur are indexed, at most one for each vector: d <= N n_b n_c instead of
-N p^(2 T). Merlin's words cannot be thinned out so, for which of them is true is what one wants to know: there are
-p^(2 (r - 1)) of them.
+Only those of the p^T messages at a place that occur have an index, at most one for each vector, so d <= N n_b n_c
+instead of N p^(2 T). All of Merlin's p^(2 (r - 1)) words are needed, since it is not known which of them is true.
 """
 
 from __future__ import annotations
@@ -31,9 +30,13 @@ from separatrix.hardness.reed_solomon import Word
 
 @dataclass(frozen=True)
 class ProtocolSizes:
-    """What the reduction makes: Merlin's words, Alice's vectors, a bound on the dimension.
+    """The sizes of the instance that the reduction makes.
 
-    `every_message` is log2 of the dimension with every message indexed, occurring or not: (T')^2 N with T' = p^T.
+    Attributes:
+        words: the number of Merlin's words.
+        rows: the number of Alice's vectors.
+        dimension: an upper bound on the dimension.
+        every_message: log2 of the dimension (T')^2 N, T' = p^T, that it would have if every message had an index.
     """
 
     words: int
@@ -44,27 +47,35 @@ class ProtocolSizes:
 
 @dataclass(frozen=True)
 class ProtocolVectors:
-    """The instance, and what its rows stand for: row i of a is word i // n_a of Merlin's with vector i mod n_a."""
+    """The instance that the reduction makes, and what its rows stand for.
+
+    Row i of `instance.a` stands for the word i // n_a of Merlin's with the vector i mod n_a.
+
+    Attributes:
+        instance: the instance of Gap-MaxIP.
+        protocol: the protocol.
+        words: Merlin's words.
+    """
 
     instance: GapMaxIP
     protocol: Protocol
     words: tuple[Word, ...]
 
     def triple(self, rows: Triple) -> Triple:
-        """The decoder: the triple of vectors that a triple of rows stands for."""
+        """The triple of vectors of the 3OV instance that a triple of rows stands for."""
         i, j, k = rows
         return i % (len(self.instance.a) // len(self.words)), j, k
 
 
 def protocol_sizes(sizes: Triple, protocol: Protocol) -> ProtocolSizes:
-    """The sizes, before anything is made.
+    """The sizes of the instance that `to_gap_maxip` would make, for sets of `sizes` = (n_a, n_b, n_c) vectors.
 
     >>> made = protocol_sizes((4, 4, 4), Protocol(m=6, parts=3))
     >>> made.words, made.rows, made.dimension, round(2**made.every_message) == 7**6 * 6
     (49, 196, 96, True)
     """
     n_a, n_b, n_c = sizes
-    # A set has fewer than 2^64 vectors, so more parts than 64 leave the least of the two as it is.
+    # A set has fewer than 2^64 vectors, so with more than 64 parts the minimum below is the same as with 64.
     messages = protocol.p ** min(protocol.parts, 64)
     known = min(protocol.code.product_degree + 1, protocol.length)
     words = protocol.p ** (known - protocol.r)
@@ -74,7 +85,7 @@ def protocol_sizes(sizes: Triple, protocol: Protocol) -> ProtocolSizes:
 
 
 def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVectors:
-    """The instance of Gap-MaxIP of an instance of 3OV.
+    """The instance of Gap-MaxIP for an instance of 3OV, by the protocol.
 
     >>> bits = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0]])
     >>> made = to_gap_maxip(OrthogonalVectors(bits, bits, bits), Protocol(m=4, parts=2))
@@ -89,7 +100,7 @@ def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVec
         (said_b, of_b), (said_c, of_c) = (
             torch.unique(heard[:, place], dim=0, return_inverse=True) for heard in (bob, charlie)
         )
-        # Every product is reduced, so sums of T of them stay far inside int64.
+        # Every product is reduced modulo p, so sums of T of them do not overflow int64.
         pairs = (said_b[:, None] * said_c[None] % protocol.p).flatten(0, 1)
         value = (alice[:, place, None] * pairs % protocol.p).sum(-1) % protocol.p
         a.append((merlin[:, place, None, None] == value).flatten(0, 1))
@@ -104,7 +115,7 @@ def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVec
 
 
 def _symbols(vectors: Tensor, protocol: Protocol) -> Tensor:
-    """What each vector's holder would send, (n, N, T): the parts encoded by the code's generator matrix."""
+    """The symbols of all parts of each vector at each place, (n, N, T), by the code's generator matrix."""
     r = protocol.r
     unit = [tuple(int(row == column) for column in range(r)) for row in range(r)]
     generator = torch.tensor([protocol.code.encode(one) for one in unit])  # (r, N)

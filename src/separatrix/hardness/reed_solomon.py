@@ -1,13 +1,14 @@
 """Reed-Solomon codes over a prime field: the two codes of the protocol (Alman and Song, Theorem 4.4).
 
-C holds the polynomials of degree below r at the points 0, ..., N - 1 of F_p, and C' those of degree up to 3 (r - 1).
+The words of C are the values at the points 0, ..., N - 1 of F_p of the polynomials of degree below r, and those of C'
+are the values of the polynomials of degree up to 3 (r - 1).
 
     systematic:  the values at the first r points are the message;
     closed:      the product of three words of C is a word of C', whose distance is N - 3 (r - 1);
     rates:       r / N and (3 r - 2) / N.
 
-The paper takes algebraic-geometry codes, whose field stays fixed while r grows. Here p >= N, so a symbol takes log N
-bits and not log T: every message of the protocol is longer by the factor log N / log T.
+The paper uses algebraic-geometry codes, whose field stays fixed while r grows. Here p >= N, so a symbol takes log N
+bits and not log T, and every message of the protocol is longer by the factor log N / log T.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Word = tuple[int, ...]
 
 
 def is_prime(number: int) -> bool:
-    """By trial division, for fields that fit a protocol.
+    """Whether a number is prime, by trial division.
 
     >>> [number for number in range(20) if is_prime(number)]
     [2, 3, 5, 7, 11, 13, 17, 19]
@@ -45,11 +46,17 @@ def next_prime(least: int) -> int:
 
 @dataclass(frozen=True)
 class ReedSolomon:
-    """The code of messages of r symbols, of length N, over F_p.
+    """The code C of length N over F_p, for messages of r symbols.
 
-    >>> code = ReedSolomon(r=2, length=6, p=7)
-    >>> code.encode((1, 3))  # 1 + 2 x
-    (1, 3, 5, 0, 2, 4)
+    Args:
+        r: the number of symbols of a message.
+        length: N, at least r.
+        p: a prime that is at least N.
+
+    Example:
+        >>> code = ReedSolomon(r=2, length=6, p=7)
+        >>> code.encode((1, 3))  # 1 + 2 x
+        (1, 3, 5, 0, 2, 4)
     """
 
     r: int
@@ -65,12 +72,12 @@ class ReedSolomon:
 
     @property
     def product_degree(self) -> int:
-        """3 (r - 1): the largest degree of a word of C'."""
+        """The largest degree 3 (r - 1) of a word of C'."""
         return 3 * (self.r - 1)
 
     @property
     def product_distance(self) -> int:
-        """Places in which two words of C' differ at least; 1 where C' is all of F_p^N."""
+        """The least number of places in which two words of C' differ; 1 where C' is all of F_p^N."""
         return max(1, self.length - self.product_degree)
 
     def encode(self, message: Word) -> Word:
@@ -80,7 +87,7 @@ class ReedSolomon:
         return evaluate(tuple(range(self.r)), message, tuple(range(self.length)), self.p)
 
     def is_product_word(self, word: Word) -> bool:
-        """Whether a word of length N is in C': whether it is what its first 3 r - 2 symbols determine.
+        """Whether a word of length N is in C', that is, whether it is the word of C' with its first 3 r - 2 symbols.
 
         >>> code = ReedSolomon(r=2, length=6, p=7)
         >>> code.is_product_word((0, 1, 1, 6, 1, 6)), code.is_product_word((0, 0, 0, 0, 0, 1))
@@ -93,10 +100,17 @@ class ReedSolomon:
 
 
 def evaluate(at: Word, values: Word, points: Word, p: int) -> Word:
-    """At `points`, the polynomial of degree below len(at) that has `values` at `at`, by Lagrange's formula modulo p.
+    """Values of the polynomial of degree below len(at) that interpolates given values, by Lagrange's formula modulo p.
 
-    >>> evaluate((0, 1, 2), (0, 1, 4), (3, 5), 101)
-    (9, 25)
+    Args:
+        at: where the polynomial is known.
+        values: its values there.
+        points: where to evaluate it.
+        p: the prime.
+
+    Example:
+        >>> evaluate((0, 1, 2), (0, 1, 4), (3, 5), 101)
+        (9, 25)
     """
     weights = []
     for i, x in enumerate(at):

@@ -1,13 +1,14 @@
-"""SAT decided by attention: a formula goes down the chain of reductions, and the answer comes back up.
+"""SAT decided by attention: a formula is reduced step by step to attention, whose output decides it.
 
     CNF  ->  3OV  ->  Gap-MaxIP  ->  order-3 attention
 
-Two roads lead to Gap-MaxIP. "direct" has 3 m coordinates and the gap 1/m; it serves formulas of up to some 25 variables
-(2^v triples are attended, so this is no fast solver: by the lower bound nothing of this kind is). "protocol" goes by
-the Merlin-Arthur protocol and keeps the gap 1/2, at small sizes only.
+There are two reductions from 3OV to Gap-MaxIP, which the argument `road` chooses between. "direct" has 3 m coordinates
+and the gap 1/m; it works for formulas of up to some 25 variables (2^v triples are attended, so this is no fast solver:
+by the lower bound nothing of this kind is). "protocol" uses the Merlin-Arthur protocol and keeps the gap 1/2, at small
+sizes only.
 
-The answer "satisfiable" comes with an assignment that was found by attention and checked against the formula. That of
-"not satisfiable" rests on the margins proved in `attention_decision`.
+The answer "satisfiable" comes with an assignment that was found by attention and checked against the formula. The
+answer "not satisfiable" rests on the margins proved in `attention_decision`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from separatrix.hardness.protocol_vectors import protocol_sizes, to_gap_maxip
 
 Road = Literal["direct", "protocol"]
 _MOST_VARIABLES = 99
-"""Sizes of formulas with more are not written out."""
+"""For formulas with more variables the sizes of the later problems are not computed."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One problem of the chain, and its sizes in a sentence."""
+    """One problem of the chain of reductions, and a description of its size."""
 
     problem: str
     sizes: str
@@ -42,7 +43,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether the formula is satisfiable, an assignment if it is, and the steps taken. Its truth is the answer."""
+    """The decision about a formula; it is true in a condition if the formula is satisfiable.
+
+    Attributes:
+        satisfiable: whether the formula is satisfiable.
+        assignment: an assignment that satisfies it; None if there is none.
+        steps: the problems of the chain.
+    """
 
     satisfiable: bool
     assignment: Assignment | None
@@ -54,34 +61,49 @@ class Decision:
 
 @dataclass(frozen=True)
 class ChainSizes:
-    """The steps a formula would take, and whether they fit."""
+    """The problems of the chain for a formula, and whether they are small enough to be solved."""
 
     steps: tuple[Step, ...]
     fits: bool
 
 
 def satisfiable(path: str | Path, *, road: Road = "direct") -> Decision:
-    """Whether the formula in a DIMACS file can be satisfied, decided by order-3 attention.
+    """Decide by order-3 attention whether the formula in a DIMACS file can be satisfied.
 
-    One that is too large is refused by what its first line announces, before its clauses are read.
+    Args:
+        path: the file.
+        road: the reduction to Gap-MaxIP, "direct" or "protocol" (see the module's docstring).
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "small.cnf"
-    ...     _ = file.write_text("p cnf 3 4\\n1 2 0\\n-1 2 0\\n-2 3 0\\n-1 -3 0\\n")
-    ...     found = satisfiable(file)
-    >>> found.satisfiable, found.assignment
-    (True, (False, True, True))
+    Raises:
+        ArgumentError: if the file is not in order, or if its problem line announces a formula that is too large; then
+            the clauses are not read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "small.cnf"
+        ...     _ = file.write_text("p cnf 3 4\\n1 2 0\\n-1 2 0\\n-2 3 0\\n-1 -3 0\\n")
+        ...     found = satisfiable(file)
+        >>> found.satisfiable, found.assignment
+        (True, (False, True, True))
     """
     formula = read_admitted(path, lambda variables, clauses: _fitting(variables, clauses, road))
     return decide_formula(formula, road=road)
 
 
 def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
-    """The same of a formula.
+    """Decide by order-3 attention whether a formula can be satisfied.
 
-    >>> bool(decide_formula(Formula(2, ((1,), (-1, 2), (-2, -1))))), bool(decide_formula(Formula(0, ())))
-    (False, True)
+    Args:
+        formula: the formula.
+        road: the reduction to Gap-MaxIP, "direct" or "protocol" (see the module's docstring).
+
+    Raises:
+        ArgumentError: if the formula is too large.
+
+    Example:
+        >>> bool(decide_formula(Formula(2, ((1,), (-1, 2), (-2, -1))))), bool(decide_formula(Formula(0, ())))
+        (False, True)
     """
     sizes = _fitting(formula.variables, len(formula.clauses), road)
     vectors = to_orthogonal_vectors(formula)
@@ -101,14 +123,20 @@ def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
 
 
 def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
-    """The size of every problem on the way of such a formula, before any of them is made.
+    """The sizes of the problems of the chain for a formula, computed without making them.
 
-    >>> for step in chain_sizes(9, 20, "direct").steps:
-    ...     print(f"{step.problem}: {step.sizes}")
-    CNF: 9 variables, 20 clauses
-    3OV: 8, 8 and 8 vectors of dimension 20
-    Gap-MaxIP: 8, 8 and 8 vectors of dimension 60, threshold 20, against at most 19
-    attention: 8 queries, 9 and 9 keys of width 80, beta = 554.5, B = 8.216, 51,840 multiplications
+    Args:
+        variables: the number of variables of the formula.
+        clauses: the number of its clauses.
+        road: the reduction to Gap-MaxIP, "direct" or "protocol" (see the module's docstring).
+
+    Example:
+        >>> for step in chain_sizes(9, 20, "direct").steps:
+        ...     print(f"{step.problem}: {step.sizes}")
+        CNF: 9 variables, 20 clauses
+        3OV: 8, 8 and 8 vectors of dimension 20
+        Gap-MaxIP: 8, 8 and 8 vectors of dimension 60, threshold 20, against at most 19
+        attention: 8 queries, 9 and 9 keys of width 80, beta = 554.5, B = 8.216, 51,840 multiplications
     """
     one_of("road", road, get_args(Road))
     m = max(1, clauses)  # A formula without clauses still has a coordinate.
@@ -137,12 +165,12 @@ def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
 
 
 def _protocol(m: int) -> Protocol:
-    """Parts of two clauses each: the shortest words of Merlin's that leave him something to say."""
+    """The protocol with two clauses in each part: the smallest r for which Merlin's words are not all determined."""
     return Protocol(m, parts=-(-m // 2))
 
 
 def _fitting(variables: int, clauses: int, road: Road) -> ChainSizes:
-    """The sizes of a formula whose chain fits, and an error for any other."""
+    """The sizes of the chain for a formula; an error if they are too large."""
     sizes = chain_sizes(variables, clauses, road)
     if sizes.fits:
         return sizes

@@ -6,18 +6,19 @@ padding is w >= h, and y = beta / (d + w). The output is an increasing function 
     least S in case 1:    exp(h y) + P - 1      (one pair at h, the others at 0)
     largest S in case 2:  P exp(l y)            (all pairs at l)
 
-and both occur. **On exact outputs** a threshold exists if and only if exp(h y) - 1 > P (exp(l y) - 1). At equality the
-two instances have the same output, so no rule of any kind decides; below, no threshold does, and at the beta where
-exp(h y) - 1 = M (exp(l y) - 1), for any number M <= P of pairs that can be at l, again no rule at all. That is
+and both values occur. **On exact outputs** a threshold that decides exists if and only if
+exp(h y) - 1 > P (exp(l y) - 1). At equality the two instances have the same output, so no rule of any kind decides. For
+smaller beta no threshold does; and at the beta where exp(h y) - 1 = M (exp(l y) - 1), for any number M <= P of pairs
+that can be at l, again no rule at all does. The beta of equality satisfies
 
-    beta <= 2 (d + w) ln n / (h - l),    4 C / (C_0 eps) ln n at w = d: the paper takes 40.
+    beta <= 2 (d + w) ln n / (h - l),    which is 4 C / (C_0 eps) ln n at w = d: the paper takes 40.
 
 **By the lemma's rule**, u >= 2 t tilde, with an error up to t tilde = exp(h y) / (12 P exp(w y)), case 1 is safe for
 every beta, and case 2 if its largest output is at most t tilde:
 
     exp((h - l) y) (1 + 2 exp(-w y) + exp((l - w) y)) >= 12 P.
 
-The left side is increasing where it can reach 12 P >= 12 at all, so one beta is the border, and it lies between
+The left side is increasing where it can reach 12 P >= 12 at all, so there is one smallest beta, and it lies between
 (d + w) ln(12 P - 3) / (h - l) and (d + w) ln(12 P) / (h - l). The proofs are in docs/derivations/hardness-chain.md.
 """
 
@@ -34,17 +35,24 @@ from separatrix.hardness.maxip import GapMaxIP
 
 
 def beta_on_exact_outputs(pairs: int, low: int, high: int, width: int) -> float:
-    """The largest beta at which some instance defeats every rule; 0.0 if every beta > 0 works.
+    """The largest beta at which no rule decides all instances from exact outputs; 0.0 if every beta > 0 works.
 
-    >>> round(beta_on_exact_outputs(pairs=100, low=2, high=4, width=24), 3)  # z^4 + 99 = 100 z^2 at z^2 = 99
-    55.141
-    >>> beta_on_exact_outputs(pairs=100, low=0, high=4, width=24)
-    0.0
+    Args:
+        pairs: P, the number of pairs (j, k).
+        low: l, the largest integer of case 2.
+        high: h, the least integer of case 1.
+        width: d + w.
+
+    Example:
+        >>> round(beta_on_exact_outputs(pairs=100, low=2, high=4, width=24), 3)  # z^4 + 99 = 100 z^2 at z^2 = 99
+        55.141
+        >>> beta_on_exact_outputs(pairs=100, low=0, high=4, width=24)
+        0.0
     """
     _check(pairs, low, high, high)
     if high >= pairs * low:
         return 0.0
-    # Between the least point of exp(h y) - P exp(l y), where it is negative, and where the two terms are equal.
+    # The solution lies between the minimum of exp(h y) - P exp(l y) and the point where the two terms are equal.
     bottom = math.log(pairs * low / high) / (high - low)
     top = math.log(pairs) / (high - low)
     return width * _border(lambda y: _log_expm1(high * y) <= math.log(pairs) + _log_expm1(low * y), bottom, top)
@@ -53,9 +61,17 @@ def beta_on_exact_outputs(pairs: int, low: int, high: int, width: int) -> float:
 def beta_of_the_rule(pairs: int, low: int, high: int, pad: int, width: int) -> float:
     """The beta above which the lemma's threshold rule works for every instance and every error up to t tilde.
 
-    >>> border = beta_of_the_rule(pairs=100, low=2, high=4, pad=12, width=24)
-    >>> 12 * math.log(1197) <= border <= 12 * math.log(1200)
-    True
+    Args:
+        pairs: P, the number of pairs (j, k).
+        low: l, the largest integer of case 2.
+        high: h, the least integer of case 1.
+        pad: w, at least h.
+        width: d + w.
+
+    Example:
+        >>> border = beta_of_the_rule(pairs=100, low=2, high=4, pad=12, width=24)
+        >>> 12 * math.log(1197) <= border <= 12 * math.log(1200)
+        True
     """
     _check(pairs, low, high, pad)
 
@@ -67,17 +83,25 @@ def beta_of_the_rule(pairs: int, low: int, high: int, pad: int, width: int) -> f
 
 
 def printed_beta(n: int, dimension: int, threshold: float, epsilon: float, *, root: int = 3) -> float:
-    """B^3 of Equation (3), with C_b the cube root of 40 C / (C_0 eps) that Equation (9) needs, or the printed square
-    root (`root` = 2). C / C_0 is d / t.
+    """The paper's beta = B^3 of Equation (3), where C / C_0 is d / t.
 
-    >>> [round(printed_beta(100, 20, 10, 0.5, root=root) / math.log(100), 3) for root in (3, 2)]
-    [160.0, 2023.858]
+    Args:
+        n: the number of vectors.
+        dimension: d.
+        threshold: t.
+        epsilon: eps.
+        root: which root of 40 C / (C_0 eps) C_b is: Equation (9) needs the cube root (3), printed is the square root
+            (2).
+
+    Example:
+        >>> [round(printed_beta(100, 20, 10, 0.5, root=root) / math.log(100), 3) for root in (3, 2)]
+        [160.0, 2023.858]
     """
     return math.pow(40 * dimension / (threshold * epsilon), 3 / root) * math.log(n)
 
 
 def least_of_case_1(n: int, dimension: int, low: int, high: int) -> GapMaxIP:
-    """One pair at `high`, all others at 0: n vectors b and c, one a."""
+    """The instance of case 1 with the least output: one a, n vectors b and c, one pair at `high`, all others at 0."""
     ones = (torch.arange(dimension) < high).to(torch.uint8)
     others = torch.zeros(n, dimension, dtype=torch.uint8)
     others[0] = ones
@@ -85,7 +109,16 @@ def least_of_case_1(n: int, dimension: int, low: int, high: int) -> GapMaxIP:
 
 
 def largest_of_case_2(n: int, dimension: int, low: int, high: int, *, pairs: tuple[int, int] | None = None) -> GapMaxIP:
-    """All pairs at `low`, or those of the first `pairs[0]` b and `pairs[1]` c, the others at 0."""
+    """The instance of case 2 with the largest output: one a, n vectors b and c, all pairs at `low`.
+
+    Args:
+        n: the number of vectors b, and of vectors c.
+        dimension: d.
+        low: l, the largest integer of case 2.
+        high: h, the least integer of case 1.
+        pairs: if not None, only the pairs of the first `pairs[0]` vectors b and the first `pairs[1]` vectors c are at
+            `low`, and the others are at 0.
+    """
     ones = (torch.arange(dimension) < low).to(torch.uint8)
     first, second = (n, n) if pairs is None else pairs
     b, c = ((torch.arange(n) < count)[:, None] * ones for count in (first, second))
@@ -100,12 +133,12 @@ def _check(pairs: int, low: int, high: int, pad: int) -> None:
 
 
 def _log_expm1(x: float) -> float:
-    """ln(exp(x) - 1) for x > 0, with no overflow."""
+    """The logarithm ln(exp(x) - 1) for x > 0, without overflow."""
     return x + math.log(-math.expm1(-x))
 
 
 def _border(below: Callable[[float], bool], low: float, high: float) -> float:
-    """Where a condition that holds at `low` stops to hold, to the last bit."""
+    """The float at which a condition that holds at `low` and fails at `high` changes, to the last bit, by bisection."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

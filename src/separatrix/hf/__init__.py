@@ -1,11 +1,15 @@
-"""Hugging Face `transformers`: its models with our order-2 attention, and what their heads are like.
+"""Hugging Face `transformers`: run its models with this library's order-2 attention, and examine their heads.
 
     import separatrix.hf
     model.set_attn_implementation(separatrix.hf.register())                # exact
     model.set_attn_implementation(separatrix.hf.register(tolerance=1e-3))  # certified
     separatrix.hf.report_heads(model, inputs, tolerance=1e-2)
 
-Needs the extra `hf`.
+The package needs the extra `hf`.
+
+interface   the attention functions that `transformers` calls
+masks       the masks that `transformers` makes, and the patterns they were made from
+report      the sizes of the scores of a model's heads, and their certified plans
 """
 
 from __future__ import annotations

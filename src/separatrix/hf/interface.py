@@ -1,4 +1,4 @@
-"""Our order-2 attention under a name that the models of `transformers` know."""
+"""Order-2 attention of this library as an attention function that the models of `transformers` can call by a name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ Answer = tuple[Tensor, None]
 
 PREFERENCES = ("cheapest", "near-linear")
 REFUSED = ("softcap", "position_bias", "s_aux", "head_mask", "cache")
-"""What an attention function of `transformers` may be asked for and ours cannot do; None is not asking."""
+"""Arguments of attention functions of `transformers` that are not supported here unless they are None."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer asks for: query (batch, heads, L_q, d), key and value of as many heads or fewer."""
+    """The attention that a layer of a model asks for.
+
+    Attributes:
+        query: the queries, of shape (batch, heads, L_q, d).
+        key: the keys, of shape (batch, key heads, L_k, d); the number of heads is a multiple of that of key heads.
+        value: the values, of shape (batch, key heads, L_k, d_v).
+        pattern: which queries may attend which keys.
+        scale: the factor of the scores.
+    """
 
     query: Tensor
     key: Tensor
@@ -39,17 +47,17 @@ class Layer:
 
     @property
     def groups(self) -> int:
-        """How many query heads share a key head."""
+        """How many query heads share one key head."""
         return self.query.shape[1] // self.key.shape[1]
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of our operators beside the tensors, masks apart."""
+        """The arguments of `tensor_attention` other than the tensors and the masks."""
         causal = {"is_causal": True, "query_offset": self.pattern.offset} if self.pattern.offset is not None else {}
         return {"scale": self.scale, "windows": self.pattern.window, **causal}
 
     def call(self, h: int) -> Call:
-        """One head, with tensors (batch, length, width)."""
+        """The checked call of one head, with tensors of shape (batch, length, width)."""
         shared, seen = h // self.groups, self.pattern.seen
         mask = None if seen is None else seen[:, h if seen.shape[1] > 1 else 0]
         return check_call(self.query[:, h], self.key[:, shared], self.value[:, shared], key_masks=mask, **self.options)
@@ -66,35 +74,54 @@ def read_layer(
     is_causal: bool | None = None,
     **others: Any,
 ) -> Layer:
-    """The arguments that `transformers` calls an attention function with; what we cannot do is an error."""
+    """The layer that the arguments describe with which `transformers` calls an attention function.
+
+    Args:
+        module: the layer's module.
+        query: the queries, of shape (batch, heads, L_q, d).
+        key: the keys, of shape (batch, key heads, L_k, d).
+        value: the values, of shape (batch, key heads, L_k, d_v).
+        attention_mask: a bool mask, True where a key may be attended; None if `is_causal` says it all.
+        dropout: must be 0.
+        scaling: the factor of the scores; None stands for 1 / sqrt(d).
+        is_causal: whether a call without a mask is causal; None reads `module.is_causal`.
+        **others: further arguments; those in `REFUSED` must be None, and the rest is ignored.
+
+    Raises:
+        ArgumentError: if an argument asks for something that is not supported.
+    """
     if dropout:
-        raise ArgumentError("dropout", expected="0 (the weights are never held; model.eval() does it)", got=dropout)
+        raise ArgumentError("dropout", expected="0 (the weights are never stored; model.eval() does it)", got=dropout)
     for name in REFUSED:
         if others.get(name) is not None:
             raise ArgumentError(name, expected="None for attention by Separatrix", got=type(others[name]).__name__)
     if others.get("output_attentions"):
-        raise ArgumentError("output_attentions", expected="False (the weights are never held)", got=True)
+        raise ArgumentError("output_attentions", expected="False (the weights are never stored)", got=True)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None:
         pattern = read_mask(attention_mask, queries, keys)
     else:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        # Without a mask one query sees all keys, and more see the first: that is what `sdpa` takes the flag to mean.
+        # As for `sdpa`: without a mask, a single query attends all keys, and several are aligned with the first keys.
         pattern = Pattern(offset=0) if causal and queries > 1 else Pattern()
-    if pattern.offset is not None and keys > queries + pattern.offset:  # a static cache has room for what comes
+    if pattern.offset is not None and keys > queries + pattern.offset:  # a static cache has places for later tokens
         keys = queries + pattern.offset
         pattern = replace(pattern, seen=None if pattern.seen is None else pattern.seen[..., :keys])
     return Layer(query, key[:, :, :keys], value[:, :, :keys], pattern, scale)
 
 
 def exact(*arguments: Any, **options: Any) -> Answer:
-    """Exact attention, called as `read_layer` is: (batch, L_q, heads, d_v), and None where weights might be."""
+    """Exact attention as an attention function of `transformers`, with the arguments of `read_layer`.
+
+    Returns:
+        The output, of shape (batch, L_q, heads, d_v), and None in the place of the attention weights.
+    """
     return laid_out(attend(read_layer(*arguments, **options))), None
 
 
 def attend(layer: Layer) -> Tensor:
-    """Exact attention of all heads at once, (batch, heads, L_q, d_v)."""
+    """Exact attention of all heads of a layer at once, (batch, heads, L_q, d_v)."""
     out: Tensor = tensor_attention(
         layer.query,
         layer.key,
@@ -107,7 +134,19 @@ def attend(layer: Layer) -> Tensor:
 
 
 def certified(*arguments: Any, tolerance: float, prefer: str, **options: Any) -> Answer:
-    """The same within a tolerance, planned and certified head by head, as heads differ in the size of their scores."""
+    """Certified attention as an attention function of `transformers`, with the arguments of `read_layer`.
+
+    Each head is planned and certified separately, because heads differ in the size of their scores.
+
+    Args:
+        *arguments: the arguments of `read_layer`.
+        tolerance: the largest error of an entry of the output.
+        prefer: "cheapest" or "near-linear", as in `register`.
+        **options: further arguments of `read_layer`.
+
+    Returns:
+        The output, of shape (batch, L_q, heads, d_v), and None in the place of the attention weights.
+    """
     layer = read_layer(*arguments, **options)
     found = [_certified_head(layer, h, tolerance, prefer) for h in range(layer.query.shape[1])]
     return laid_out(torch.stack(found, 1)), None
@@ -122,46 +161,49 @@ def _certified_head(layer: Layer, h: int, tolerance: float, prefer: str) -> Tens
 
 
 def near_linear(call: Call, tolerance: float, analysis: Analysis) -> Certified | None:
-    """Near-linear attention that is certain to keep the tolerance, whatever it costs; None where there is none."""
+    """Near-linear attention with a certified error within the tolerance, whatever it costs; None if there is none."""
     if any(window is not None for window in call.positions.windows) or recipes(analysis, tolerance) is None:
         return None
     try:
         return certify_call(call, tolerance, "polynomial")
     except ArgumentError:
         raise
-    except SeparatrixError:  # what was forecast to do did not, nor did any degree above it
+    except SeparatrixError:  # the error was larger than forecast, at every degree that could be tried
         return None
 
 
 def laid_out(out: Tensor) -> Tensor:
-    """(batch, heads, L_q, d_v) as `transformers` wants it, (batch, L_q, heads, d_v)."""
+    """The output (batch, heads, L_q, d_v) in the layout of `transformers`, (batch, L_q, heads, d_v)."""
     return out.transpose(1, 2).contiguous()
 
 
 def register(*, tolerance: float | None = None, prefer: str = "cheapest") -> str:
-    """Make our attention known to `transformers`; the answer is its name, for `attn_implementation`.
+    """Register this library's attention with `transformers` and return its name, for `attn_implementation`.
 
-    tolerance: None for exact attention, the name is then "separatrix". Otherwise every entry of every head's output
-        is within it of exact attention, or a `SeparatrixError` says why it cannot be; the name tells the tolerance.
-    prefer: with a tolerance, "cheapest" takes near-linear attention for a head where it is expected to be faster than
-        exact attention; "near-linear" wherever its error can be certified, whatever it costs.
+    The scale, padding, causal masks, sliding windows and grouped heads are the model's own. Dropout on the attention
+    weights, soft caps, position biases and returning the weights are errors, because the weights are never stored.
 
-    Scale, padding, causal masks, sliding windows and grouped heads are the model's own. Dropout on the weights,
-    soft caps, position biases and the weights themselves are refused: they are never held.
+    Args:
+        tolerance: None for exact attention; the name is then "separatrix". Otherwise every entry of every head's output
+            is within the tolerance of exact attention, or a `SeparatrixError` says why that is not possible; the name
+            contains the tolerance.
+        prefer: with a tolerance, "cheapest" uses near-linear attention for a head where it is expected to be faster
+            than exact attention, and "near-linear" uses it wherever its error can be certified, whatever it costs.
 
-    >>> register()
-    'separatrix'
-    >>> register(tolerance=1e-3)
-    'separatrix-certified-0.001'
-    >>> from transformers import BertConfig, BertModel
-    >>> tiny = BertConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1, intermediate_size=8, vocab_size=9)
-    >>> model = BertModel(tiny).eval()
-    >>> tokens = torch.tensor([[1, 2, 3, 4]])
-    >>> with torch.no_grad():
-    ...     before = model(tokens).last_hidden_state
-    ...     model.set_attn_implementation(register())
-    ...     torch.allclose(model(tokens).last_hidden_state, before, atol=1e-5)
-    True
+    Example:
+        >>> register()
+        'separatrix'
+        >>> register(tolerance=1e-3)
+        'separatrix-certified-0.001'
+        >>> from transformers import BertConfig, BertModel
+        >>> size = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+        >>> model = BertModel(BertConfig(vocab_size=9, **size)).eval()
+        >>> tokens = torch.tensor([[1, 2, 3, 4]])
+        >>> with torch.no_grad():
+        ...     before = model(tokens).last_hidden_state
+        ...     model.set_attn_implementation(register())
+        ...     torch.allclose(model(tokens).last_hidden_state, before, atol=1e-5)
+        True
     """
     one_of("prefer", prefer, PREFERENCES)
     function: Callable[..., Answer] = exact

@@ -1,12 +1,12 @@
-"""Which keys a query may attend: the mask that `transformers` makes, read back as the pattern it was made from.
+"""Which keys a query may attend: the mask that `transformers` makes, and the pattern that it was made from.
 
-`transformers` hands an attention function one bool for each query and key. Near-linear attention must not look at
-that many numbers for each head, and needs to know why a key is hidden, so the mask is taken apart into
+`transformers` passes an attention function one bool for each query and key. Near-linear attention must not read that
+many numbers for each head, and needs to know why a key is hidden, so the mask is decomposed into
 
     mask[i, j]  =  seen[j]  and  j <= i + offset  and  j > i + offset - window,
 
-padding, causality and a sliding window, each where there is one. What was found is put together again and compared:
-a mask of any other form (packed sequences, blocks that see each other) is refused, never approximated.
+padding, causality and a sliding window, each of which may be absent. The mask of the pattern that was found is compared
+with the given one: a mask of any other form (packed sequences, blocks that attend each other) is an error.
 """
 
 from __future__ import annotations
@@ -24,14 +24,20 @@ from separatrix.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Pattern:
-    """`seen` (batch, heads, L_k), either of the first two perhaps 1, or None for all keys; no offset: not causal."""
+    """Which queries may attend which keys.
+
+    Attributes:
+        seen: the keys that are not padding, bool, (batch, heads, L_k), where batch or heads may be 1; None for all.
+        offset: query i may attend the keys j <= i + offset; None if attention is not causal.
+        window: query i may attend only the keys j > i + offset - window; None if there is no window.
+    """
 
     seen: Tensor | None = None
     offset: int | None = None
     window: int | None = None
 
     def allowed(self, rows: range, keys: int, device: torch.device) -> Tensor:
-        """The mask of some queries, (batch, heads, rows, L_k) or what broadcasts to it.
+        """The mask of the queries `rows`, of shape (batch, heads, rows, L_k), where batch or heads may be 1.
 
         >>> Pattern(offset=0, window=2).allowed(range(3), 3, torch.device("cpu")).int()
         tensor([[[[1, 0, 0],
@@ -49,13 +55,22 @@ class Pattern:
 
 
 def read_mask(mask: Tensor, queries: int, keys: int) -> Pattern:
-    """The pattern of a bool mask (batch, heads, L_q, L_k), where batch, heads and L_q may be 1 for all alike.
+    """The pattern of a bool mask.
 
-    >>> causal = torch.ones(3, 5, dtype=torch.bool).tril(diagonal=2)
-    >>> causal[:, 0] = False
-    >>> found = read_mask(causal[None, None], 3, 5)
-    >>> found.offset, found.window, found.seen.int().tolist()
-    (2, None, [[[0, 1, 1, 1, 1]]])
+    Args:
+        mask: the mask, of shape (batch, heads, L_q, L_k), where batch, heads and L_q may be 1 if all are alike.
+        queries: L_q.
+        keys: L_k.
+
+    Raises:
+        ArgumentError: if the mask is not made of padding, causality and one sliding window.
+
+    Example:
+        >>> causal = torch.ones(3, 5, dtype=torch.bool).tril(diagonal=2)
+        >>> causal[:, 0] = False
+        >>> found = read_mask(causal[None, None], 3, 5)
+        >>> found.offset, found.window, found.seen.int().tolist()
+        (2, None, [[[0, 1, 1, 1, 1]]])
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = str(mask.dtype) if isinstance(mask, Tensor) else type(mask).__name__
@@ -93,10 +108,10 @@ def make_mask(
     allow_is_bidirectional_skip: bool = False,
     **options: Any,
 ) -> Tensor | None:
-    """What `transformers` calls to make a mask; names and meanings are its own.
+    """Make a mask; `transformers` calls this function, and defines the names and meanings of its arguments.
 
-    Padding without causality is (batch, 1, 1, L_k): one row for all queries, not one for each. The rest is as for
-    its `sdpa`, which leaves a mask out where a flag can say it.
+    A mask for padding without causality has the shape (batch, 1, 1, L_k): one row for all queries instead of one for
+    each. All other masks are those of `sdpa` in `transformers`, which returns None where `is_causal` is enough.
     """
     if mask_function is bidirectional_mask_function and attention_mask is not None:
         whole = prepare_padding_mask(attention_mask, kv_length, kv_offset)

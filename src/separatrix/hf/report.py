@@ -1,4 +1,4 @@
-"""What the heads of a model are like on real inputs: how large their scores are, and whether near-linear would do."""
+"""A report on the heads of a model on real inputs: how large scores are, and whether near-linear attention would do."""
 
 from __future__ import annotations
 
@@ -27,18 +27,23 @@ _NAME = "separatrix-report"
 
 @dataclass(frozen=True)
 class HeadReport:
-    """One head on one batch of inputs, the largest over the batch.
+    """One head of a model on one batch of inputs; each number is the largest over the batch.
 
-    layer, head: the module's name in the model, and the head's number.
-    tokens: how many keys there are, padding too.
-    entry_bound: B, the largest magnitude in queries and keys.
-    amplitudes: b_l = scale * max |q_l| * max |k_l - mean of k_l| of the coordinates that are not zero throughout; the
-        keys are centred where the head is not causal, which no softmax sees. Their sum bounds every centred score.
-    radius: the bound on a centred score that plans and certificates use, in the coordinates that are best for it.
-    span: the largest difference between two scores of one query, as they are.
-    plan, error: near-linear attention that keeps the tolerance, and its certified error; None where none does.
-    why: the plan's reason, or why exact attention it is.
-    faster_from: the least power of two of tokens at which this rank is expected to beat exact attention.
+    Attributes:
+        layer: the name of the layer's module in the model.
+        head: the number of the head.
+        tokens: the number of keys, padding included.
+        entry_bound: B, the largest magnitude in queries and keys.
+        amplitudes: b_l = scale * max |q_l| * max |k_l - mean of k_l| of the coordinates that are not zero throughout.
+            The keys are centred only where the head is not causal; centring does not change the output. The sum of the
+            amplitudes bounds every centred score.
+        radius: the bound on a centred score that plans and certificates use, in the basis that they use.
+        span: the largest difference between two scores of one query, without centring.
+        plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
+        error: its certified error; None if there is no such plan.
+        why: the reason that the plan gives; without such a plan, the reason why attention is exact.
+        faster_from: the least power of two of tokens from which on this rank is expected to be faster than exact
+            attention; None if there is no plan, or if it is not expected up to 2^30 tokens.
     """
 
     layer: str
@@ -58,24 +63,30 @@ _seen: ContextVar[list[tuple[nn.Module, Layer]]] = ContextVar("seen")
 
 
 def _record(module: nn.Module, *arguments: Any, **options: Any) -> Answer:
-    """Exact attention that leaves its arguments in `_seen`."""
+    """Exact attention that appends its arguments to `_seen`."""
     layer = read_layer(module, *arguments, **options)
     _seen.get().append((module, layer))
     return laid_out(attend(layer)), None
 
 
 def report_heads(model: PreTrainedModel, inputs: Mapping[str, Any], *, tolerance: float) -> list[HeadReport]:
-    """Run the model once on `inputs`, exactly, and report on each head of each layer.
+    """Run the model once on `inputs` with exact attention, and report on each head of each layer.
 
     Whether a certified plan exists is found by running it: near-linear attention of the head at the tolerance, whether
-    or not that is cheaper at this length. The model is left as it was.
+    or not that is cheaper at this length. The model keeps its own attention implementation afterwards.
 
-    >>> from transformers import BertConfig, BertModel
-    >>> tiny = BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, intermediate_size=8, vocab_size=9)
-    >>> model = BertModel(tiny).eval()
-    >>> heads = report_heads(model, {"input_ids": torch.tensor([[1, 2, 3, 4]])}, tolerance=1e-2)
-    >>> [(head.layer, head.head, head.tokens) for head in heads]
-    [('encoder.layer.0.attention.self', 0, 4), ('encoder.layer.0.attention.self', 1, 4)]
+    Args:
+        model: the model.
+        inputs: the keyword arguments that the model is called with.
+        tolerance: the largest error of an entry of a head's output.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+        >>> model = BertModel(BertConfig(vocab_size=9, **size)).eval()
+        >>> heads = report_heads(model, {"input_ids": torch.tensor([[1, 2, 3, 4]])}, tolerance=1e-2)
+        >>> [(head.layer, head.head, head.tokens) for head in heads]
+        [('encoder.layer.0.attention.self', 0, 4), ('encoder.layer.0.attention.self', 1, 4)]
     """
     tolerance = check_tolerance(tolerance)
     names = {module: name for name, module in model.named_modules()}
@@ -102,7 +113,7 @@ def _heads(layer: Layer) -> int:
 def _recording(model: PreTrainedModel) -> Iterator[None]:
     AttentionInterface.register(_NAME, _record)
     AttentionMaskInterface.register(_NAME, make_mask)
-    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]  # outer ones first
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]  # a model before the models in it
     before = [part.config._attn_implementation for part in parts]
     model.set_attn_implementation(_NAME)
     try:
@@ -115,7 +126,7 @@ def _recording(model: PreTrainedModel) -> Iterator[None]:
 def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
     call = layer.call(h)
     given, _ = plan_call(call, tolerance, "exact")
-    analysis, cheapest = plan_call(call, tolerance, "auto")  # perhaps in another basis
+    analysis, cheapest = plan_call(call, tolerance, "auto")  # this may choose another basis
     found = near_linear(call, tolerance, analysis)
     return HeadReport(
         layer=name,
@@ -133,7 +144,7 @@ def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
 
 
 def _span(layer: Layer, h: int) -> float:
-    """max over queries of (max - min) over the keys that the query may attend, by blocks of queries, in float64."""
+    """The largest difference, over the queries, of two scores of keys that the query may attend, in float64."""
     query, key = layer.query[:, h], layer.key[:, h // layer.groups]
     widest = 0.0
     for start, stop in pieces(query.shape[1], 256):
@@ -141,12 +152,12 @@ def _span(layer: Layer, h: int) -> float:
         allowed = layer.pattern.allowed(range(start, stop), key.shape[1], key.device)
         hidden = ~allowed[:, h if allowed.shape[1] > 1 else 0]
         span = scores.masked_fill(hidden, -torch.inf).amax(-1) - scores.masked_fill(hidden, torch.inf).amin(-1)
-        widest = max(widest, float(span.max()))  # -inf where a query attends nothing
+        widest = max(widest, float(span.max()))  # the span of a query that attends nothing is -inf
     return widest
 
 
 def _faster_from(shape: Shape, plan: Plan, most: int = 1 << 30) -> int | None:
-    """The least power of two n for which the plan's cost is below exact attention's; None up to `most`."""
+    """The least power of two n at which the plan costs less than exact attention; None if none up to `most` does."""
     assert plan.recipe is not None
     wide = plan.recipe.dtype == torch.float64
     size = expanded(plan.recipe.index_set)

@@ -1,4 +1,4 @@
-"""The engine: experiments as grids of cells, the store that keeps them, and the workers that run them.
+"""The engine that runs experiments: grids of cells, the store that keeps results, and the workers that run the cells.
 
 It knows nothing of attention. An experiment is a function of plain parameters and a seed, registered by name:
 
@@ -10,7 +10,20 @@ It knows nothing of attention. An experiment is a function of plain parameters a
 >>> cell.experiment, cell.version, cell.parameters, cell.seed
 ('docs.parabola', 1, '{"x":3.0}', 0)
 
-`run` does the cells that a `Store` lacks, on any `concurrent.futures.Executor`, and the store gives the results back.
+`run` runs the cells that a `Store` lacks, on any `concurrent.futures.Executor`, and the store returns the results.
+
+cell, plain, registry   cells, what their parameters may be, and the experiments they belong to
+sweep, ranges, tomlfile grids of cells, and the files that describe them
+driver, worker          a run, and what a worker does with one cell
+executors               the executors that a run may use
+interrupts, progress    Ctrl-C, and what a run shows
+provenance, results     where a result comes from, and how it is written
+
+store, layout, rows     the store, the tables in its file, and the rows in them
+arrays, export          the arrays of results, and the store as CSV or JSON
+lease, alive            the cells that a run has taken, and whether a run still lives
+faults                  errors of a store, and what to do about them
+upkeep, rebuild, pages, upgrade   checking, repairing and upgrading a store
 """
 
 from importlib import import_module as _import_module

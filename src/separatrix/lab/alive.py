@@ -1,8 +1,8 @@
-"""Whether a run lives. No clock of the day is asked: it may jump.
+"""Whether a run still lives, decided by a lock and a counter and not by the time of day, which may jump.
 
-A run holds the lock of its own file in ``runs/``, which the system lets go when the process ends in any way. It also
-counts up in that file, which tells a process that was frozen, or a lock on a folder of another machine's that is not
-let go: whoever watches the file and sees the count stand still for `STALE_SECONDS` of its own time may take over.
+A run holds the lock of its own file in ``runs/``, which the system releases when the process ends in any way. The run
+also increases a counter in that file. If a process is suspended, or a lock on a network folder is not released, the
+counter stands still: a process that watches it stand still for `STALE_SECONDS` may take over the run's cells.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 
 def lock_path(folder: Path, run: str) -> Path:
-    """The file whose lock a run holds while it lives."""
+    """The path of the file whose lock a run holds while it lives."""
     return folder / "runs" / f"{run}.lock"
 
 
 def lives(folder: Path, run: object) -> bool:
-    """Whether the run of this name holds its lock. What no run is called, in a damaged row, does not live."""
+    """Whether the run of this name holds its lock; False for a value, from a damaged row, that cannot be a name."""
     return isinstance(run, str) and bool(_NAME.fullmatch(run)) and is_held(lock_path(folder, run))
 
 
 def living(folder: Path) -> list[str]:
-    """The runs on a store that hold their locks."""
+    """The names of the runs on a store that hold their locks."""
     return [file.stem for file in locks(folder) if lives(folder, file.stem)]
 
 
 def locks(folder: Path) -> Iterator[Path]:
-    """The files of runs, of those that live and those that were killed."""
+    """The lock files of all runs, those that live and those that were killed."""
     return iter(sorted(file for file in (folder / "runs").glob("*.lock") if _NAME.fullmatch(file.stem)))
 
 
 def forget(folder: Path, run: object) -> None:
-    """Remove the file of a run that was killed or is given up."""
+    """Remove the lock file of a run that was killed or abandoned."""
     if isinstance(run, str) and _NAME.fullmatch(run):
         lock_path(folder, run).unlink(missing_ok=True)
 
 
 def beat(handle: int, count: int) -> None:
-    """Count up in the file of a run that lives."""
+    """Write the counter into the lock file of this run."""
     os.lseek(handle, 0, os.SEEK_SET)
     os.write(handle, b"%020d" % count)
 
 
 class Watch:
-    """Watches the runs on a store: which of them have been killed, or stand still."""
+    """It watches the counters of the runs on a store, to find those that were killed or stand still."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: dict[str, tuple[bytes, float]] = {}
 
-    def dead(self, run: object) -> bool:
-        """Whether a run has been killed, or has not moved for `STALE_SECONDS` of this watch."""
+    def abandoned(self, run: object) -> bool:
+        """Whether a run was killed, or its counter has stood still for `STALE_SECONDS` while this object watched it."""
         if not isinstance(run, str) or not lives(self._folder, run):
             return True
         try:

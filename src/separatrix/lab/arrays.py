@@ -1,4 +1,4 @@
-"""The folder of arrays: a file per content, named by its SHA-256, whole or absent whatever happens."""
+"""The folder of arrays: one file for each array, named by the SHA-256 of its bytes, and complete or absent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SUFFIX = ".safetensors"
 
 
 def place(folder: Path, digest: str) -> Path:
-    """Where the array of this digest lies."""
+    """The path of the file of the array with this SHA-256."""
     return folder / digest[:2] / f"{digest}{_SUFFIX}"
 
 
 def put(folder: Path, digest: str, data: bytes) -> None:
-    """Write an array's file, unless the same bytes are there already."""
+    """Write an array's file, unless it exists with the right bytes."""
     target = place(folder, digest)
     with plainly(target):
         if not (target.exists() and sha256(target.read_bytes()).hexdigest() == digest):
@@ -28,7 +28,11 @@ def put(folder: Path, digest: str, data: bytes) -> None:
 
 
 def fetch(folder: Path, digest: str) -> bytes:
-    """The bytes of an array's file, checked against its name."""
+    """The bytes of an array's file, checked against its name.
+
+    Raises:
+        DamagedError: if the file is missing or damaged.
+    """
     source = place(folder, digest)
     with plainly(source):
         try:
@@ -41,13 +45,13 @@ def fetch(folder: Path, digest: str) -> bytes:
 
 
 REMEDY = (
-    "Bring it back from a copy, or run the command that made it again: a cell that is damaged counts as not run. "
-    "`separatrix store gc --damaged` forgets it."
+    "Restore it from a copy, or run the command that made it again: a cell that is damaged counts as not run. "
+    "`separatrix store gc --damaged` removes the cell."
 )
 
 
 def named_in(result: str) -> Iterator[str]:
-    """The digests of the arrays that the text of a result names."""
+    """The SHA-256 of each array that the text of a result names."""
     found: list[str] = []
 
     def note(inner: dict[str, Any]) -> dict[str, Any]:
@@ -61,5 +65,5 @@ def named_in(result: str) -> Iterator[str]:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Every file in the folder: arrays, and those that a killed run left half written."""
+    """All files in the folder: arrays, and files that a killed run left incomplete."""
     return iter(sorted(folder.glob("??/*")))

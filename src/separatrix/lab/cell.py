@@ -1,4 +1,4 @@
-"""A cell: one point of a grid, and the key under which the store keeps it.
+"""A cell, which is one point of a grid, and the key under which the store keeps its result.
 
 >>> Cell("coin", 1, '{"p":0.5}', 7).key[:12]
 'e25a9a8c9ef2'
@@ -15,9 +15,15 @@ from separatrix.lab import plain
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An experiment's name, its recipe version, its parameters in canonical form, and a seed.
+    """One point of a grid: an experiment with its parameters and a seed.
 
-    `Experiment.cell` makes one with every parameter checked and every default written out.
+    `Experiment.cell` makes a cell with every parameter checked and every default written out.
+
+    Attributes:
+        experiment: the name of the experiment.
+        version: the version of its recipe.
+        parameters: the parameters in the canonical form of `plain`.
+        seed: the seed.
     """
 
     experiment: str
@@ -27,7 +33,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """SHA-256, in hex, of the canonical form of the four; it says what the cell is, never what came out."""
+        """The SHA-256, in hex, of the four attributes in canonical form; it does not depend on the result."""
         head = plain.canonical([self.experiment, self.version, self.seed])
         return sha256(f"{head}{self.parameters}".encode()).hexdigest()
 

@@ -1,8 +1,8 @@
-"""The run: take the cells that the store lacks, hand them out, write down what comes back.
+"""A run: it takes the cells that the store lacks, submits them to executors, and writes their outcomes.
 
-Only this process writes the store. A cell whose worker dies is tried again, three times: when nothing else is left to
-hand out, and alone on its executor, so that a cell that kills its workers cannot drag others down with it. Then it is
-marked failed.
+Only this process writes to the store. A cell whose worker dies is tried again up to three times, when no other cell is
+left to submit, and alone on its executor, so that a cell that kills its workers does not make other cells fail. Then it
+is marked as failed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from separatrix.lab import provenance, registry, worker
 from separatrix.lab.cell import Cell
-from separatrix.lab.executors import Crew, CrewError, deaths, fate
+from separatrix.lab.executors import Crew, CrewError, deaths, kind_of_failure
 from separatrix.lab.interrupts import Noted, noted
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Progress, Silent, Tally
@@ -28,16 +28,23 @@ from separatrix.lab.worker import Outcome
 RETRIES = 3
 _BATCH = 500
 _POLL_SECONDS = 1.0
-_GLANCE_SECONDS = 0.1  # how late Ctrl-C may be seen
+_GLANCE_SECONDS = 0.1  # how long it may take until Ctrl-C is noticed
 
 
 def run(
     store: Store, cells: Iterable[Cell], crew: Crew, *, progress: Progress | None = None, retry_failed: bool = False
 ) -> Tally:
-    """Run those of the cells that the store lacks; on Ctrl-C stop, with what is done kept.
+    """Run those of the cells that the store lacks. Ctrl-C ends the run; finished cells are kept.
 
-    `cells` is read as the run goes, so a large grid takes no memory. A cell that another run is doing is waited for.
-    Cells that failed before are left, unless `retry_failed`.
+    Args:
+        store: the store, opened by `Store.create`.
+        cells: the cells. They are read while the run goes on, so that a large grid takes little memory.
+        crew: the executors to use.
+        progress: what is told how far the run is; None shows nothing.
+        retry_failed: whether to run cells again that failed before.
+
+    Returns:
+        How many cells were run, skipped and failed. A cell that another run has taken is waited for.
     """
     started = time.perf_counter()
     with noted() as ctrl_c, Lease(store) as lease:
@@ -46,10 +53,10 @@ def run(
             current.go()
         except KeyboardInterrupt:
             current.tally.stopped = True
-            current.harvest()
+            current.record_finished()
         finally:
-            for hand in current.hands:
-                hand.executor.shutdown(wait=True, cancel_futures=True)
+            for pool in current.pools:
+                pool.executor.shutdown(wait=True, cancel_futures=True)
     current.tally.stopped |= ctrl_c.came
     current.tally.seconds = time.perf_counter() - started
     return current.tally
@@ -57,7 +64,7 @@ def run(
 
 @dataclass
 class _Task:
-    """A cell on its way, with the number of workers that died under it."""
+    """A cell that is to be run, with the number of workers that died while they ran it."""
 
     cell: Cell
     key: str
@@ -65,8 +72,8 @@ class _Task:
 
 
 @dataclass
-class _Hand:
-    """An executor and what it has. A task of None is its first, which shows that its workers start."""
+class _Pool:
+    """An executor and its unfinished tasks. Its first task is None in place of a cell: it shows that workers start."""
 
     executor: Executor
     tasks: dict[Future[Any], _Task | None] = field(default_factory=dict)
@@ -75,9 +82,9 @@ class _Hand:
 class _Run:
     """The state of one run.
 
-    A cell goes from `source` to `fresh`, is taken in the store, and goes to a hand; from there it is written down, or
-    comes to `suspects` if a worker died with it, to `again` if it was lost otherwise. Cells that another run has taken
-    wait in `held`.
+    A cell goes from `source` to `fresh`, is taken in the store, and is submitted to a pool. Then its outcome is
+    written, or it goes to `suspects` if a worker died while it ran the cell, or to `again` if it was lost otherwise.
+    Cells that another run has taken wait in `held`.
     """
 
     def __init__(
@@ -100,25 +107,26 @@ class _Run:
         self.again: deque[_Task] = deque()
         self.suspects: deque[_Task] = deque()
         self.held: list[_Task] = []
-        self.hands: list[_Hand] = []
-        self.losses = 0  # of executors that no cell is to blame for, since a cell last came back
+        self.pools: list[_Pool] = []
+        self.losses = 0  # executors lost since a cell last finished, for reasons that no cell caused
 
     def go(self) -> None:
-        while self.look_ahead() or self.suspects or self.held or any(hand.tasks for hand in self.hands):
-            if not self.hands and self.fresh:
-                self.hands = [self.hire() for _ in range(self.crew.hands)]
-            for hand in self.hands:
-                self.feed(hand)
-            self.rest()
-            for hand, error in self.harvest():
-                self.replace(hand, error)
+        """Run until every cell is done, failed or skipped."""
+        while self.read_ahead() or self.suspects or self.held or any(pool.tasks for pool in self.pools):
+            if not self.pools and self.fresh:
+                self.pools = [self.start_pool() for _ in range(self.crew.executors)]
+            for pool in self.pools:
+                self.fill(pool)
+            self.pause()
+            for pool, error in self.record_finished():
+                self.replace(pool, error)
             self.lease.check()
             if self.held and not self.fresh:
-                self.look_after_the_held()
+                self.check_held()
 
-    def rest(self) -> None:
-        """Wait until something has come back, or until it is time to look around; no longer than until Ctrl-C."""
-        pending = [future for hand in self.hands for future in hand.tasks]
+    def pause(self) -> None:
+        """Wait until a task has finished, until it is time to look at the store again, or until Ctrl-C."""
+        pending = [future for pool in self.pools for future in pool.tasks]
         if not (pending or self.held):
             return
         until = time.monotonic() + _POLL_SECONDS
@@ -129,8 +137,8 @@ class _Run:
             elif wait(pending, timeout=_GLANCE_SECONDS, return_when=FIRST_COMPLETED).done:
                 return
 
-    def look_ahead(self) -> bool:
-        """Whether a cell is left to hand out, suspects aside; reads on until there is."""
+    def read_ahead(self) -> bool:
+        """Read cells until one is ready to be submitted; whether there is one, suspects not counted."""
         while not (self.fresh or self.again):
             self.ctrl_c.check()
             batch = [_Task(cell, cell.key) for cell in islice(self.source, _BATCH)]
@@ -145,7 +153,7 @@ class _Run:
         return True
 
     def sort(self, task: _Task, status: str | None, unless_running: deque[_Task] | list[_Task]) -> None:
-        """Put a cell that is not being run by us where its status in the store says."""
+        """Put a cell that this run has not taken where it belongs by its status in the store."""
         if status == "done":
             self.tally.skipped += 1
         elif status == "failed" and not self.retry_failed:
@@ -155,50 +163,51 @@ class _Run:
         else:
             self.fresh.append(task)
 
-    def look_after_the_held(self) -> None:
-        """See what became of the cells of other runs."""
-        self.lease.free_the_dead()
+    def check_held(self) -> None:
+        """Look up the cells that other runs had taken."""
+        self.lease.free_abandoned_cells()
         held, self.held = self.held, []
         known = self.lease.store.statuses([task.key for task in held])
         for task in held:
             self.sort(task, known.get(task.key), unless_running=self.held)
         self.progress.show(self.tally)
 
-    def hire(self) -> _Hand:
+    def start_pool(self) -> _Pool:
+        """Make an executor and submit its first task."""
         executor = self.crew.make()
-        return _Hand(executor, {executor.submit(worker.ready): None})
+        return _Pool(executor, {executor.submit(worker.ready): None})
 
-    def feed(self, hand: _Hand) -> None:
-        """Give a hand what it has room for; a suspect only if there is nothing else, and nothing else beside it."""
-        if any(task is not None and task.deaths for task in hand.tasks.values()):
+    def fill(self, pool: _Pool) -> None:
+        """Submit as many cells to a pool as it may have; a suspect only alone, and only if no other cell is left."""
+        if any(task is not None and task.deaths for task in pool.tasks.values()):
             return
-        while self.again and len(hand.tasks) < self.crew.depth:
-            self.submit(hand, self.again.popleft())
-        while (room := self.crew.depth - len(hand.tasks)) > 0 and self.look_ahead() and self.fresh:
+        while self.again and len(pool.tasks) < self.crew.depth:
+            self.submit(pool, self.again.popleft())
+        while (room := self.crew.depth - len(pool.tasks)) > 0 and self.read_ahead() and self.fresh:
             tasks = [self.fresh.popleft() for _ in range(min(room, len(self.fresh)))]
             held = self.lease.take([(task.key, task.cell) for task in tasks], failed_too=self.retry_failed)
             for task in tasks:
                 if task.key in held:
                     self.sort(task, held[task.key], unless_running=self.held)
                 else:
-                    self.submit(hand, task)
-        if self.suspects and not hand.tasks:
-            self.submit(hand, self.suspects.popleft())
+                    self.submit(pool, task)
+        if self.suspects and not pool.tasks:
+            self.submit(pool, self.suspects.popleft())
 
-    def submit(self, hand: _Hand, task: _Task) -> None:
+    def submit(self, pool: _Pool, task: _Task) -> None:
         module = registry.named(task.cell.experiment).function.__module__
         try:
-            future = hand.executor.submit(worker.execute, module, task.cell)
+            future = pool.executor.submit(worker.execute, module, task.cell)
         except BrokenExecutor as error:
-            # The pool broke before it started this one, which is not to blame: it comes back as one that was lost.
+            # The executor broke before this task started, so the cell did not cause it: it counts as lost.
             future = Future()
             future.set_exception(CancelledError(f"{type(error).__name__}: {error}"))
-        hand.tasks[future] = task
+        pool.tasks[future] = task
 
-    def harvest(self) -> list[tuple[_Hand, BaseException]]:
-        """Write down what has come back; the answer is the hands whose executors are of no more use, and why."""
+    def record_finished(self) -> list[tuple[_Pool, BaseException]]:
+        """Write the outcomes of finished cells, and return the pools whose executors are useless, with the errors."""
         finished: list[tuple[_Task, Outcome]] = []
-        useless = [(hand, error) for hand in self.hands if (error := self.reap(hand, finished)) is not None]
+        useless = [(pool, error) for pool in self.pools if (error := self.collect(pool, finished)) is not None]
         if finished:
             self.lease.record([(task.key, task.cell, outcome) for task, outcome in finished])
             self.losses = 0
@@ -208,25 +217,25 @@ class _Run:
         self.progress.show(self.tally)
         return useless
 
-    def reap(self, hand: _Hand, finished: list[tuple[_Task, Outcome]]) -> BaseException | None:
-        """Take from a hand what it has done; the answer is the error that makes its executor useless, if any."""
-        answers = {future: _answer(future) for future in hand.tasks if future.done()}
+    def collect(self, pool: _Pool, finished: list[tuple[_Task, Outcome]]) -> BaseException | None:
+        """Move finished tasks of a pool to `finished`; return the error that makes its executor useless, if any."""
+        answers = {future: _answer(future) for future in pool.tasks if future.done()}
         if any(isinstance(answer, BrokenExecutor) for answer in answers.values()):
-            wait(hand.tasks)  # a broken pool fails all that it has, one after the other
-            answers = {future: _answer(future) for future in hand.tasks}
+            wait(pool.tasks)  # a broken executor fails all of its tasks, one after the other
+            answers = {future: _answer(future) for future in pool.tasks}
         useless, blameless = None, False
         for future, answer in answers.items():
-            task = hand.tasks.pop(future)
+            task = pool.tasks.pop(future)
             if not isinstance(answer, BaseException):
                 if task is not None:
                     finished.append((task, answer))
             elif task is None:
                 useless, blameless = answer, True
-            elif (what := fate(answer)) == "lost":
+            elif (what := kind_of_failure(answer)) == "lost":
                 useless, blameless = answer, True
                 self.requeue(task)
             elif what == "broken":
-                finished.append((task, _failure(answer, "The executor gave it back undone.")))
+                finished.append((task, _failure(answer, "The executor could not run the cell.")))
             else:
                 useless = answer if what == "died" else useless
                 alone = self.crew.depth == 1 or task.deaths > 0
@@ -244,27 +253,26 @@ class _Run:
     def requeue(self, task: _Task) -> None:
         (self.suspects if task.deaths else self.again).append(task)
 
-    def replace(self, hand: _Hand, error: BaseException) -> None:
-        """Give a hand a new executor; what the old one still had is tried again."""
-        for task in hand.tasks.values():
+    def replace(self, pool: _Pool, error: BaseException) -> None:
+        """Give a pool a new executor; the tasks that the old one still had are tried again."""
+        for task in pool.tasks.values():
             if task is not None:
                 self.requeue(task)
-        hand.tasks = {}
-        hand.executor.shutdown(wait=True, cancel_futures=True)
-        if self.losses > RETRIES * self.crew.hands:
+        pool.tasks = {}
+        pool.executor.shutdown(wait=True, cancel_futures=True)
+        if self.losses > RETRIES * self.crew.executors:
             raise CrewError(
                 _NO_WORKERS.format(name=self.crew.name, error=f"{type(error).__name__}: {error}")
             ) from error
-        new = self.hire()
-        hand.executor, hand.tasks = new.executor, new.tasks
+        new = self.start_pool()
+        pool.executor, pool.tasks = new.executor, new.tasks
 
 
 _DAMAGED = (
-    "Damaged in the store, so that they count as not run and are run again: {count:,} of the cells, the first of them "
-    "{first}."
+    "Damaged cells in the store, which count as not run and are run again: {count:,}. The first of them is {first}."
 )
 _NO_WORKERS = (
-    "No worker {name} stays up ({error}). What was done is kept. Workers must be able to import separatrix, and a "
+    "No worker {name} stays up ({error}). Finished cells are kept. Workers must be able to import separatrix, and a "
     "script that starts them must do so under `if __name__ == '__main__':`."
 )
 

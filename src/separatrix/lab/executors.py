@@ -1,7 +1,7 @@
-"""Who runs the cells: this process, local processes, Dask workers, or any `concurrent.futures.Executor`.
+"""The executors that run cells: this process, local processes, Dask workers, or any `concurrent.futures.Executor`.
 
-A `Crew` says how to make an executor, how many to have, and how many cells each takes at a time. Local workers are
-pools of one process each, so that a worker that dies takes only its own cell with it.
+A `Crew` says how to make an executor, how many to make, and how many cells each may have at a time. Each local worker
+is a pool of one process, so that a worker that dies affects only its own cell.
 """
 
 from __future__ import annotations
@@ -30,39 +30,50 @@ CONNECT_SECONDS = 10
 
 
 class CrewError(SeparatrixError):
-    """Workers that do not start, or are gone for good."""
+    """Workers do not start, or have stopped for good."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """How to run cells: `make` gives an executor, `hands` is how many to make, `depth` the cells each has at a time.
+    """The executors of a run.
 
-    An executor that breaks is shut down and made anew.
+    Attributes:
+        name: where cells run, as messages say it: "on 4 local processes".
+        make: it makes an executor. It is called again when an executor breaks.
+        executors: how many executors to make.
+        depth: how many cells an executor may have at a time.
     """
 
     name: str
     make: Callable[[], Executor]
-    hands: int = 1
+    executors: int = 1
     depth: int = 1
 
 
 def in_process() -> Crew:
-    """One cell after the other, in this process."""
+    """A crew that runs one cell after the other in this process."""
     return Crew("in this process", _InProcess)
 
 
 def processes(workers: int | None = None) -> Crew:
-    """Local processes, spawned; as many as the machine has cores, unless `workers` says otherwise."""
+    """A crew of spawned local processes: `workers` of them, or as many as this process may use cores."""
     count = whole("--workers", _cores() if workers is None else workers, low=1)
-    return Crew(f"on {count} local process{'es' if count > 1 else ''}", _Spawned, hands=count)
+    return Crew(f"on {count} local process{'es' if count > 1 else ''}", _Spawned, executors=count)
 
 
 def dask_workers(address: str, workers: int | None = None) -> Crew:
-    """The workers of a Dask scheduler (``tls://host:port``), or, for ``local``, of one started here for the run.
+    """A crew of the workers of a Dask scheduler.
 
-    Whoever can talk to a scheduler or a worker can run code on it. One that is started here talks only to those who
-    have the credentials that were made for the run and never leave its processes. For another scheduler, Dask's own
-    configuration names the credentials (``distributed.comm.tls``); without them, at ``tcp://``, there are none.
+    Anyone who can connect to a scheduler or a worker can run code on it. A scheduler that is started here accepts only
+    connections with credentials that are made for the run and never leave its processes. For another scheduler, Dask's
+    own configuration names the credentials (``distributed.comm.tls``); at ``tcp://`` there are none.
+
+    Args:
+        address: the address of the scheduler (``tls://host:port``), or ``local`` to start one here for the run.
+        workers: for ``local``, the number of workers, by default that of the cores; otherwise it must be None.
+
+    Raises:
+        CrewError: if Dask is not installed, or no scheduler answers.
     """
     # The credentials of a local cluster are made by `cryptography`.
     for name, needed in (("distributed", True), ("cryptography", address == "local")):
@@ -75,18 +86,18 @@ def dask_workers(address: str, workers: int | None = None) -> Crew:
         raise ArgumentError("--workers", expected="to be left out, as the Dask scheduler has its own", got=workers)
     with _answering(address), _client(address) as client:
         threads = sum(client.nthreads().values())
-    # More than there are threads: workers that join later find cells waiting at the scheduler.
+    # The scheduler has more cells than there are threads, so that workers that join later find some.
     return Crew(f"on Dask at {address}", lambda: _OnDask(address, 0), depth=max(16, 4 * threads))
 
 
 def _client(place: Any) -> Any:
-    """A Dask client of a cluster, or of the scheduler at an address."""
+    """Make a Dask client of a cluster, or of the scheduler at an address."""
     return import_module("distributed").Client(place, timeout=CONNECT_SECONDS, set_as_default=False)
 
 
 @contextmanager
 def _answering(address: str) -> Iterator[None]:
-    """Turn what Dask raises when a scheduler does not answer, or not to us, into a sentence."""
+    """Turn the errors that Dask raises when a scheduler does not answer or refuses us into a `CrewError`."""
     try:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: encryption without credentials
@@ -100,12 +111,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def fate(error: BaseException) -> Literal["died", "given up", "lost", "broken"]:
-    """What an exception of the executor itself says of the cell it had.
+def kind_of_failure(error: BaseException) -> Literal["died", "given up", "lost", "broken"]:
+    """The kind of failure of a cell, from the exception that the executor itself raised for it.
 
-    ``died``: its worker died, or another's in the same pool, and the pool is broken. ``given up``: Dask says that
-    workers died with it, or with another cell that they had. ``lost``: the connection went, and the cell is not to
-    blame. ``broken``: anything else, such as a result that cannot travel.
+    Returns:
+        ``died`` if the worker of the cell died, or another worker of the same pool, and the pool is broken; ``given
+        up`` if Dask reports that workers died while they had the cell; ``lost`` if the connection was lost, which the
+        cell did not cause; ``broken`` for anything else, such as a result that cannot be pickled.
     """
     scheduler = sys.modules.get("distributed.scheduler")
     if scheduler is not None and isinstance(error, scheduler.KilledWorker):
@@ -116,12 +128,12 @@ def fate(error: BaseException) -> Literal["died", "given up", "lost", "broken"]:
 
 
 def deaths(error: BaseException) -> int:
-    """How many workers died: Dask tries again by itself, as often as its scheduler was told to, and says so."""
+    """How many workers died; Dask itself tries a task several times, and its exception says how often."""
     return int(getattr(error, "allowed_failures", 0)) + 1
 
 
 class _InProcess(Executor):
-    """An executor that has run its task when `submit` returns."""
+    """An executor whose `submit` runs the task before it returns."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -131,30 +143,33 @@ class _InProcess(Executor):
 
 
 class _Spawned(ProcessPoolExecutor):
-    """A pool of one spawned process, held on a leash, so that it ends with this process, however that ends."""
+    """A pool of one spawned process, which ends when this process does, however that ends.
+
+    The spawned process waits for one end of a pipe, and this process keeps the other end open.
+    """
 
     def __init__(self) -> None:
         context = get_context("spawn")
-        self._far_end, self._leash = context.Pipe(duplex=False)
-        super().__init__(1, mp_context=context, initializer=worker.hold, initargs=(self._far_end,))
+        self._read_end, self._write_end = context.Pipe(duplex=False)
+        super().__init__(1, mp_context=context, initializer=worker.end_with_parent, initargs=(self._read_end,))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         with kept_from_children():  # the first task starts the process
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As every executor's; to cancel also ends the cell that is running."""
+        """Shut the executor down; `cancel_futures` also ends the cell that is running."""
         if cancel_futures:
-            self._leash.close()
+            self._write_end.close()
         super().shutdown(wait, cancel_futures=cancel_futures)
-        self._leash.close()
-        self._far_end.close()
+        self._write_end.close()
+        self._read_end.close()
 
 
 class _OnDask(Executor):
-    """A Dask client as an executor, its life tied to it.
+    """A Dask client as an executor, which closes the client when it is shut down.
 
-    Dask has one of its own, whose futures never end if the connection goes while a result is under way.
+    Dask has an executor too, but its futures never end if the connection is lost while a result is being sent.
     """
 
     def __init__(self, address: str, workers: int) -> None:
@@ -168,7 +183,7 @@ class _OnDask(Executor):
             self._client: Any = _client(self._cluster or address)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        # Not pure: each try is a task of its own, and is not answered by the memory of an earlier one.
+        # With `pure=False` each try is a new task, which Dask does not answer with the result of an earlier one.
         task = self._client.submit(fn, *args, **kwargs, pure=False)
         future: Future[Any] = Future()
         self._running[task] = future
@@ -188,7 +203,7 @@ class _OnDask(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As every executor's; to cancel also gives up the cells that are running."""
+        """Shut the executor down; `cancel_futures` also cancels the cells that are running."""
         if self._client.status == "closed":
             return
         if cancel_futures:
@@ -198,7 +213,7 @@ class _OnDask(Executor):
         try:
             self._client.close()
         except TimeoutError:
-            pass  # a scheduler that does not answer keeps nobody from leaving
+            pass  # a scheduler that does not answer must not keep the run from ending
         finally:
             if self._cluster is not None and self._folder is not None:
                 self._cluster.close()
@@ -206,11 +221,11 @@ class _OnDask(Executor):
 
 
 def _local_cluster(workers: int, folder: str) -> Any:
-    """A scheduler and workers on loopback that other users of this machine can neither ask nor feed.
+    """Start a scheduler and workers on the loopback interface that other users of this machine cannot use.
 
     Their connections are encrypted, with credentials that exist in these processes alone. Dask puts its scratch folder
-    in front of ``sys.path``, so it is one that nobody else can write. Its HTTP servers, which would show anyone what
-    runs, serve nothing.
+    at the beginning of ``sys.path``, so it is a folder that no other user can write. Dask's HTTP servers, which would
+    show every user what runs, serve no pages.
     """
     distributed: Any = import_module("distributed")
     private: dict[str, object] = {"temporary-directory": folder}
@@ -221,6 +236,6 @@ def _local_cluster(workers: int, folder: str) -> Any:
             threads_per_worker=1,
             security=distributed.Security.temporary(),
             dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,  # what goes wrong is told by the run
-            scheduler_kwargs={"allowed_failures": 0, "dashboard": False},  # the run counts the failures
+            silence_logs=logging.CRITICAL,  # the run itself reports what goes wrong
+            scheduler_kwargs={"allowed_failures": 0, "dashboard": False},  # the run itself counts the failures
         )

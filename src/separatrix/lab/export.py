@@ -1,4 +1,4 @@
-"""A store as a table or as JSON, written row by row."""
+"""Writes a store as a table or as JSON, row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _FIRST = ("key", "experiment", "version", "seed", "status", "seconds", "finished
 
 
 def as_json(store: Store, stream: TextIO, experiment: str | None = None) -> None:
-    """A list of objects; an array is named by its SHA-256, which is the name of its file."""
+    """Write the records as a JSON list of objects; the SHA-256 of an array, which names its file, stands for it.
+
+    Args:
+        store: the store.
+        stream: where to write.
+        experiment: only the records of this experiment; None for all.
+    """
     stream.write("[")
     for i, record in enumerate(store.records(experiment)):
         head = json.dumps(_head(record) | {"traceback": record.traceback})[:-1]
@@ -38,7 +44,7 @@ def _head(record: Record) -> dict[str, Any]:
 
 
 def moment(seconds: float | None) -> str | None:
-    """A time since 1970 as people write it, in UTC.
+    """A time in seconds since 1970 as a date and time in UTC.
 
     >>> moment(0.0)
     '1970-01-01T00:00:00Z'
@@ -47,7 +53,15 @@ def moment(seconds: float | None) -> str | None:
 
 
 def as_csv(store: Store, stream: TextIO, experiment: str | None = None) -> None:
-    """A row a cell; a column for each parameter and each number of a result, nested names joined by dots."""
+    """Write the records as CSV: a row for each cell, a column for each parameter and each value of a result.
+
+    The names of nested values are joined by dots.
+
+    Args:
+        store: the store.
+        stream: where to write.
+        experiment: only the records of this experiment; None for all.
+    """
     columns: dict[str, None] = {}
     for record in store.records(experiment):
         columns.update(dict.fromkeys(_fields(record)))

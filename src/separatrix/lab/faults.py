@@ -1,4 +1,4 @@
-"""What can go wrong with a store, said in a sentence that tells what to do."""
+"""Errors of a store, as sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from separatrix.errors import SeparatrixError
 
 
 class StoreError(SeparatrixError):
-    """A store that cannot be read or written as asked."""
+    """A store cannot be read or written."""
 
 
 class DamagedError(StoreError):
-    """A store, or an array of one, that is not as it was written."""
+    """A store, or an array of one, is not as it was written."""
 
 
 _FULL = (
-    "{path} could not grow: the disk is full or a size limit was hit ({error}). Every cell that was done is kept; "
+    "{path} could not grow: the disk is full or a size limit was reached ({error}). Every cell that was done is kept; "
     "make room and run the same command again."
 )
 _UNWRITABLE = (
     "{path} cannot be opened for writing ({error}). Make the folder writable, or choose another one with --store."
 )
 _DAMAGED = (
-    "{path} is damaged, or is not a store ({error}). It was left as it is: bring it back from a copy, or run "
-    "`separatrix store gc --damaged --store {folder}`, which keeps every cell that can be read, moves the damaged file "
-    "aside, and lets the next run do the others again."
+    "{path} is damaged, or is not a store ({error}). It was not changed: restore it from a copy, or run "
+    "`separatrix store gc --damaged --store {folder}`, which keeps every cell that can be read, keeps the damaged file "
+    "under another name, and lets the next run do the other cells again."
 )
-_BUSY = "{path} is held by another program ({error}). Close what has it open, and run the same command again."
+_BUSY = "{path} is held by another program ({error}). Close that program, and run the same command again."
 _OTHER = "{path} could not be used ({error}). Every cell that was done is kept; run the same command again."
 
 _SENTENCES = {
@@ -54,26 +54,26 @@ _SENTENCES = {
     "SQLITE_PERM": _UNWRITABLE,
     "SQLITE_NOTADB": _DAMAGED,
     "SQLITE_CORRUPT": _DAMAGED,
-    "SQLITE_CONSTRAINT": _DAMAGED,  # two rows of one key, where an index is damaged
+    "SQLITE_CONSTRAINT": _DAMAGED,  # two rows have one key if an index is damaged
     "SQLITE_BUSY": _BUSY,
     "SQLITE_LOCKED": _BUSY,
 }
 
 
 def damaged(path: Path, how: object) -> DamagedError:
-    """The error that says how a store's file is damaged, and what can be done."""
+    """The error for a damaged file of a store; `how` describes the damage."""
     return DamagedError(_DAMAGED.format(path=path, folder=path.parent, error=how))
 
 
 @contextmanager
 def plainly(path: Path) -> Iterator[None]:
-    """Turn what the disk and SQLite say of `path` into a `StoreError`."""
+    """Turn errors of the disk and of SQLite in the block into a `StoreError` about `path`."""
     try:
         yield
     except OSError as error:
         said = _SENTENCES.get(error.errno or 0, _OTHER)
         raise StoreError(said.format(path=error.filename or path, error=error.strerror or error)) from error
-    except UnicodeDecodeError as error:  # SQLite quotes what it found in a damaged file
+    except UnicodeDecodeError as error:  # SQLite quotes bytes of a damaged file in its message
         raise damaged(path, "SQLite: its tables are malformed") from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")

@@ -1,11 +1,11 @@
-"""Ctrl-C, which a terminal sends to every process of a command: noted for later, held back, or kept from workers.
+"""Ctrl-C, which a terminal sends to every process of a command: noted for later, delayed, or kept from workers.
 
-Python raises `KeyboardInterrupt` between any two instructions of the main thread: also after a transaction began and
-before anyone would end it, or inside a library that holds a lock. A run therefore notes Ctrl-C and looks for it where
-it is safe to stop; only the experiment of a cell that runs in this process is cut short.
+Python raises `KeyboardInterrupt` between any two instructions of the main thread: also right after a transaction began,
+before the code that would end it, or inside a library that holds a lock. A run therefore notes Ctrl-C and checks for it
+where it is safe to stop; only the experiment of a cell that runs in this process is interrupted at once.
 
-What is raised into an import may be swallowed there, or come out as another error. While a command imports, or has not
-begun, there is nothing to be put in order: Ctrl-C then ends the process at once.
+An exception that is raised during an import may be swallowed there, or be turned into another error. While a command
+imports modules, or before it has begun, there is nothing to clean up: Ctrl-C then ends the process at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130
-"""The status of a command that Ctrl-C ended: 128 and the number of SIGINT, as shells have it."""
+"""The exit code of a command that Ctrl-C ended: 128 plus the number of SIGINT, as in shells."""
 
 
 class OfCommand:
-    """A handler of SIGINT for a command: raises `KeyboardInterrupt` where its body runs, and elsewhere ends at once."""
+    """A handler of SIGINT for a command: it raises `KeyboardInterrupt` in the command's body, and else ends at once."""
 
     def __init__(self) -> None:
         self.in_body = False
@@ -37,13 +37,13 @@ class OfCommand:
         raise KeyboardInterrupt
 
     def end(self) -> None:
-        """End the process with a sentence."""
-        shows_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # which a bar hides
+        """Print a sentence and end the process."""
+        shows_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
         os.write(2, shows_cursor + b"Stopped. What is done is kept.\n")
         os._exit(INTERRUPTED)
 
     def swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Take the place of `sys.unraisablehook`, to which Python gives what it can raise nowhere."""
+        """Replace `sys.unraisablehook`, which Python calls with exceptions that it cannot raise."""
         if unraisable.exc_type is KeyboardInterrupt:
             self.end()
         sys.__unraisablehook__(unraisable)
@@ -58,18 +58,18 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def of_command() -> None:
-    """Have Ctrl-C end this process in a sentence from now on, unless SIGINT is somebody else's affair."""
+    """Make Ctrl-C end this process with a sentence from now on, unless SIGINT has another handler already."""
     if _in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         handler = OfCommand()
         signal.signal(signal.SIGINT, handler)
         sys.unraisablehook = handler.swallowed
-        # The last of what Python does at its end; then the command is over, and nothing is left to be stopped.
+        # Functions that are registered first are called last: then the command is over, and nothing can be interrupted.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def body() -> Iterator[None]:
-    """Where a command is at its own work, and can be interrupted by an exception."""
+    """The block in which a command does its own work, and can be interrupted by an exception."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, OfCommand):
         yield
@@ -82,13 +82,13 @@ def body() -> Iterator[None]:
 
 
 def interrupted() -> bool:
-    """Whether Ctrl-C was pressed in the body of a command, whatever became of it there."""
+    """Whether Ctrl-C was pressed in the body of a command, even if the exception was swallowed there."""
     handler = signal.getsignal(signal.SIGINT)
     return isinstance(handler, OfCommand) and handler.came
 
 
 class Noted:
-    """A handler of SIGINT that remembers that it came."""
+    """A handler of SIGINT that remembers that the signal came."""
 
     def __init__(self) -> None:
         self.came = False
@@ -97,7 +97,7 @@ class Noted:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.came = True
         if self.cuts_short:
-            self.cuts_short = False  # once: a second one must not strike what clears up after the first
+            self.cuts_short = False  # only once: a second signal must not interrupt the cleaning up after the first
             raise KeyboardInterrupt
 
     def check(self) -> None:
@@ -108,10 +108,10 @@ class Noted:
 
 @contextmanager
 def noted() -> Iterator[Noted]:
-    """Have Ctrl-C noted during the block, not raised.
+    """Note Ctrl-C during the block instead of raising `KeyboardInterrupt`.
 
-    Python gives signals to the main thread only, so in another one nothing comes. A handler that is neither Python's
-    own nor a command's, or a SIGINT that is ignored, as under `nohup`, is somebody's choice and stays.
+    Python handles signals in the main thread only, so in another thread nothing changes. Nothing changes either if
+    SIGINT has a handler that is neither Python's own nor a command's, or is ignored, as under `nohup`.
     """
     handler, before = Noted(), signal.getsignal(signal.SIGINT)
     ours = _in_main_thread() and (before is signal.default_int_handler or isinstance(before, OfCommand))
@@ -126,7 +126,7 @@ def noted() -> Iterator[Noted]:
 
 @contextmanager
 def cut_short() -> Iterator[None]:
-    """Let a Ctrl-C that is noted, or comes during the block, end the block at once, inside `noted`."""
+    """A block inside `noted` that Ctrl-C interrupts at once, also one that was noted before."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, Noted) or not _in_main_thread():
         yield
@@ -141,7 +141,7 @@ def cut_short() -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let a Ctrl-C that comes during the block take effect right after it."""
+    """Delay a Ctrl-C that comes during the block until its end."""
     if not _in_main_thread():
         yield
         return
@@ -157,16 +157,16 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def kept_from_children() -> Iterator[None]:
-    """Have the processes that are started in the block deaf to Ctrl-C from their first moment on.
+    """Make the processes that are started in the block ignore Ctrl-C from the beginning.
 
-    A process inherits the signals that the thread which starts it has blocked, and a thread those of its own starter.
+    A process inherits the blocked signals of the thread that starts it, and so does a thread.
     """
     if sys.platform == "win32":
         yield
         return
     from multiprocessing import resource_tracker  # slow to import, and not needed by every command
 
-    resource_tracker.ensure_running()  # which would unblock them, were it first started with a child
+    resource_tracker.ensure_running()  # if it were started with the first child, it would unblock the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

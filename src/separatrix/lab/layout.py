@@ -1,8 +1,8 @@
-"""The file of a store as SQLite sees it: its tables, how it is opened, and what is refused.
+"""The SQLite file of a store: its tables, how it is opened, and which files are refused.
 
-A file is a store's if its tables are word for word those below; then all else that is fixed in it must be right too, or
-it is damaged. A file of a newer layout is refused, one of an older layout is for `separatrix.lab.upgrade`, and one that
-another program made is left alone.
+A file is a store if the definitions of its tables are exactly those below; if any other fixed property of it is wrong
+then, it is damaged. A file of a newer layout is refused, one of an older layout is upgraded by
+`separatrix.lab.upgrade`, and a database that another program made is not changed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from urllib.parse import quote
 from separatrix.lab.faults import StoreError, damaged
 
 LAYOUT = 2
-"""The version of the tables below; a change that an older reader would misread adds one."""
+"""The version of the tables; a change that an older reader would misread increases it by one."""
 
 WAIT_SECONDS = 60.0
-_APPLICATION = 0x53455058  # "SEPX", SQLite's mark of whose file it is
+_APPLICATION = 0x53455058  # "SEPX", by which SQLite marks the application that a file belongs to
 _TABLES = {
     "origins": "CREATE TABLE origins (id TEXT PRIMARY KEY, facts TEXT NOT NULL)",
     "cells": """CREATE TABLE cells (
@@ -50,21 +50,21 @@ _MADE = {
 
 
 class OlderLayout(StoreError):
-    """A store of an older layout, which must be brought up to date before it is used."""
+    """The store has an older layout, and must be upgraded before it is used."""
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``)."""
+    """Open a connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``)."""
     address = f"file:{quote(str(path.absolute()))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
-    # Bytes that are no text, in a damaged file, are read all the same: the row's seal tells.
+    # In a damaged file bytes may not be valid text. They are read nevertheless, and the seal shows the damage.
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     return connection
 
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, unless they are there, and have every commit wait for the disk."""
-    made = check(connection, path)  # before the log is switched on, which would write into a file that is not ours
+    """Make the tables if the file has none, and make every commit wait for the disk."""
+    made = check(connection, path)  # before the log is switched on, which would write to another program's file
     _switch_log_on(connection)
     connection.execute("PRAGMA synchronous = FULL")
     if made:
@@ -87,8 +87,8 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
 def check_writable(connection: sqlite3.Connection, path: Path) -> None:
     """Raise a `DamagedError` if SQLite refuses to write a store's file although this user may write it.
 
-    Two bytes of the file are the versions of its format. One that SQLite does not know, in a file that was damaged,
-    makes it refuse: sometimes when a transaction begins, and sometimes not before something is written.
+    Two bytes of the file are the versions of its format. If damage makes one of them a version that SQLite does not
+    know, it refuses to write: sometimes when a transaction begins, and sometimes only when something is written.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -103,9 +103,10 @@ def check_writable(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _switch_log_on(connection: sqlite3.Connection) -> None:
-    """Ask again while another process does the same.
+    """Switch the write-ahead log on, and try again while another process does the same.
 
-    Of two that have read the file and want it alone, SQLite refuses one at once, as neither would ever give way.
+    If two processes have read the file and both want to write it, SQLite refuses one of them at once, since both would
+    wait for each other forever.
     """
     until = time.monotonic() + WAIT_SECONDS
     connection.execute("PRAGMA page_size = 4096")
@@ -120,9 +121,9 @@ def _switch_log_on(connection: sqlite3.Connection) -> None:
 
 
 def check(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has the tables of a store, rather than nothing yet; an error if it has anything else."""
+    """Whether the file has the tables of a store; False if it is still empty, and an error if it has anything else."""
     try:
-        connection.execute("BEGIN")  # one look: another process may be making the store between two
+        connection.execute("BEGIN")  # all is read in one transaction, as another process may be making the store
         try:
             layout, application = int(pragma(connection, "user_version")), int(pragma(connection, "application_id"))
             encoding, tables = pragma(connection, "encoding"), _tables(connection)
@@ -144,8 +145,8 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
         )
     if application == _APPLICATION and layout == LAYOUT - 1:
         raise OlderLayout(
-            f"{path} was written by an older separatrix, and cannot be brought up to date here, where it cannot be "
-            "written. Copy the folder to where it can, and use the copy."
+            f"{path} was written by an older separatrix, and cannot be upgraded because it is not writable. Copy the "
+            "folder to a place where you can write, and use the copy."
         )
     ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
     if application == _APPLICATION or ours:
@@ -156,7 +157,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> str:
-    """The value of one of SQLite's settings."""
+    """The value of one of SQLite's pragmas."""
     return str(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
@@ -165,5 +166,5 @@ def _tables(connection: sqlite3.Connection) -> set[tuple[str, str, str, str | No
 
 
 def writable(path: Path) -> bool:
-    """Whether this user may write a file or a folder, where it lies."""
+    """Whether this user may write to a file or a folder."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)

@@ -1,6 +1,6 @@
-"""A run's hold on a store: which cells it has taken, that it is alive, and what came out.
+"""The lease by which a run takes cells of a store, shows that it is alive, and writes results.
 
-Two runs on one store never do the same cell: a cell is taken in a transaction, and stays taken while its run lives.
+Two runs on one store do not run the same cell: a cell is taken in a transaction, and stays taken while its run lives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ BEAT_SECONDS = 5.0
 
 
 class Lease:
-    """The run that this process drives. The only writer of cells; use it as a context."""
+    """The lease of the run that this process drives; use it as a context manager.
+
+    No other class writes cells of a store while a run goes on.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -40,9 +43,9 @@ class Lease:
         path = lock_path(self.store.folder, self.id)
         with plainly(path):
             make_folder(path.parent)
-            self._lock = hold(path, wait=True)  # for whoever looks whether it is held
+            self._lock = hold(path, wait=True)  # another process may hold it for a moment to see whether it is held
         try:
-            self.free_the_dead()
+            self.free_abandoned_cells()
         except BaseException:
             self._let_go()
             raise
@@ -53,7 +56,7 @@ class Lease:
         self._stop.set()
         self._thread.join()
         try:
-            # After a fault of the store itself, nothing is written: once the lock is let go, the next run takes over.
+            # After an error of the store nothing is written: once the lock is released, the next run frees the cells.
             if kind is None or not issubclass(kind, StoreError):
                 self._free([self.id])
         finally:
@@ -73,33 +76,40 @@ class Lease:
             while not self._stop.wait(BEAT_SECONDS):
                 count += 1
                 beat(self._lock, count)
-        except Exception as trouble:  # raised again where the run will see it
+        except Exception as trouble:  # `check` raises it in the thread of the run
             self._trouble = trouble
 
     def check(self) -> None:
-        """Raise what befell the heartbeat, if anything did."""
+        """Raise the error that ended the heartbeat, if there is one."""
         if self._trouble is not None:
             with plainly(lock_path(self.store.folder, self.id)):
                 raise self._trouble
 
-    def free_the_dead(self) -> None:
-        """Free the cells of the runs that were killed, or that stand still."""
+    def free_abandoned_cells(self) -> None:
+        """Free the cells of other runs that were killed or have stopped counting."""
         runs = [run for (run,) in self.store.ask("SELECT DISTINCT run FROM cells WHERE run IS NOT NULL")]
-        if dead := [run for run in runs if run != self.id and self._watch.dead(run)]:
-            self._free(dead)
+        if abandoned := [run for run in runs if run != self.id and self._watch.abandoned(run)]:
+            self._free(abandoned)
 
     def _free(self, runs: Iterable[object]) -> None:
         with self.store.transaction() as connection:
             for run in runs:
                 connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
                 if run != self.id:
-                    # Before the commit: a frozen run that wakes sees that its file is gone, and takes no more cells.
+                    # Before the commit: a suspended run that continues finds its file gone, and takes no more cells.
                     forget(self.store.folder, run)
 
     def take(self, cells: Sequence[tuple[str, Cell]], *, failed_too: bool) -> dict[str, str]:
-        """Take those of the cells, given with their keys, that are free; the answer is the status of the others.
+        """Take those of the cells that are free.
 
-        A cell is free that the store does not have, or has damaged; with `failed_too`, one that failed is free as well.
+        A cell is free if the store does not have it, or if it is damaged there.
+
+        Args:
+            cells: the cells with their keys.
+            failed_too: whether a cell that failed is free as well.
+
+        Returns:
+            The status of each cell that is not free, by its key.
         """
         free = ("damaged", "failed") if failed_too else ("damaged",)
         with self.store.transaction() as connection:
@@ -112,29 +122,30 @@ class Lease:
         return held
 
     def record(self, outcomes: Sequence[tuple[str, Cell, Outcome]]) -> None:
-        """Write what came out, all or nothing: the arrays first, so that a row never names one that is not there."""
+        """Write the outcomes of cells, all or none; the arrays first, so that no row names an array that is missing."""
         files = {name: data for _, _, outcome in outcomes for name, data in outcome.arrays.items()}
         for name, data in files.items():
             arrays.put(self.store.arrays, name, data)
         with self.store.transaction() as connection:
             for name, data in files.items():
-                if not arrays.place(self.store.arrays, name).exists():  # cleared away before any row named it
+                if not arrays.place(self.store.arrays, name).exists():  # removed by `gc` before any row named it
                     arrays.put(self.store.arrays, name, data)
             done = self.store.statuses([key for key, _, _ in outcomes])
             for key, cell, outcome in outcomes:
-                # A run that was frozen may wake after another did its cell: what is done stays as it is.
+                # A run that was suspended may continue after another run did its cell: a result is not overwritten.
                 if done.get(key) != "done":
                     connection.execute(rows.PUT_ORIGIN, (rows.named(outcome.origin), outcome.origin))
                     connection.execute(rows.PUT, _came_out(key, cell, outcome).values)
 
 
 _TAKEN_OVER = (
-    "This run did not move for a long time, and another run on {path} took over its cells. What was done is kept; "
-    "run the same command again to go on."
+    "This run was suspended for a long time, and another run on {path} took over its cells. Finished cells are kept; "
+    "run the same command again to continue."
 )
 
 
 def _came_out(key: str, cell: Cell, outcome: Outcome) -> Record:
     status = "failed" if outcome.result is None else "done"
-    told = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()  # it may quote anything
+    # A traceback may quote characters that UTF-8 cannot encode.
+    told = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()
     return Record(key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, told)

@@ -1,11 +1,11 @@
-"""Rows read from the pages of a damaged SQLite file, without SQLite.
+"""Reads rows from the pages of a damaged SQLite file, without SQLite.
 
-SQLite gives up a whole table when a page on the way to its rows is damaged. The rows themselves lie in leaf pages, each
-of which can be read by itself: a byte that says what it is, the places of its cells, and in each cell the length of a
-record, its number, and the record, whose end may lie in a chain of overflow pages. All of that is in SQLite's document
-"Database File Format".
+SQLite cannot read a table at all if a page that leads to its rows is damaged. The rows themselves are in leaf pages,
+each of which can be read by itself: a byte for the kind of page, the places of its cells, and in each cell the length
+of a record, its number, and the record, whose end may be in a chain of overflow pages. SQLite's document "Database File
+Format" describes all of that.
 
-What is found need not be true. Whoever asks checks the rows by their seals.
+The rows may be damaged too, so the caller must check them by their seals.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 PAGE = 4096
 _LEAF = 13
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
-"""How many bytes each kind of integer takes."""
+"""The number of bytes of each kind of integer."""
 _FRAME = 24 + PAGE
 
 
 class _Unreadable(Exception):
-    """Bytes that are no record."""
+    """The bytes are not a record."""
 
 
 def table_rows(path: Path) -> Iterator[list[Any]]:
@@ -52,7 +52,7 @@ def _leaf_rows(page: bytes, start: int, pages: Mapping[int, bytes]) -> Iterator[
 
 
 def _payload(page: bytes, at: int, pages: Mapping[int, bytes]) -> bytes:
-    """The record of a cell, put together from its page and the overflow pages that follow it."""
+    """The bytes of a record, assembled from its page and its overflow pages."""
     size, at = _varint(page, at)
     _, at = _varint(page, at)
     if size > PAGE * len(pages):
@@ -71,7 +71,7 @@ def _payload(page: bytes, at: int, pages: Mapping[int, bytes]) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the first bytes first, and where it ends."""
+    """An integer of seven bits per byte, the most significant first, and the position after it."""
     value = 0
     for i, byte in enumerate(data[at : at + 9]):
         if i == 8:
@@ -83,7 +83,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(record: bytes) -> list[Any]:
-    """The values of a record: the kinds of all of them, then their bytes."""
+    """The values of a record, which consists of the kinds of all values and then their bytes."""
     body, at = _varint(record, 0)
     kinds: list[int] = []
     while at < body:

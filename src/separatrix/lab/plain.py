@@ -1,8 +1,8 @@
-"""Plain values: what a parameter may be, and the one way each is written down.
+"""Plain values, which parameters must be, and the canonical form in which each is written.
 
 The canonical form is JSON with sorted keys, no spaces, ASCII only. A float is written as Python's `repr`, the shortest
 text that reads back as the same float64, so `1` and `1.0` stay different. JSON has no infinities: they are written
-``{"$float":"inf"}``, and keys that begin with ``$`` are kept for such marks.
+``{"$float":"inf"}``, and keys that begin with ``$`` are reserved for such marks.
 
 >>> canonical({"tau": 0.25, "n": 8, "cap": float("inf")})
 '{"cap":{"$float":"inf"},"n":8,"tau":0.25}'
@@ -28,7 +28,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def shown(value: Any, spell: Callable[[Any], str] = repr) -> str:
-    """A value as an error quotes it: the beginning of one that is long.
+    """A value as an error quotes it, cut off after 80 characters; `spell` converts it to text.
 
     >>> shown([1, 2]), len(shown("x" * 10**6))
     ('[1, 2]', 80)
@@ -41,12 +41,19 @@ def shown(value: Any, spell: Callable[[Any], str] = repr) -> str:
 
 
 def refuse(value: Any, name: str) -> Plain:
-    """Say that a value is not plain."""
+    """Raise the error that a value is not plain; `name` is what the error calls the value."""
     raise ArgumentError(name, expected="None, a bool, a number, a string, or a list or dict of these", got=shown(value))
 
 
 def canonical(value: Any, name: str = "value", other: Callable[[Any, str], Plain] = refuse) -> str:
-    """The one text of a value; `name` is what an error calls it, and `other` marks what is not plain."""
+    """The canonical text of a value.
+
+    Args:
+        value: the value.
+        name: what an error calls the value.
+        other: a function of a value that is not plain and its name, which returns a plain value in its place; by
+            default it raises an error.
+    """
     return _ENCODER.encode(_marked(value, name, other))
 
 
@@ -74,22 +81,31 @@ def read(text: str) -> Plain:
 
 
 def unmarked(found: dict[str, Plain]) -> Plain:
-    """The float that a mark stands for, or the dict as it is."""
+    """The float that a dict stands for, if it is the mark of one, else the dict itself."""
     return float(found["$float"]) if found.keys() == {"$float"} else found
 
 
 def fitted(value: Plain, hint: Any, name: str) -> Plain:
-    """The value if it fits the type hint, or an error that names it.
+    """The value as the type that a hint says.
 
     An integer fits `float` and becomes one, so that `1` and `1.0` are the same cell where a float is meant. A NaN fits
-    nothing: it does not equal itself, so no cell could be found again.
+    no type: it does not equal itself, so the store could not find the cell again.
 
-    >>> fitted(1, float, "tau"), fitted([1, 2], list[int], "widths"), fitted(None, int | None, "cap")
-    (1.0, [1, 2], None)
-    >>> fitted("big", int, "n")
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: n: expected an integer, got 'big'.
+    Args:
+        value: the value.
+        hint: the type hint.
+        name: what an error calls the value.
+
+    Raises:
+        ArgumentError: if the value does not fit.
+
+    Example:
+        >>> fitted(1, float, "tau"), fitted([1, 2], list[int], "widths"), fitted(None, int | None, "cap")
+        (1.0, [1, 2], None)
+        >>> fitted("big", int, "n")
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: n: expected an integer, got 'big'.
     """
     parts = get_args(hint)
     match get_origin(hint):
@@ -115,10 +131,14 @@ def fitted(value: Plain, hint: Any, name: str) -> Plain:
 
 
 def spelled(hint: Any) -> str:
-    """A type hint in words; a hint that plain values cannot have is the programmer's mistake, a `TypeError`.
+    """A type hint in words.
 
-    >>> spelled(list[float] | None), spelled(Literal["ones", "identity"])
-    ('a list of numbers or None', "'ones' or 'identity'")
+    Raises:
+        TypeError: if the hint is not a type of plain values.
+
+    Example:
+        >>> spelled(list[float] | None), spelled(Literal["ones", "identity"])
+        ('a list of numbers or None', "'ones' or 'identity'")
     """
     words = {int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "None"}
     parts = get_args(hint)

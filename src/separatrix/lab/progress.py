@@ -1,4 +1,4 @@
-"""How far a run is: bars on a terminal, plain lines elsewhere.
+"""Shows how far a run is: by a bar on a terminal, by plain lines elsewhere.
 
 >>> import sys
 >>> with Lines(200, sys.stdout) as lines:
@@ -22,7 +22,17 @@ LINE_SECONDS = 10.0
 
 @dataclass
 class Tally:
-    """What a run found and did. `skipped` were done before, `failed_before` failed before and were left so."""
+    """The counts of a run.
+
+    Attributes:
+        done: the cells that this run finished.
+        failed: the cells that failed in this run.
+        skipped: the cells that were done before.
+        failed_before: the cells that failed before and were not tried again.
+        deaths: how often a worker died while it ran a cell.
+        seconds: how long the run took.
+        stopped: whether Ctrl-C ended the run.
+    """
 
     done: int = 0
     failed: int = 0
@@ -34,25 +44,27 @@ class Tally:
 
     @property
     def passed(self) -> int:
-        """The cells that the run is through with."""
+        """How many cells need no more work in this run."""
         return self.done + self.failed + self.skipped + self.failed_before
 
     @property
     def complete(self) -> bool:
-        """Whether every cell asked for has its result."""
+        """Whether every cell of the run has a result."""
         return not (self.failed or self.failed_before or self.stopped)
 
 
 class Progress(Protocol):
-    """What a run tells as it goes."""
+    """What shows the progress of a run."""
 
-    def show(self, tally: Tally) -> None: ...
+    def show(self, tally: Tally) -> None:
+        """Show the counts so far."""
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        """Show a sentence."""
 
 
 class Silent:
-    """Says nothing: the library's own choice, where nobody asked."""
+    """A `Progress` that shows nothing, which is the default of `run`."""
 
     def show(self, tally: Tally) -> None:
         pass
@@ -62,7 +74,7 @@ class Silent:
 
 
 class Lines:
-    """A line now and then, for files and pipes."""
+    """A `Progress` that prints a line at most every ten seconds, and one at the end, for files and pipes."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self.total = total
@@ -87,7 +99,7 @@ class Lines:
 
 
 def _pace(tally: Tally, total: int, seconds: float) -> str:
-    """The rate and the time left, once something has been run; and what failed."""
+    """The rate and the time left, once a cell has been run; and how many failed."""
     failed = tally.failed + tally.failed_before
     told = f", {failed:,} failed" if failed else ""
     if (ran := tally.done + tally.failed) and seconds > 0:
@@ -97,7 +109,7 @@ def _pace(tally: Tally, total: int, seconds: float) -> str:
 
 
 class Bars:
-    """A bar with the rate and the time left, for a terminal."""
+    """A `Progress` that shows a bar with the rate and the time left, for a terminal."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         from rich.console import Console
@@ -125,6 +137,6 @@ class Bars:
 
 
 def on(total: int, stream: TextIO | None = None) -> Bars | Lines:
-    """Bars if the stream, the standard error unless said, is a terminal; lines otherwise."""
+    """A bar if the stream is a terminal, lines otherwise; the stream is the standard error if it is None."""
     stream = stream or sys.stderr
     return Bars(total, stream) if stream.isatty() else Lines(total, stream)

@@ -1,4 +1,4 @@
-"""Where a result comes from: version, git state, torch, machine. Facts of the process that made it."""
+"""The origin of a result: facts about the process that computed it, such as versions, git state and machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from separatrix.lab import plain
 
 @cache
 def origin() -> str:
-    """The facts as canonical JSON, gathered once a process.
+    """The facts about this process as canonical JSON; they are collected once.
 
     >>> sorted(plain.read(origin()))
     ['cpu', 'git', 'host', 'numpy', 'python', 'separatrix', 'system', 'torch']
@@ -42,9 +42,10 @@ def _installed(package: str) -> str | None:
 
 
 def git_state(folder: Path) -> str | None:
-    """The commit of the checkout that tracks `folder`, with ``+changes`` when it differs; None outside a checkout.
+    """The commit of the git checkout that tracks `folder`; None outside a checkout.
 
-    A package installed inside somebody's checkout is not part of it, so the folder must hold a tracked file.
+    It ends in ``+changes`` if files in the folder differ from the commit. A package that is merely installed inside
+    a checkout is not part of it, so the folder must contain a tracked file.
     """
     if not _git(folder, "ls-files", "."):
         return None
@@ -57,7 +58,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None  # no git here: the state is unknown, and is said to be
+        return None  # without git the state is unknown, and is recorded as such
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 

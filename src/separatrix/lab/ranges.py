@@ -1,4 +1,4 @@
-"""The numbers of a sweep: exact decimals, ranges that include both ends, and no number that would take long.
+"""The numbers in a sweep's file: exact decimals, and ranges that include both ends; very long numbers are refused.
 
 >>> spread({"from": decimal("0.1"), "to": decimal("0.5"), "step": decimal("0.1")}, "tau")
 [0.1, 0.2, 0.3, 0.4, 0.5]
@@ -18,13 +18,13 @@ from separatrix.errors import ArgumentError
 from separatrix.lab.plain import shown
 
 MOST_VALUES = 100_000
-"""Values of an axis, at most; and seeds that are listed."""
+"""The most values that an axis may have, and the most seeds that may be listed."""
 MOST_DIGITS = 400
-"""Digits of a number, at most."""
+"""The most digits that a number may have."""
 
 
 def decimal(text: str) -> Decimal:
-    """A number of a file with a point or an exponent, exactly; one that a float64 can stand for."""
+    """The exact value of a number with a point or an exponent; an error if it is outside the range of a float64."""
     try:
         value = Decimal(text) if len(text) <= MOST_DIGITS else None
     except InvalidOperation:
@@ -36,7 +36,7 @@ def decimal(text: str) -> Decimal:
 
 
 def checked(value: Any, field: str) -> Any:
-    """A value none of whose integers is too long."""
+    """Return the value if none of its integers has too many digits; `field` is what an error calls it."""
     match value:
         case int() if abs(value) >= 10**MOST_DIGITS:
             raise ArgumentError(field, expected=f"an integer of at most {MOST_DIGITS} digits", got="one of more")
@@ -48,7 +48,7 @@ def checked(value: Any, field: str) -> Any:
 
 
 def as_float(value: Any) -> Any:
-    """A value of TOML with its decimals made floats, once nothing is to be computed from them."""
+    """A value of TOML whose decimals are converted to floats."""
     match value:
         case Decimal():
             return float(value)
@@ -60,7 +60,12 @@ def as_float(value: Any) -> Any:
 
 
 def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
-    """The values of a range, both ends included, as integers if all that is given is."""
+    """The values of a range with both ends, as integers if all given numbers are.
+
+    Args:
+        table: the keys from, to, and one of step and factor, with their values.
+        field: what an error calls the range.
+    """
     for key in table:
         if key not in ("from", "to", "step", "factor"):
             raise ArgumentError(f"{field}.{key}", expected="from, to, and one of step and factor", got=key)
@@ -80,7 +85,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
 
 
 def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last`, each as a fraction a / b; none if the steps do not reach it."""
+    """The values from `first` to `last` in steps, each as a fraction a / b; none if the steps do not reach `last`."""
     count = (last - first) / step if step else last - first
     if count.denominator > 1 or not 0 <= count < MOST_VALUES or not (step or first == last):
         return []
@@ -90,10 +95,10 @@ def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, i
 
 
 def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
-    """The same of the values of which each is the last one times a factor.
+    """The values from `first` to `last`, each `factor` times the one before, as fractions; none if `last` is not one.
 
-    On the way from one end to the other, a prime's exponent in a value lies between those that it has in the ends. So a
-    value with more digits than the two together is not on the way to `last`.
+    In each of the values, the exponent of a prime lies between its exponents in the two ends. So if numerator times
+    denominator of a value is larger than the product of those of both ends, `last` will not be reached.
     """
     values = [first]
     most = first.denominator * last.denominator * max(first.numerator, 1) * max(last.numerator, 1)

@@ -1,4 +1,4 @@
-"""A store's file made anew from records: from those that a damaged file still has, or from another store."""
+"""Makes a new file for a store, from the records that a damaged file still has, or from another store."""
 
 from __future__ import annotations
 
@@ -16,34 +16,42 @@ from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
 
 _FIRST_SHARED_BYTE, _SHARED_BYTES = 0x40000002, 510
-"""The bytes of a file that SQLite locks for as long as a connection in write-ahead mode is open."""
+"""The bytes of a file that SQLite keeps locked while a connection in write-ahead mode is open."""
 _FIELDS = rows.COLUMNS.count(",") + 3
 _REALS = [rows.COLUMNS.split(", ").index(name) + 1 for name in ("seconds", "finished")]
 
 
 def rescued(path: Path) -> list[Record]:
-    """The sound records of cells that are through, in the pages of a file that SQLite cannot read as a whole."""
+    """The undamaged records of finished cells in the pages of a file that SQLite cannot read."""
     found = list(pages.table_rows(path))
     origins = {rows.named(row[1]): row[1] for row in found if len(row) == 2 and isinstance(row[1], str)}
     records: dict[str, Record] = {}
     for row in found:
         if len(row) != _FIELDS:
             continue
-        for place in _REALS:  # SQLite writes a float that is whole as an integer
+        for place in _REALS:  # SQLite stores a float without a fractional part as an integer
             row[place] = float(row[place]) if isinstance(row[place], int) else row[place]
         one = rows.read([*row, origins.get(row[10])])
         record = one if isinstance(one, Record) else one.otherwise
-        # A page that is no longer used may have a cell as it was before: what is done counts more than what failed.
+        # A page that is no longer used may have an older row of a cell: a result is preferred to a failure.
         if record and record.status != "running" and (record.status == "done" or record.key not in records):
             records[record.key] = record
     return list(records.values())
 
 
 def replace(folder: Path, records: Iterable[Record], why: str) -> Path:
-    """Put a new file of these records in the place of a store's; the answer is where the old one is kept.
+    """Replace the file of a store by a new one with these records.
 
     No connection to it may be open, in this process or another. A reader finds the old file or the new one. The old
-    write-ahead log goes first: SQLite would take it for the new file's.
+    write-ahead log is renamed first, because SQLite would take it for the log of the new file.
+
+    Args:
+        folder: the folder of the store.
+        records: the records of the new file.
+        why: a word for the name under which the old file is kept.
+
+    Returns:
+        The path under which the old file is kept.
     """
     path = folder / "store.sqlite"
     aside = next(one for n in range(1, 10**9) if not (one := folder / f"store.{why}-{n}.sqlite").exists())
@@ -59,7 +67,11 @@ def replace(folder: Path, records: Iterable[Record], why: str) -> Path:
 
 
 def copy(store: Store, target: Path) -> tuple[int, int]:
-    """Copy what is done or failed into a new folder, whole or not at all, also while a run writes the store.
+    """Copy the cells that are done or failed into a new store; a run may write to the store meanwhile.
+
+    Args:
+        store: the store.
+        target: the folder of the new store, which must not exist or be empty. After an error it is as it was.
 
     Returns:
         How many cells were copied, and how many were left out because they are damaged.
@@ -86,7 +98,7 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
 
 
 def write(folder: Path, records: Iterable[Record]) -> None:
-    """Make a store of these records in a new folder."""
+    """Make a store with these records in a new folder."""
     with Store.create(folder) as new, new.transaction() as connection:
         for record in records:
             connection.execute(rows.PUT, record.values)
@@ -96,7 +108,7 @@ def write(folder: Path, records: Iterable[Record]) -> None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Wait for whoever else makes the file of this store anew."""
+    """A block that only one process at a time executes for a store; others wait."""
     lock = folder / "runs" / "rebuild.lock"
     with ExitStack() as stack:
         with plainly(lock):
@@ -107,8 +119,8 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone_with(path: Path) -> Iterator[None]:
-    """Refuse a file that another process has open in SQLite, which would go on writing by its name."""
-    if sys.platform == "win32":  # where a file that is open cannot be replaced
+    """Raise an error if another process has the file open in SQLite, and keep others from opening it in the block."""
+    if sys.platform == "win32":  # here the system refuses to replace an open file
         yield
         return
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Experiments, registered by name, so that a file may name one and never a path of imports.
+"""Experiments, registered by name, so that a file names an experiment and never a Python module to import.
 
 >>> @experiment(version=2, name="docs.coin")
 ... def coin(p: float = 0.5, *, seed: int) -> dict[str, bool]:
@@ -32,10 +32,13 @@ _NAMELESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function of plain parameters and a seed, its name, and the version of its recipe.
+    """A registered function of plain parameters and a seed.
 
-    The function returns a dict of numbers, strings, arrays, or lists and dicts of these. Its version is bumped when its
-    meaning changes: results of an older version are kept, and are no longer found.
+    Attributes:
+        name: the name under which it is registered.
+        version: the version of its recipe. It must be increased when the function changes its meaning; results of an
+            older version stay in the store but are no longer found.
+        function: the function. It returns a dict of numbers, strings, arrays, or lists and dicts of these.
     """
 
     name: str
@@ -47,13 +50,13 @@ class Experiment:
 
     @cached_property
     def hints(self) -> dict[str, Any]:
-        """The type of each parameter but the seed."""
+        """The type hint of each parameter except the seed."""
         hints = get_type_hints(self.function)
         return {name: hints.get(name) for name in inspect.signature(self.function).parameters if name != "seed"}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The value of each parameter that need not be given."""
+        """The default of each parameter that has one."""
         given = {name: kind.default for name, kind in inspect.signature(self.function).parameters.items()}
         return {
             name: plain.fitted(given[name], hint, f"{self.name}({name})")
@@ -62,14 +65,23 @@ class Experiment:
         }
 
     def fitted(self, name: str, value: Any, called: str | None = None) -> Any:
-        """One parameter's value, checked; `called` is how the user wrote its name."""
+        """Check the value of one parameter, and return it as the parameter's type.
+
+        Args:
+            name: the name of the parameter.
+            value: its value.
+            called: what an error calls the parameter; by default its name.
+
+        Raises:
+            ArgumentError: if there is no such parameter, or the value does not fit its type.
+        """
         if name not in self.hints:
             known = ", ".join(self.hints) or "none"
             raise ArgumentError(f"parameters of {self.name}", expected=f"{known} and no other", got=called or name)
         return plain.fitted(value, self.hints[name], called or name)
 
     def cell(self, *, seed: int, **parameters: Any) -> Cell:
-        """The cell at these parameters, defaults written out, so that it does not move when a default does."""
+        """The cell at these parameters; defaults are written out, so that a change of a default does not change it."""
         fit = {name: self.fitted(name, value) for name, value in parameters.items()}
         return self.fitted_cell(seed, fit)
 
@@ -85,9 +97,14 @@ class Experiment:
 
 
 def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[..., Mapping[str, Any]]], Experiment]:
-    """Register the function below under its own name, or `name`.
+    """A decorator that registers a function as an experiment.
 
-    Mistakes in the declaration are the programmer's, a `TypeError` when the module is imported.
+    Args:
+        version: the version of the recipe, at least 1.
+        name: the name of the experiment; by default that of the function.
+
+    Raises:
+        TypeError: when the decorator is applied, if the declaration is not valid.
     """
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Experiment:
@@ -110,7 +127,7 @@ def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[.
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:
-    # A spawned process knows the module of the main script under a second name.
+    # In a spawned process the module of the main script is called __mp_main__.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
     return module, function.__qualname__
 
@@ -121,7 +138,7 @@ def known(name: str) -> bool:
 
 
 def named(name: str, argument: str = "experiment") -> Experiment:
-    """The experiment registered under `name`; `argument` is what an error calls it."""
+    """The experiment that is registered under `name`; an error calls the name `argument`."""
     if name in _REGISTRY:
         return _REGISTRY[name]
     near = get_close_matches(name, _REGISTRY, n=3)

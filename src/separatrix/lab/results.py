@@ -1,7 +1,7 @@
-"""Results: numbers written as canonical JSON, arrays as safetensors files named by their own SHA-256.
+"""How results are written: numbers as canonical JSON, arrays as safetensors files named by their own SHA-256.
 
-The same result has the same text and the same files wherever it was made, so two runs can be compared bit for bit.
-Times are not results.
+Equal results have the same text and the same files on every machine, so two runs can be compared bit for bit. Times are
+not part of results.
 
 >>> import numpy as np
 >>> text, files = encode({"loss": np.float64(0.5), "curve": np.zeros(2), "limit": float("nan")})
@@ -29,7 +29,7 @@ from separatrix.lab import plain
 Array = NDArray[Any]
 
 _NAME = "array"
-# Those that safetensors and numpy both have, which is what any reader can count on.
+# The types that safetensors and numpy both have, so that any reader can read them.
 _WIDTHS = {"uint": (8, 16, 32, 64), "int": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64,)}
 _DTYPES = ("bool", *(f"{kind}{width}" for kind, widths in _WIDTHS.items() for width in widths))
 
@@ -42,7 +42,7 @@ def encode(result: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
 
     def other(value: Any, name: str) -> plain.Plain:
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.name in _DTYPES:
-            number = value.item()  # exact: a float64 holds every narrower float
+            number = value.item()  # this is exact, because every narrower float is a float64
             return number if np.isfinite(value) else {"$float": repr(number)}
         array = _of_tensor(value, name) if _is_tensor(value) else value
         if not isinstance(array, np.ndarray):
@@ -56,7 +56,7 @@ def encode(result: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
 
 
 def _is_tensor(value: Any) -> bool:
-    # A value can be a tensor only where torch is imported already.
+    # A value can be a tensor only if torch has been imported.
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -70,7 +70,7 @@ def _of_tensor(tensor: Any, name: str) -> Array:
 
 
 def pack(array: Array, name: str = "array") -> bytes:
-    """One array as the bytes of a safetensors file, the same on every machine."""
+    """The bytes of a safetensors file with one array; they are the same on every machine."""
     if array.dtype.name not in _DTYPES:
         raise ArgumentError(name, expected=f"an array of one of {', '.join(_DTYPES)}", got=array.dtype.name)
     little = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C")
@@ -78,12 +78,12 @@ def pack(array: Array, name: str = "array") -> bytes:
 
 
 def unpack(data: bytes) -> Array:
-    """The array of such a file."""
+    """The array of a file that `pack` made."""
     return safetensors.numpy.load(data)[_NAME]
 
 
 def decode(text: str, fetch: Callable[[str], bytes]) -> dict[str, Any]:
-    """A result from its text; `fetch` gives the bytes of an array's file."""
+    """The result of a canonical text; `fetch` returns the bytes of an array's file, given its SHA-256."""
 
     def unmarked(found: dict[str, Any]) -> Any:
         if found.keys() == {"$array"}:

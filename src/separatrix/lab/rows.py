@@ -1,7 +1,7 @@
-"""A row of the store, and the seal that says whether it is as it was written.
+"""A row of the store, and the seal that shows whether it is as it was written.
 
-A row keeps the SHA-256 of all of its other fields, its *seal*. Whoever reads a row checks it; a row that does not bear
-its own seal is damaged, and its cell counts as not run. The facts of an origin, which many rows share, are named by
+A row contains the SHA-256 of all of its other fields, its *seal*. It is checked whenever a row is read; a row whose
+seal is wrong is damaged, and its cell counts as not run. The facts about an origin, which many rows share, are named by
 their own SHA-256.
 """
 
@@ -23,15 +23,27 @@ PUT = (
     f"INSERT INTO cells ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))}) "
     f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NAMES)}"
 )
-"""Writes the values of a record, in the place of the row that has its key, if there is one."""
+"""The SQL statement that writes the values of a record, in the place of the row with its key if there is one."""
 
 PUT_ORIGIN = "INSERT INTO origins (id, facts) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET facts = excluded.facts"
-"""Writes an origin by its name, also over one whose facts were damaged."""
+"""The SQL statement that writes an origin under its name, also over one whose facts are damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row of the store. `seconds`, `finished` (seconds since 1970) and `origin` are provenance."""
+    """A row of the store.
+
+    Attributes:
+        key: the key of the cell.
+        cell: the cell.
+        status: ``done``, ``failed`` or ``running``; `Store.find` also returns ``damaged``.
+        run: the name of the run that has taken the cell; None unless it is running.
+        seconds: how long the cell took.
+        finished: when it ended, in seconds since 1970.
+        origin: the facts about the process that ran it, as JSON.
+        result: the result as canonical JSON; None if there is none.
+        traceback: the traceback of a failure; None if there is none.
+    """
 
     key: str
     cell: Cell
@@ -45,30 +57,36 @@ class Record:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What `PUT` writes: the fields of the row, then their seal."""
+        """The values that `PUT` writes: the fields of the row, then their seal."""
         cell, origin = self.cell, None if self.origin is None else named(self.origin)
         which = (self.key, cell.experiment, cell.version, cell.parameters, cell.seed)
         what = (self.status, self.run, self.seconds, self.finished, origin, self.result, self.traceback)
         return (*which, *what, seal((*which, *what)))
 
     def without_origin(self) -> Self:
-        """The same record from an origin that is not known."""
+        """A copy of the record whose origin is not known."""
         return replace(self, origin=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A row that is not as it was written: what stands where its number and its key were, and what is wrong."""
+    """A row that is not as it was written.
+
+    Attributes:
+        id: the value in the place of the row's number.
+        key: the value in the place of its key.
+        what: what is wrong.
+        otherwise: the record without its origin, if only the origin is damaged; else None.
+    """
 
     id: Any
     key: Any
     what: str
     otherwise: Record | None = None
-    """The record, if all that is damaged is where it comes from."""
 
 
 def named(origin: str) -> str:
-    """The name of an origin: the SHA-256 of its facts."""
+    """The name of an origin, which is the SHA-256 of its facts."""
     return sha256(origin.encode()).hexdigest()
 
 
@@ -82,14 +100,16 @@ def seal(fields: Sequence[Any]) -> str:
 
 
 def read(row: Sequence[Any]) -> Record | Damaged:
-    """The record of a row: its number, its fields, its seal, and the facts of its origin.
+    """The record of a row, or what is damaged in it.
 
-    A damaged file may give anything in any of them: bytes for a text, a number for nothing.
+    Args:
+        row: the row's number, its fields, its seal, and the facts about its origin. In a damaged file each may be of
+            any type.
     """
     id, *fields, sealed, facts = row
     try:
         whole = seal(fields) == sealed
-    except TypeError:  # bytes, which no field ever holds
+    except TypeError:  # bytes, which no undamaged field holds
         whole = False
     if not whole:
         return Damaged(id, fields[0], "the row is not as it was written")
@@ -97,6 +117,6 @@ def read(row: Sequence[Any]) -> Record | Damaged:
     cell = Cell(experiment, version, parameters, seed)
     record = Record(key, cell, status, run, seconds, finished, facts, result, traceback)
     if origin is not None and not (isinstance(facts, str) and named(facts) == origin):
-        what = "the facts of where the result comes from are lost, and the result is as it was written"
+        what = "the facts about the origin of the result are lost; the result itself is as it was written"
         return Damaged(id, key, what, record.without_origin())
     return record

@@ -1,8 +1,8 @@
-"""The store: one SQLite file in a folder of results, the arrays beside it.
+"""The store of results: one SQLite file in a folder, with the arrays in files beside it.
 
-SQLite's write-ahead log with ``synchronous=FULL`` makes a commit whole or absent after a kill or a power cut, and lets
-anyone read while a run goes on. Every row is checked against its seal whenever it is read: one that is damaged counts
-as not run. Nothing is ever deleted to make an error go away.
+With SQLite's write-ahead log and ``synchronous=FULL``, a commit is complete or absent after a kill or a power cut, and
+other processes can read while a run goes on. Every row is checked against its seal whenever it is read: the cell of a
+damaged row counts as not run. Nothing is ever deleted to make an error go away.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder, Store.create(folder) as store:
@@ -37,7 +37,10 @@ _BATCH = 1000
 
 
 class Store:
-    """An open store. `Store.create` opens one to write, making it first if need be; `Store.open` only reads."""
+    """An open store.
+
+    `Store.create` opens a store for reading and writing and makes it if there is none; `Store.open` only reads.
+    """
 
     def __init__(
         self, folder: Path, connection: sqlite3.Connection, copy: TemporaryDirectory[str] | None = None
@@ -50,7 +53,10 @@ class Store:
 
     @classmethod
     def create(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` to read and write; make it if there is none, for this user alone."""
+        """Open the store in `folder` for reading and writing; if there is none, make one that only this user can read.
+
+        A store of the previous layout is upgraded first.
+        """
         folder = Path(folder)
         path = folder / "store.sqlite"
         with plainly(path):
@@ -73,7 +79,10 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` to read, also where nothing can be written."""
+        """Open the store in `folder` for reading; the folder need not be writable.
+
+        A store of the previous layout is upgraded first, for which it must be writable.
+        """
         folder = Path(folder)
         path = file_in(folder)
         with plainly(path):
@@ -96,12 +105,16 @@ class Store:
 
     @classmethod
     def _on_a_fixed_medium(cls, folder: Path) -> Self:
-        """A store that this user cannot write. SQLite cannot read a log without its index, which it must write."""
+        """Open a store that this user cannot write.
+
+        SQLite cannot read a write-ahead log without its index. If the index is missing, a copy of the file and its log
+        is opened instead, for which SQLite can make one.
+        """
         path = folder / "store.sqlite"
         log, index = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
         if index.exists():
             return cls(folder, layout.connect(path, "ro"))
-        if not log.exists():  # nobody writes here, so SQLite may be told that the file does not change
+        if not log.exists():  # no process has the store open for writing, so SQLite may assume that it does not change
             return cls(folder, layout.connect(path, "ro&immutable=1"))
         copy = TemporaryDirectory(prefix="separatrix-")
         try:
@@ -113,6 +126,7 @@ class Store:
             raise
 
     def close(self) -> None:
+        """Close the connection to the file."""
         self.connection.close()
         if self._copy is not None:
             self._copy.cleanup()
@@ -125,7 +139,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A block that is written whole or not at all, and that no other writer interleaves with."""
+        """A block whose changes are written all or none, without changes of other writers in between."""
         with plainly(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -137,7 +151,7 @@ class Store:
                 raise
 
     def check_writable(self) -> None:
-        """Raise a `DamagedError` if the file says that it must not be written, and the disk says that it may be."""
+        """Raise a `DamagedError` if SQLite refuses to write the file although this user may write it."""
         with plainly(self.path):
             if self._copy is None and layout.writable(self.path) and layout.writable(self.folder):
                 self.connection.execute("PRAGMA query_only = OFF")
@@ -145,32 +159,43 @@ class Store:
                 self.connection.execute("PRAGMA query_only = ON")
 
     def ask(self, question: str, values: Sequence[Any] = ()) -> Generator[Any, None, None]:
-        """The rows that answer a SQL question, one by one."""
+        """The rows that a SQL query returns, one by one."""
         with plainly(self.path):
             yield from self.connection.execute(question, values)
 
     def rows(self, condition: str = "", values: Sequence[Any] = ()) -> Iterator[Record | Damaged]:
-        """Every row that meets a condition of SQL, each checked against its seal."""
+        """The rows of the cells, each checked against its seal; `condition` is the end of the SQL query."""
         yield from map(rows.read, self.ask(f"{_ROWS} {condition}", values))
 
     def records(self, experiment: str | None = None, status: str | None = None) -> Iterator[Record]:
-        """Every record, in the order in which the cells were first taken up; damaged rows are left out."""
+        """The records, in the order in which runs first took the cells; damaged rows are left out.
+
+        Args:
+            experiment: only the records of this experiment; None for all.
+            status: only the records with this status; None for all.
+        """
         condition = "WHERE (?1 IS NULL OR experiment = ?1) AND (?2 IS NULL OR status = ?2) ORDER BY cells.id"
         for row in self.rows(condition, [experiment, status]):
             if (record := _usable(row)) is not None:
                 yield record
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many sound cells each experiment has in each status."""
+        """How many undamaged cells each experiment has in each status, by (experiment, status)."""
         counted = Counter((record.cell.experiment, record.status) for record in self.records())
         return dict(sorted(counted.items()))
 
     def left_out(self) -> int:
-        """How many rows are damaged, so that `records` leaves them out."""
+        """How many rows `records` leaves out because they are damaged."""
         return sum(_usable(row) is None for row in self.rows())
 
     def record(self, key: str) -> Record:
-        """The record whose key begins with `key`."""
+        """The only record whose key begins with `key`.
+
+        Raises:
+            ArgumentError: if `key` is not made of hex digits.
+            StoreError: if no key, or more than one, begins with `key`.
+            DamagedError: if the row is damaged.
+        """
         if not key or not set(key) <= set("0123456789abcdef"):
             raise ArgumentError("KEY", expected="the first hex digits of a key", got=key)
         found = list(self.rows("WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"]))
@@ -184,7 +209,7 @@ class Store:
         return record
 
     def result(self, record: Record) -> dict[str, Any]:
-        """The result of a record that is done, its arrays loaded."""
+        """The result of a record whose cell is done, with its arrays loaded."""
         if record.result is None:
             raise StoreError(f"The cell {record.key} is {record.status}: it has no result.")
         from separatrix.lab import results  # numpy, which a list of cells does not need
@@ -192,7 +217,7 @@ class Store:
         return results.decode(record.result, lambda digest: arrays.fetch(self.arrays, digest))
 
     def find(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, Record | None]]:
-        """Each cell with its record; None where the store has none, and status ``damaged`` where its row is damaged."""
+        """Each cell with its record: None if the store has none, and a record of status ``damaged`` if its row is."""
         source = iter(cells)
         while batch := list(islice(source, _BATCH)):
             found = self._by_key([cell.key for cell in batch])
@@ -206,11 +231,11 @@ class Store:
         return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in found}
 
     def standing(self, record: Record) -> str:
-        """The status of a record, ``damaged`` if an array that it names is."""
+        """The status of a record: ``damaged`` if an array that it names is missing or damaged."""
         return "damaged" if any(self.wrong_arrays(record)) else record.status
 
     def wrong_arrays(self, record: Record) -> Iterator[str]:
-        """What is wrong with each array of a record that is missing or damaged."""
+        """An error message for each array of a record that is missing or damaged."""
         for digest in arrays.named_in(record.result or ""):
             try:
                 arrays.fetch(self.arrays, digest)
@@ -235,10 +260,10 @@ def file_in(folder: Path) -> Path:
 
 
 def _make_file(path: Path) -> None:
-    """Make an empty file for this user alone; SQLite gives its log and its index the same mode.
+    """Make an empty file that only this user can read; SQLite gives its log and its index the same mode.
 
-    A file that is there is not even opened: on closing it, the system would drop the locks by which other connections
-    of this process keep it from being pulled away under them.
+    A file that exists is not even opened: when it was closed, the system would drop the locks that other connections of
+    this process hold on it.
     """
     if not path.exists():
         with suppress(FileExistsError):

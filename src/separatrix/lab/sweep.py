@@ -1,6 +1,6 @@
-"""The grammar of sweeps: a baseline and, per axis, the values that change.
+"""Sweeps: grids of cells that a TOML file describes by a baseline and, for each axis, the values that change.
 
-A file names a registered experiment, never an import path::
+A file names a registered experiment, never a Python module::
 
     experiment = "separation.simulate"
     combine = "product"          # or "one-at-a-time": each axis alone, the rest at the baseline
@@ -42,7 +42,15 @@ _MOST_CELLS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of cells, made one by one. Every value has been checked against the experiment."""
+    """A grid of cells; iterating over it makes the cells one by one.
+
+    Attributes:
+        experiment: the experiment.
+        baseline: the values of the parameters that are not on an axis.
+        axes: the values of each parameter on an axis.
+        combine: one of `COMBINATIONS`: how the axes are combined.
+        seeds: the seeds with which each point is run.
+    """
 
     experiment: Experiment
     baseline: dict[str, Any]
@@ -51,7 +59,7 @@ class Sweep:
     seeds: Sequence[int]
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """The settings, each of which is run with every seed."""
+        """The points of the grid, as parameters; each is run with every seed."""
         if self.combine == "product" or not self.axes:
             for values in product(*self.axes.values()):
                 yield {**self.baseline, **dict(zip(self.axes, values, strict=True))}
@@ -78,7 +86,11 @@ class Sweep:
 
 
 def load(path: Path) -> Sweep:
-    """The sweep of a file; an error names the file and the line, or the field, what was expected, and what came."""
+    """The sweep in a TOML file.
+
+    Raises:
+        SeparatrixError: it names the file and the line, or the field, what was expected, and what was given.
+    """
     try:
         return _sweep(tomlfile.load(path, decimal))
     except ArgumentError as error:
@@ -86,7 +98,7 @@ def load(path: Path) -> Sweep:
 
 
 def parse(text: str) -> Sweep:
-    """The sweep of a text in TOML.
+    """The sweep in a TOML text.
 
     >>> from separatrix.lab import experiment
     >>> @experiment(version=1, name="docs.line")

@@ -1,7 +1,7 @@
-"""Reading a file of TOML, with an error that names the file and the line.
+"""Reads TOML files; an error names the file and, where it can, the line.
 
-A file is refused before it can take long: one that is large, one whose keys have very many parts, for which Python's
-reader takes time that grows with the square of their number, and one that is nested too deeply.
+Files that would take long to read are refused: large files, files with keys of very many parts, for which Python's
+reader takes time that grows with the square of their number, and files that are nested too deeply.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from separatrix.errors import SeparatrixError
 from separatrix.files import read_at_most
 
 LARGEST_FILE = 1 << 18
-"""Bytes of a file, at most."""
+"""The most bytes that a file may have."""
 MOST_PARTS = 32
-"""Parts of a dotted key, at most."""
+"""The most parts that a dotted key may have."""
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"""(?<![A-Za-z0-9_"'-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 
 
 def load(path: Path, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """The table that a file holds."""
+    """The table in a file; `parse_float` converts the text of its floats.
+
+    Raises:
+        SeparatrixError: if the file cannot be read, or is refused.
+    """
     try:
         data = read_at_most(path, LARGEST_FILE + 1)
     except OSError as error:
@@ -48,11 +52,16 @@ def load(path: Path, parse_float: Callable[[str], Any] = float) -> dict[str, Any
 
 
 class Unreadable(SeparatrixError):
-    """A text in TOML that is beyond what is read here."""
+    """The text is TOML, but is refused."""
 
 
 def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """The table that a text holds."""
+    """The table in a text; `parse_float` converts the text of its floats.
+
+    Raises:
+        tomllib.TOMLDecodeError: if the text is not TOML.
+        Unreadable: if the text is refused.
+    """
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise Unreadable(f"at line {line} it has a key of more than {MOST_PARTS} parts")
@@ -62,5 +71,5 @@ def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any
         raise
     except RecursionError:
         raise Unreadable("it has lists or tables that are nested too deeply") from None
-    except ValueError as error:  # Python turns no longer text into an integer
+    except ValueError as error:  # Python refuses to convert such a text to an integer
         raise Unreadable("it has an integer of thousands of digits") from error

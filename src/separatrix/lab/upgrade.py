@@ -1,7 +1,8 @@
-"""Bringing a store of the layout before this one up to date.
+"""Upgrades a store of the previous layout.
 
-Layout 1 had a digest of the result alone and told living runs by the time of day. Rows whose digest is right are sealed
-and kept, the others are left out, and so are the cells of runs that did not end. The old file is kept beside the new.
+Layout 1 had a digest of the result alone, and decided by the time of day whether a run was alive. Rows whose digest is
+right are sealed and kept; other rows are left out, and so are cells that were running. The old file is kept beside the
+new one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def upgrade(folder: Path) -> None:
         records = []
         with closing(layout.connect(folder / "store.sqlite", "rw")) as old:
             if layout.pragma(old, "user_version") != "1":
-                return  # another process was first
+                return  # another process has upgraded it
             for key, experiment, version, parameters, seed, *rest, digest in old.execute(_ROWS):
                 cell = Cell(experiment, version, parameters, seed)
                 status, seconds, finished, facts, result, traceback = rest

@@ -1,4 +1,4 @@
-"""Checking a store, and clearing what nothing needs."""
+"""Checks a store, and removes what is not needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from separatrix.lab.store import Store, file_in
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it was written; `row` is the row that suffers, where the rest of the file is sound."""
+    """Something in a store that is not as it was written.
+
+    Attributes:
+        what: what is wrong.
+        row: the row that is damaged, if the damage concerns one row; else None.
+    """
 
     what: str
     row: Record | Damaged | None = None
@@ -27,9 +32,12 @@ class Damage:
 
 
 def verify(folder: Path) -> Iterator[Damage]:
-    """Read everything, and tell what is not as it was written; whatever the damage, nothing else is raised for it.
+    """Read everything in a store and report what is not as it was written.
 
-    The file by SQLite's own check, each row by its seal, each array by its name.
+    The file is checked by SQLite's own check, each row by its seal, and each array by its name.
+
+    Yields:
+        A `Damage` for each. No kind of damage raises an exception.
     """
     try:
         with Store.open(folder) as store:
@@ -48,7 +56,15 @@ def verify(folder: Path) -> Iterator[Damage]:
 
 @dataclass(frozen=True)
 class Cleared:
-    """What `gc` took away. `aside` is where a damaged file is kept, if there was one; `rescued` its sound cells."""
+    """What `gc` removed.
+
+    Attributes:
+        files: the number of files.
+        bytes: their size.
+        cells: the number of cells.
+        aside: the path under which a damaged file of the store is kept; None if it was not replaced.
+        rescued: the number of undamaged cells of that file.
+    """
 
     files: int
     bytes: int
@@ -58,11 +74,16 @@ class Cleared:
 
 
 def gc(folder: Path, *, damaged: bool = False) -> Cleared:
-    """Remove the arrays that no result names, half-written files, and what killed runs left.
+    """Remove the arrays that no result names, incomplete files, and the cells and locks that killed runs left.
 
-    With `damaged`, also forget the cells that `verify` finds wrong: the next run does them again. No other cell is
-    touched. A file that SQLite cannot read is kept aside, and a new one made of all of its rows that bear their seal.
-    While a run goes on nothing is removed.
+    Args:
+        folder: the folder of the store.
+        damaged: whether to remove the cells too that `verify` finds damaged; the next run does them again. If the file
+            itself is damaged, it is kept under another name, and a new one is made of its undamaged rows.
+
+    Raises:
+        StoreError: if a run is going on. Then nothing is removed.
+        DamagedError: if rows are damaged and `damaged` is False, since it is not known which arrays they need.
     """
     file_in(folder)
     if alive.living(folder):
@@ -70,7 +91,7 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     aside, rescued = _rebuilt(folder) if damaged else (None, 0)
     with Store.create(folder) as store:
         forgotten = _forget(store, damaged=damaged)
-        with store.transaction():  # a run that begins meanwhile writes no row
+        with store.transaction():  # a run that begins meanwhile cannot write a row
             needed = {digest for record in store.records() for digest in arrays.named_in(record.result or "")}
             names = ((path, path.stem) for path in arrays.files(store.arrays))
             waste = [path for path, name in names if name not in needed or path != arrays.place(store.arrays, name)]
@@ -86,7 +107,7 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
 
 
 def _rebuilt(folder: Path) -> tuple[Path | None, int]:
-    """Make the file anew if it is damaged beyond single rows."""
+    """Replace the file if more than single rows are damaged; return the path of the old one and the cells kept."""
     with rebuild.one_at_a_time(folder):
         if all(damage.row is not None for damage in verify(folder)):
             return None, 0
@@ -95,7 +116,7 @@ def _rebuilt(folder: Path) -> tuple[Path | None, int]:
 
 
 def _forget(store: Store, *, damaged: bool) -> int:
-    """Forget the cells of killed runs and, if asked, those that are damaged; the answer is how many."""
+    """Remove the cells of killed runs and, with `damaged`, the damaged cells; return how many."""
     with store.transaction() as connection:
         runs = {run for (run,) in connection.execute("SELECT DISTINCT run FROM cells WHERE run IS NOT NULL")}
         forgotten = 0
@@ -119,5 +140,5 @@ def _forget(store: Store, *, damaged: bool) -> int:
 
 _UNKNOWN = (
     "{count:,} of the rows in {folder} are damaged, so that it is not known which arrays they need. `separatrix store "
-    "verify --store {folder}` lists them, `separatrix store gc --damaged --store {folder}` forgets them."
+    "verify --store {folder}` lists them, `separatrix store gc --damaged --store {folder}` removes them."
 )

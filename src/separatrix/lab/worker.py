@@ -1,4 +1,4 @@
-"""What a worker does: run one cell with one thread, and give back text and bytes. It never touches the store."""
+"""What a worker does: it runs one cell with one thread and returns text and bytes. It never uses the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out of a cell: a result, or the traceback of a failure; and, as provenance, whence and how long."""
+    """The outcome of a cell: a result, or the traceback of a failure.
+
+    Attributes:
+        result: the result as canonical JSON; None after a failure.
+        arrays: the files of the result's arrays, by their SHA-256.
+        traceback: the traceback of a failure; None after a success.
+        seconds: how long the cell took.
+        origin: the facts about this process, as JSON.
+    """
 
     result: str | None = None
     arrays: dict[str, bytes] = field(default_factory=dict)
@@ -35,9 +43,11 @@ class Outcome:
 
 
 def execute(module: str, cell: Cell) -> Outcome:
-    """Run a cell. `module` is where its experiment is registered; the driving process says so, never a file.
+    """Run a cell; an exception of the experiment becomes its outcome.
 
-    Whatever the experiment raises is its outcome.
+    Args:
+        module: the module that registers the experiment. It comes from the driving process, never from a file.
+        cell: the cell.
     """
     started = time.perf_counter()
     try:
@@ -49,8 +59,8 @@ def execute(module: str, cell: Cell) -> Outcome:
                 f"this worker has version {recipe.version} of {cell.experiment}, and version {cell.version} was asked "
                 "for: give every worker the same code"
             )
-        started = time.perf_counter()  # what was imported for the first cell is not its cost
-        with cut_short():  # where the run is in this process too
+        started = time.perf_counter()  # the time of imports does not count
+        with cut_short():  # this matters if the run is in this process too
             came_out = recipe.function(**cell.arguments, seed=cell.seed)
         text, arrays = results.encode(came_out)
     except (Exception, SystemExit):
@@ -61,27 +71,27 @@ def execute(module: str, cell: Cell) -> Outcome:
 
 
 def use_one_thread() -> None:
-    """Give torch, and the BLAS and OpenMP of every library, one thread: sums then have one order, so results repeat.
+    """Limit torch, and the BLAS and OpenMP of every library, to one thread, so that sums are added in a fixed order.
 
-    Torch's number belongs to the thread that asks, so this is asked before every cell. The environment speaks to the
-    libraries that the cell is the first to load.
+    Torch's number of threads belongs to the calling thread, so this function is called before every cell. Environment
+    variables limit the libraries that the cell is the first to load.
     """
     os.environ.update(dict.fromkeys(_COUNTS, "1"))
-    with _LIMITING:  # a library that all threads share obeys the first that sets its number, and no other
+    with _LIMITING:  # in a library that all threads share, only the first thread that sets the number can change it
         libraries = ThreadpoolController()
         libraries.limit(limits=1)
-        deaf = [library.filepath for library in libraries.lib_controllers if library.num_threads != 1]
+        unlimited = [library.filepath for library in libraries.lib_controllers if library.num_threads != 1]
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    if deaf:
-        raise RuntimeError(f"another thread of this process decides how many threads these use: {', '.join(deaf)}")
+    if unlimited:
+        raise RuntimeError(f"another thread of this process sets the number of threads of {', '.join(unlimited)}")
 
 
 @contextmanager
 def threads_restored() -> Iterator[None]:
-    """Leave the numbers of threads as they were found, for a cell that runs in the user's own process.
+    """Restore the numbers of threads after the block, for a cell that runs in the user's own process.
 
-    A library that the cell is the first to load keeps one thread.
+    A library that the cell is the first to load stays limited to one thread.
     """
     environment = {name: os.environ.get(name) for name in _COUNTS}
     torch = sys.modules.get("torch")
@@ -100,20 +110,20 @@ def threads_restored() -> Iterator[None]:
 
 
 def ready() -> int:
-    """A worker's first task: that it comes back shows that workers start and can import this module."""
+    """The first task of a worker: if it returns, workers start and can import this module."""
     return os.getpid()
 
 
-def hold(leash: Connection) -> None:
-    """Have a spawned process end when the leash is let go.
+def end_with_parent(pipe: Connection) -> None:
+    """Make this spawned process end when the other end of the pipe is closed.
 
-    The other end of it is closed when the driving process stops this worker, or dies, however it dies.
+    That happens when the driving process stops this worker, or ends in any way.
     """
-    Thread(target=_end_with, args=(leash,), daemon=True).start()
+    Thread(target=_end_with, args=(pipe,), daemon=True).start()
 
 
-def _end_with(leash: Connection) -> None:
+def _end_with(pipe: Connection) -> None:
     try:
-        leash.poll(None)
+        pipe.poll(None)
     finally:
         os._exit(1)

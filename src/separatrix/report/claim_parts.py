@@ -13,20 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
-from separatrix.claims.ledger import Claim, Erratum, Interval, Verdict, identity
+from separatrix.claims.ledger import MEANINGS, Claim, Erratum, Interval, Verdict, identity
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab.wording import many
 
-__all__ = ["MEANINGS", "Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
+__all__ = ["Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
 
-MEANINGS = {
-    Verdict.HOLDS: "The check passes on what is printed.",
-    Verdict.HOLDS_CORRECTED: "What is printed has a slip; the check passes once it is put right, as the errata say.",
-    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
-    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
-    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "Not all of its cells have been run, or some failed.",
-}
 MARKS = {
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from separatrix.claims.ledger import Found, Verdict
-from separatrix.claims.verdicts import Judgement, difference
+from separatrix.claims.verdicts import Judgement, difference, found_in
 from separatrix.lab.cell import Cell
 from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
@@ -50,7 +50,7 @@ def entry(judgement: Judgement, store: Store, figures: Figures, recorded: Mappin
     for cell, record in store.find(claim.cells()) if judgement.keys else ():
         facts.append(_facts(cell, record))
         if whole and claim.figures and record is not None:
-            found.append(Found(cell.arguments, cell.seed, store.result(record), record.seconds))
+            found.append(found_in(store, cell, record))
     panels = [_draw(name, claim.id, figures, found) for name in claim.figures] if whole else []
     return Entry(judgement, tuple(facts), tuple(panels), difference(judgement, recorded, "quick"))
 

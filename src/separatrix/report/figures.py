@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from separatrix.checks import one_of
 from separatrix.claims.ledger import Found
@@ -14,7 +14,7 @@ from separatrix.report.theme import Drawing
 
 __all__ = ["FIGURES", "draw"]
 
-for _module in iter_modules(drawings.__path__, f"{drawings.__name__}."):
+for _module in walk_packages(drawings.__path__, f"{drawings.__name__}."):
     import_module(_module.name)
 
 

@@ -1,7 +1,26 @@
-"""Sparse token selection: the task, its encodings, the transformer that learns it, the nets that cannot.
+"""Sparse token selection: the task, its encodings, the transformer that learns it, and the nets that cannot.
 
 After Zixuan Wang, Stanley Wei, Daniel Hsu and Jason D. Lee, "Transformers Provably Learn Sparse Token Selection While
 Fully-Connected Nets Cannot".
+
+task                    the task and its inputs
+encodings, thresholds   positional encodings, and how orthogonal random ones can be
+isometry                how orthogonal an encoding is (Definition A.1)
+transformer             the one-layer transformer
+construction            the transformer that solves the task without training (Theorem C.3)
+
+dynamics, flow          training on the population loss with one-hot encodings, by a recursion and as an equation
+laws                    how long that training takes
+moments                 training on the population loss of the whole matrices, with exact expectations
+overlap_table, stochastic_dynamics   training with stochastic encodings
+fixed_evaluation        a trained transformer with one encoding fixed
+length_curves, trained_lengths       a trained transformer at other lengths
+
+settings, training, stream, gradient, optimisers, validation, checkpoint   training runs of the paper's kind
+learners, position_codes, learner_training   layers with other attentions and other encodings
+fcn, fcn_training       fully-connected nets
+fcn_bound               how well a fully-connected net can do at best (Theorem 3.5)
+counterexample          two inputs that a given net cannot tell apart (Theorem C.2)
 
 >>> from separatrix.selection import SparseTokenSelection, fcn_lower_bound, population_dynamics
 >>> X, y, target = SparseTokenSelection(T=200, q=3, d=5).batch(8, generator=0)

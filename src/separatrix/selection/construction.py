@@ -1,14 +1,15 @@
-r"""The transformer of Theorem C.3 that solves the task without training, and how near it comes.
+r"""The transformer of Theorem C.3 that solves the task without training, and a bound on its error.
 
-Take W = C W* and V = V*. With c = max_{i not in y} <e_i, e_y>, the weight that leaves the subset is
+Take W = C W* and V = V*. With c = max_{i not in y} <e_i, e_y>, the attention outside the subset is
 
     1 - q s_+ <= (T - q) e^{-C (1 - c)} / q,    s_+ the weight of each position in y,
 
-and the output misses the q-average by at most twice that times the longest token: once for what the subset lost, once
-for what the others gained. So C = log(2 (T - q) / (q epsilon)) / (1 - c) makes the error at most epsilon max_i |x_i|.
+and the output differs from the q-average by at most twice that times the longest token: once for the weight that the
+subset lacks, once for the weight that the others have. So C = log(2 (T - q) / (q epsilon)) / (1 - c) makes the error at
+most epsilon max_i |x_i|.
 
 The theorem (Wang, Wei, Hsu and Lee) prints C = ceil(2 log(2T) / epsilon), for c <= 1/2 and tokens in the unit ball;
-that is enough for epsilon <= 1, and exponentially more than is needed. Its own last steps want 2 log(2T / epsilon).
+that is enough for epsilon <= 1, and exponentially more than is needed. Its own last steps need 2 log(2T / epsilon).
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ __all__ = ["Construction", "construct", "overlaps"]
 
 @dataclass(frozen=True)
 class Construction:
-    """A transformer with W = scale W* and V = V*, good to `epsilon` on the subsets it was made for."""
+    """A transformer with W = scale W* and V = V*.
+
+    Attributes:
+        transformer: the transformer.
+        E: the encoding, of shape (T, width).
+        epsilon: on the subsets it was made for, the error is at most epsilon max_i |x_i|.
+        scale: C.
+        overlap: the largest <e_i, e_y> over those subsets y and the positions i outside them.
+    """
 
     transformer: SelectionTransformer
     E: Tensor
@@ -39,13 +48,13 @@ class Construction:
     overlap: float
 
     def error(self, X: Tensor, y: Tensor) -> Tensor:
-        """|f(X, y) - STS_q(X, y)| for X (..., T, d) and y (..., q): (...)."""
+        """The error |f(X, y) - STS_q(X, y)|, of shape (...), for X (..., T, d) and y (..., q)."""
         with torch.no_grad():
             distance: Tensor = (self.transformer(X, y, self.E) - subset_average(X, y)).norm(dim=-1)
         return distance
 
     def bound(self, X: Tensor, y: Tensor) -> Tensor:
-        """What the error cannot exceed: 2 (T - q) e^{-C (1 - c)} / q max_i |x_i|, with c that of the subset."""
+        """The bound 2 (T - q) e^{-C (1 - c)} / q max_i |x_i| on the error, with c = max_{i not in y} <e_i, e_y>."""
         T, q = X.shape[-2], y.shape[-1]
         c = overlaps(self.E, y).amax(-1) if q < T else self.E.new_zeros(y.shape[:-1])
         spill = 2 * (T - q) / q * torch.exp(-self.scale * (1 - c))
@@ -54,10 +63,18 @@ class Construction:
 
 
 def overlaps(E: Tensor, y: Tensor) -> Tensor:
-    """<e_i, e_y> for the T - q positions outside y, ascending in i: E (T, width), y (..., q) -> (..., T - q).
+    """The overlaps <e_i, e_y> of a subset's code with the T - q positions i outside the subset, ascending in i.
 
-    >>> overlaps(torch.eye(4), torch.tensor([1, 2])).tolist()
-    [0.0, 0.0]
+    Args:
+        E: the encoding, of shape (T, width).
+        y: the subsets, of shape (..., q).
+
+    Returns:
+        The overlaps, of shape (..., T - q).
+
+    Example:
+        >>> overlaps(torch.eye(4), torch.tensor([1, 2])).tolist()
+        [0.0, 0.0]
     """
     dots = subset_code(E, y) @ E.mT
     outside = torch.ones_like(dots, dtype=torch.bool).scatter(-1, y, False)
@@ -65,12 +82,22 @@ def overlaps(E: Tensor, y: Tensor) -> Tensor:
 
 
 def construct(E: Tensor, y: Tensor, d: int, *, epsilon: float) -> Construction:
-    """The transformer that averages each of the subsets y (n, q) to within epsilon max_i |x_i|.
+    """The transformer that averages the tokens of given subsets with an error of at most epsilon max_i |x_i|.
 
-    >>> built = construct(torch.eye(6, dtype=torch.float64), torch.tensor([[0, 3]]), d=2, epsilon=1e-3)
-    >>> X = torch.ones(1, 6, 2, dtype=torch.float64)
-    >>> bool(built.error(X, torch.tensor([[1, 5]])) <= built.bound(X, torch.tensor([[1, 5]])) * (1 + 1e-9))
-    True
+    Args:
+        E: the encoding, of shape (T, width).
+        y: the subsets, of shape (n, q).
+        d: the dimension of a token.
+        epsilon: the largest error, in units of the longest token.
+
+    Raises:
+        SeparatrixError: if a position outside a subset has an overlap of 1 or more with the subset's code.
+
+    Example:
+        >>> built = construct(torch.eye(6, dtype=torch.float64), torch.tensor([[0, 3]]), d=2, epsilon=1e-3)
+        >>> X = torch.ones(1, 6, 2, dtype=torch.float64)
+        >>> bool(built.error(X, torch.tensor([[1, 5]])) <= built.bound(X, torch.tensor([[1, 5]])) * (1 + 1e-9))
+        True
     """
     T, q = E.shape[0], y.shape[-1]
     epsilon = positive("epsilon", epsilon)

@@ -1,16 +1,16 @@
-r"""Theorem C.2 as a tool: two inputs that a given net cannot tell apart, and the error it must make on one of them.
+r"""Theorem C.2 as a program: two inputs that a given net cannot tell apart, and the error it must make on one of them.
 
-The theorem of Wang, Wei, Hsu and Lee: write the first layer's weight on the tokens q, ..., T as [V_q; ...; V_T]. With
-at most (T - q + 1) d - 1 neurons it has a kernel vector u != 0. The inputs with tokens 0, ..., 0, +-u_q, ..., +-u_T and
-the query y = {1, ..., q - 1, j}, j the heaviest token of u, are one and the same to the net, and their targets +-u_j /
-q are 2 |u_j| / q apart: on one of the two the error is at least |u_j| / q.
+In the theorem of Wang, Wei, Hsu and Lee, write the first layer's weight on the tokens q, ..., T as [V_q; ...; V_T].
+With at most (T - q + 1) d - 1 neurons it has a kernel vector u != 0. The net has equal outputs on the two inputs with
+tokens 0, ..., 0, +-u_q, ..., +-u_T and the query y = {1, ..., q - 1, j}, where u_j is the longest token of u, but their
+targets +-u_j / q are 2 |u_j| / q apart: on one of the two the error is at least |u_j| / q.
 
 **The constant.** The proof scales u to |u_j| = 1/2, where the *norm* of the error is at least 1/(2q) and its square at
 least 1/(4 q^2): the theorem's squared error >= 1/(2q) does not follow there, and the zero net, whose error is exactly
-1/(2q) on both inputs, breaks it. Nothing bounds the tokens, though, so u may be scaled at will and *every* constant can
-be had: as a statement about all inputs the theorem is true and says nothing about size; for tokens of norm at most r it
-is norm >= r/q. Here u is scaled to |u_j| = q unless told otherwise, where the error's norm and its square are both >=
-1.
+1/(2q) on both inputs, contradicts it. But tokens are not bounded, so u may be scaled arbitrarily and *every* constant
+can be reached: as a statement about all inputs the theorem is true and says nothing about size; for tokens of norm at
+most r it says that the norm is at least r/q. Here u is scaled to |u_j| = q by default, where the error's norm and its
+square are both >= 1.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ __all__ = ["Counterexample", "fcn_counterexample"]
 
 @dataclass(frozen=True)
 class Counterexample:
-    """first, second: flattened inputs (x_1, ..., x_T, y_1, ..., y_q) of R^{Td + q}, positions counted from 0.
+    """Two inputs that a net cannot tell apart.
 
-    loss: the norm of the error that the net must make on one of them: half the distance of the two targets, less half
-    the distance of the two outputs, which rounding alone makes different from zero. errors: the norms of the errors it
-    did make when run on the two; the larger is at least `loss`.
+    Attributes:
+        first: the first input (x_1, ..., x_T, y_1, ..., y_q) in R^{Td + q}, positions counted from 0.
+        second: the second input.
+        loss: the norm of the error that the net must make on one of them: half the distance of the two targets, minus
+            half the distance of the two outputs, which differs from zero only by rounding.
+        errors: the norms of the errors that the net makes on the two inputs; the larger is at least `loss`.
     """
 
     first: Tensor
@@ -46,15 +49,25 @@ class Counterexample:
 
 
 def fcn_counterexample(module: nn.Module, T: int, q: int, d: int, *, token_norm: float | None = None) -> Counterexample:
-    """The pair of Theorem C.2 for a net whose first layer is `nn.Linear(T d + q, k)` with k <= (T - q + 1) d - 1.
+    """The pair of inputs of Theorem C.2 for a given net.
 
-    module: takes (2, T d + q) and returns (2, d); it is run in evaluation mode. token_norm: the norm of the longest
-    token of the pair, q when not given, 1/2 in the theorem's proof.
+    Args:
+        module: the net, whose first layer is `nn.Linear(T d + q, k)` with k <= (T - q + 1) d - 1. It takes (2, T d + q)
+            and returns (2, d), and is run in evaluation mode.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        token_norm: the norm of the longest token of the pair; None stands for q, and the theorem's proof has 1/2.
 
-    >>> from separatrix.selection.fcn import FCN
-    >>> found = fcn_counterexample(FCN(T=4, q=2, d=1, widths=[2, 9]), T=4, q=2, d=1)
-    >>> round(found.loss, 5), max(found.errors) >= found.loss
-    (1.0, True)
+    Raises:
+        ArgumentError: if the net is not of that form.
+        SeparatrixError: if the two outputs differ by more than rounding.
+
+    Example:
+        >>> from separatrix.selection.fcn import FCN
+        >>> found = fcn_counterexample(FCN(T=4, q=2, d=1, widths=[2, 9]), T=4, q=2, d=1)
+        >>> round(found.loss, 5), max(found.errors) >= found.loss
+        (1.0, True)
     """
     T, q, d = sizes(T, q, d)
     layer = _first_linear(module, T, q, d)
@@ -74,7 +87,7 @@ def fcn_counterexample(module: nn.Module, T: int, q: int, d: int, *, token_norm:
     if blur > 1e-2 * scale / q:
         raise SeparatrixError(
             f"fcn_counterexample: the outputs on two inputs with the same first layer are {blur:.3g} apart; either the "
-            "module reads its input past that layer too, or it magnifies rounding beyond use."
+            "module also uses its input after that layer, or it amplifies rounding errors too much."
         )
     return Counterexample(inputs[0], inputs[1], loss, (float(errors[0]), float(errors[1])))
 
@@ -98,15 +111,15 @@ def _first_linear(module: nn.Module, T: int, q: int, d: int) -> nn.Linear:
 
 
 def _run(module: nn.Module, layer: nn.Linear, inputs: Tensor, d: int) -> Tensor:
-    """The outputs in float64, after checking that `layer` is what met the inputs."""
-    met: list[Tensor] = []
-    handle = layer.register_forward_pre_hook(lambda _, arguments: met.append(arguments[0].detach()))
+    """The outputs in float64; an error if `layer` was not given the inputs themselves."""
+    received: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, arguments: received.append(arguments[0].detach()))
     try:
         with _evaluation(module), torch.no_grad():
             outputs = module(inputs)
     finally:
         handle.remove()
-    if not met or met[0].shape != inputs.shape or not torch.equal(met[0], inputs):
+    if not received or received[0].shape != inputs.shape or not torch.equal(received[0], inputs):
         raise ArgumentError(
             "module", expected="its first nn.Linear to be given the input itself", got="something computed before it"
         )
@@ -117,7 +130,7 @@ def _run(module: nn.Module, layer: nn.Linear, inputs: Tensor, d: int) -> Tensor:
 
 @contextmanager
 def _evaluation(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, each part's own mode again after."""
+    """Set evaluation mode in the block, and restore the mode of each part after it."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

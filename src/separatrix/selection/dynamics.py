@@ -1,4 +1,4 @@
-r"""Gradient descent on the population loss, in closed form: two numbers a step instead of two matrices.
+r"""Gradient descent on the population loss as a recursion for two numbers instead of two matrices.
 
 With one-hot (or any orthonormal) encodings and a zero start, V(t) = alpha(t) V* and W(t) = C(t) times the projection
 orthogonal to the constant vector (Lemma D.5 of Wang, Wei, Hsu and Lee), and gradient descent on equation (3) is
@@ -11,8 +11,8 @@ squared norm of the attention. The loss (Lemma D.2) is d/2 (1/q - 2 alpha s + al
 it, divided by the squared norms d of V* and T - 1 of the projection: docs/derivations/selection-dynamics.md has the
 derivation.
 
-In floating point alpha - 1 and 1 - q s both tend to zero and the loss is their square, so the code carries
-beta = 1 - alpha and w = 1 - q s, in which nothing cancels: with kappa = T/(T - q),
+Both alpha - 1 and 1 - q s tend to zero and the loss is quadratic in them, so the code computes with beta = 1 - alpha
+and w = 1 - q s, which avoids cancellation in floating point: with kappa = T/(T - q),
 
     q (s - alpha p) = m + beta (1 - w - m),   m = w - kappa w^2
     2 q loss / d    = kappa w^2 + 2 beta m + beta^2 (1 - w - m)
@@ -40,7 +40,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Dynamics:
-    """The state after 0, 1, ..., steps updates, and the population loss there: three arrays of steps + 1 numbers."""
+    """The states of training and their losses.
+
+    Attributes:
+        alpha: alpha at each of the steps or times.
+        C: C at each of them.
+        loss: the population loss at each of them.
+    """
 
     alpha: Floats
     C: Floats
@@ -50,18 +56,30 @@ class Dynamics:
 def population_dynamics(
     T: int, q: int, d: int, lr: float, steps: int, *, start: tuple[float, float] = (0.0, 0.0)
 ) -> Dynamics:
-    """alpha(t), C(t) and the loss for t = 0, ..., steps, from `start` = (alpha, C).
+    """The states alpha(t), C(t) and the loss for t = 0, ..., steps, by the recursion.
 
-    >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=3)
-    >>> [round(float(x), 9) for x in (run.alpha[1], run.C[1], run.loss[0])]  # eta/T, 0 and d/(2q)
-    [0.00025, 0.0, 0.75]
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average, below T.
+        d: the dimension of a token.
+        lr: the learning rate eta.
+        steps: the number of steps.
+        start: (alpha, C) at t = 0.
+
+    Raises:
+        SeparatrixError: if the learning rate is so large that the recursion diverges.
+
+    Example:
+        >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=3)
+        >>> [round(float(x), 9) for x in (run.alpha[1], run.C[1], run.loss[0])]  # eta/T, 0 and d/(2q)
+        [0.00025, 0.0, 0.75]
     """
     T, q, d = _below(T, q, d)
     steps = whole("steps", steps, low=0)
     beta, C = 1.0 - start[0], start[1]
     betas, Cs = array("d", [beta]), array("d", [C])
     keep_beta, keep_C = betas.append, Cs.append
-    # A plain loop over local floats: two million steps a second, which no array library reaches on two numbers.
+    # A plain loop over local floats makes two million steps a second; an array library is slower on two numbers.
     kappa, odds, exp = T / (T - q), (T - q) / q, math.exp
     rate_beta, rate_C = positive("lr", lr) / q, lr * d / ((T - 1) * q)
     with _overflow_is_divergence("population_dynamics", lr):
@@ -82,10 +100,18 @@ def population_dynamics(
 
 
 def population_loss(alpha: ArrayLike, C: ArrayLike, T: int, q: int, d: int) -> Floats:
-    """Lemma D.2: the loss at V = alpha V*, W = C W* on orthonormal encodings, for any T and q, trained on or not.
+    """The population loss of Lemma D.2 at V = alpha V*, W = C W* with orthonormal encodings, for any T and q.
 
-    >>> float(population_loss(0.0, 3.0, T=20, q=2, d=3)), float(population_loss(1.0, 60.0, T=20, q=2, d=3)) < 1e-49
-    (0.75, True)
+    Args:
+        alpha: a number or an array.
+        C: a number or an array of the same shape.
+        T: the number of tokens, which need not be that of the training.
+        q: the number of tokens to average, below T; it need not be that of the training.
+        d: the dimension of a token.
+
+    Example:
+        >>> float(population_loss(0.0, 3.0, T=20, q=2, d=3)), float(population_loss(1.0, 60.0, T=20, q=2, d=3)) < 1e-49
+        (0.75, True)
     """
     T, q, d = _below(T, q, d)
     return _loss(1.0 - np.asarray(alpha, np.float64), np.asarray(C, np.float64), T, q, d)
@@ -99,12 +125,24 @@ def _loss(beta: Floats, C: Floats, T: int, q: int, d: int) -> Floats:
 
 
 def time_to_loss(T: int, q: int, d: int, lr: float, epsilon: float, *, max_steps: int = 10**8) -> int:
-    """The first t with loss at most epsilon, of the same recursion, without keeping it.
+    """The first step t of `population_dynamics` at which the loss is at most epsilon.
 
-    >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=50_000)
-    >>> t = time_to_loss(T=20, q=2, d=3, lr=0.005, epsilon=0.05)
-    >>> bool(run.loss[t - 1] > 0.05 >= run.loss[t])
-    True
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average, below T.
+        d: the dimension of a token.
+        lr: the learning rate eta.
+        epsilon: the loss to reach.
+        max_steps: the most steps to try.
+
+    Raises:
+        SeparatrixError: if the loss is still larger after `max_steps`, or if the recursion diverges.
+
+    Example:
+        >>> run = population_dynamics(T=20, q=2, d=3, lr=0.005, steps=50_000)
+        >>> t = time_to_loss(T=20, q=2, d=3, lr=0.005, epsilon=0.05)
+        >>> bool(run.loss[t - 1] > 0.05 >= run.loss[t])
+        True
     """
     T, q, d = _below(T, q, d)
     target = positive("epsilon", epsilon) * 2 * q / d

@@ -1,9 +1,9 @@
-"""Fully-connected nets on the flattened input, depth, widths and activation free (Section 3.3).
+"""Fully-connected nets on the flattened input, of any depth, widths and activation (Section 3.3).
 
     f(x) = W_L sigma(W_{L-1} ... sigma(W_1 x + b_1) ...) + b_L,    x = (x_1, ..., x_T, y_1, ..., y_q) in R^{Td + q}
 
-Wang, Wei, Hsu and Lee print it without biases; their lower bounds hold for any function of W_1 x, so biases cost
-nothing and are kept.
+Wang, Wei, Hsu and Lee print it without biases. Their lower bounds hold for any function of W_1 x, so also for the nets
+with biases here.
 """
 
 from __future__ import annotations
@@ -22,13 +22,21 @@ __all__ = ["FCN", "parameter_count"]
 
 
 class FCN(nn.Module):
-    """A fully-connected net for the task. widths: the hidden widths, first layer first; their number is the depth - 1.
+    """A fully-connected net for the task.
 
-    The weights start as `nn.Linear`'s do, from `generator`.
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        widths: the hidden widths, first layer first; their number is the depth minus 1.
+        activation: it makes the activation after each hidden layer.
+        generator: the source of randomness, or a seed, for weights of the same law as those of `nn.Linear`.
+        dtype: the type of the weights.
 
-    >>> net = FCN(T=4, q=2, d=3, widths=[8, 5], activation=nn.Tanh)
-    >>> net(torch.zeros(7, 4, 3), torch.zeros(7, 2, dtype=torch.int64)).shape, parameter_count(net)
-    (torch.Size([7, 3]), 183)
+    Example:
+        >>> net = FCN(T=4, q=2, d=3, widths=[8, 5], activation=nn.Tanh)
+        >>> net(torch.zeros(7, 4, 3), torch.zeros(7, 2, dtype=torch.int64)).shape, parameter_count(net)
+        (torch.Size([7, 3]), 183)
     """
 
     def __init__(
@@ -54,13 +62,18 @@ class FCN(nn.Module):
         self.layers = nn.Sequential(*layers, _linear(hidden[-1], self.d, source, dtype))
 
     def forward(self, X: Tensor, y: Tensor | None = None) -> Tensor:
-        """X: (..., T, d) with y: (..., q), or the flattened input (..., T d + q) alone. Returns (..., d)."""
+        """The outputs of the net, of shape (..., d).
+
+        Args:
+            X: the tokens, of shape (..., T, d); or, if y is None, flattened inputs of shape (..., T d + q).
+            y: the positions to average, of shape (..., q).
+        """
         output: Tensor = self.layers(X if y is None else flatten_input(X, y))
         return output
 
 
 def _linear(before: int, after: int, source: torch.Generator, dtype: torch.dtype) -> nn.Linear:
-    """`nn.Linear` with its own initial law, uniform within 1/sqrt(fan in), drawn from `source`."""
+    """An `nn.Linear` whose weights have its usual law, uniform within 1/sqrt(fan in), but are drawn from `source`."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, before, after, dtype=dtype)
     bound = before**-0.5
     with torch.no_grad():
@@ -70,5 +83,5 @@ def _linear(before: int, after: int, source: torch.Generator, dtype: torch.dtype
 
 
 def parameter_count(module: nn.Module) -> int:
-    """How many numbers the module trains."""
+    """The number of trainable parameters of a module."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -1,13 +1,13 @@
-r"""How well any fully-connected net can do when its first layer has k neurons, exactly.
+r"""The smallest error that any fully-connected net can have if its first layer has k neurons, exactly.
 
-A net is a function of h = A x + B y, with x in R^{Td} Gaussian and k rows. Told y as well, the best estimate of
+A net is a function of h = A x + B y, with x in R^{Td} Gaussian and k rows. Given h and y as well, the best estimate of
 STS_q = M_y x is its conditional mean, whose error is tr((I - P) Sigma), P the projection on the rows of A and
 
     Sigma = E_y M_y^T M_y,    with eigenvalues 1/T (d of them) and lambda = (T - q) / (T q (T - 1)) ((T - 1) d of them).
 
-So no net beats the sum of the Td - k smallest eigenvalues, and none is needed that knows y for free: with B large, the
-tuple y sits in the leading digits of one coordinate of h and A x in the rest. Hence, over all k-neuron first layers and
-all functions of them,
+So no net has an error below the sum of the Td - k smallest eigenvalues. A net need not be given y separately either:
+with B large, y determines the leading digits of one coordinate of h, and A x the others. Hence, over all k-neuron first
+layers and all functions of them,
 
     inf E |M - STS_q|^2 = (d - k)/T + d (T - q)/(T q)       k <= d       (reached: B = 0, mean tokens)
                         = (T d - k) (T - q)/(T q (T - 1))    d <= k <= T d (approached, reached only at k > Td)
@@ -15,7 +15,7 @@ all functions of them,
 At k = Td - 1 this is Theorem 3.5 of Wang, Wei, Hsu and Lee: their bound is the infimum for that width, and one neuron
 fewer adds another lambda. The proof is in docs/derivations/fcn-lower-bound.md.
 
-**The squared error itself**, not the half of it that `selection_loss` is.
+**These are squared errors**; `selection_loss` is half the squared error.
 """
 
 from __future__ import annotations
@@ -33,22 +33,36 @@ __all__ = ["NearOptimalNet", "fcn_infimum", "fcn_lower_bound", "selection_direct
 
 
 def fcn_lower_bound(T: int, q: int) -> float:
-    """(T - q) / (T q (T - 1)): no net of first width at most Td - 1 has a smaller E |M - STS_q|^2 (Theorem 3.5).
+    """The lower bound (T - q) / (T q (T - 1)) of Theorem 3.5 on E |M - STS_q|^2.
 
-    >>> fcn_lower_bound(4, 2)
-    0.08333333333333333
+    It holds for every net M whose first layer has at most Td - 1 neurons.
+
+    Args:
+        T: the number of tokens, at least 2.
+        q: the number of tokens to average.
+
+    Example:
+        >>> fcn_lower_bound(4, 2)
+        0.08333333333333333
     """
     T, q, _ = sizes(whole("T", T, low=2), q)
     return (T - q) / (T * q * (T - 1))
 
 
 def fcn_infimum(k: int, T: int, q: int, d: int) -> float:
-    """The infimum of E |M - STS_q|^2 over nets whose first layer has k neurons; the formula above.
+    """The infimum of E |M - STS_q|^2 over nets whose first layer has k neurons, by the formula of this module.
 
-    >>> fcn_infimum(0, 6, 2, 3), 3 / 2  # no neuron: the variance of the target, d/q
-    (1.5, 1.5)
-    >>> fcn_infimum(6 * 3 - 1, 6, 2, 3) == fcn_lower_bound(6, 2)
-    True
+    Args:
+        k: the number of neurons of the first layer.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> fcn_infimum(0, 6, 2, 3), 3 / 2  # no neuron: the variance of the target, d/q
+        (1.5, 1.5)
+        >>> fcn_infimum(6 * 3 - 1, 6, 2, 3) == fcn_lower_bound(6, 2)
+        True
     """
     T, q, d = sizes(T, q, d)
     k = whole("k", k, low=0)
@@ -60,9 +74,9 @@ def fcn_infimum(k: int, T: int, q: int, d: int) -> float:
 
 
 def selection_directions(T: int, d: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
-    """An orthonormal basis of eigenvectors of Sigma, heaviest first: (T d, T d), a direction a row.
+    """An orthonormal basis of eigenvectors of Sigma, as the rows of a (T d, T d) matrix, largest eigenvalue first.
 
-    The first d are the mean token's coordinates; the others the contrasts (1, ..., 1, -j, 0, ..., 0) of Helmert.
+    The first d are the coordinates of the mean token; the others are Helmert's contrasts (1, ..., 1, -j, 0, ..., 0).
 
     >>> selection_directions(2, 1).mul(2**0.5).round().tolist()
     [[1.0, 1.0], [1.0, -1.0]]
@@ -75,16 +89,24 @@ def selection_directions(T: int, d: int, *, dtype: torch.dtype = torch.float64) 
 
 
 class NearOptimalNet(nn.Module):
-    """A net with a first layer of k neurons whose squared error comes as near the infimum as `gap` is large.
+    """A net with a first layer of k neurons whose squared error tends to the infimum as `gap` grows.
 
-    The first layer is linear: the k heaviest directions, and, when k > d, the number sum_j y_j T^j times `gap` added to
-    the first. What follows reads y as the nearest subset to that coordinate, takes the number off, and returns the
-    conditional mean M_y A^T h. A direction of x is a standard normal, so y is misread with probability at most
-    erfc(gap / sqrt 8), below 1.3e-15 at the default.
+    The first layer is linear: the k directions of largest eigenvalue, and, when k > d, the number sum_j y_j T^j times
+    `gap` added to the first. The rest of the net finds y as the subset whose number is nearest to that coordinate,
+    subtracts the number, and returns the conditional mean M_y A^T h. The component of x in a direction is a standard
+    normal, so y is misread with probability at most erfc(gap / sqrt 8), below 1.3e-15 at the default.
 
-    >>> net = NearOptimalNet(4, T=3, q=2, d=2)
-    >>> net(torch.zeros(5, 8, dtype=torch.float64)).shape
-    torch.Size([5, 2])
+    Args:
+        k: the number of neurons of the first layer, from 1 to T d.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        gap: the factor of the number that stands for y.
+
+    Example:
+        >>> net = NearOptimalNet(4, T=3, q=2, d=2)
+        >>> net(torch.zeros(5, 8, dtype=torch.float64)).shape
+        torch.Size([5, 2])
     """
 
     codes: Tensor
@@ -107,10 +129,10 @@ class NearOptimalNet(nn.Module):
         self.register_buffer("subsets", subsets[order])
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (n, T d + q), float64. Returns (n, d)."""
+        """The outputs, (n, d), for flattened inputs x of shape (n, T d + q), in float64."""
         h = self.first(x)
         A = self.first.weight[:, : self.T * self.d]
-        if not self.gap:  # every subset gives the same estimate from mean tokens
+        if not self.gap:  # the mean token gives the same estimate for every subset
             y = self.subsets[:1].expand(len(x), -1)
         else:
             between = self.gap * (self.codes[1:] + self.codes[:-1]) / 2
@@ -123,5 +145,5 @@ class NearOptimalNet(nn.Module):
 
     @property
     def misread(self) -> float:
-        """A bound on the probability that y is misread."""
+        """An upper bound on the probability that y is misread."""
         return math.erfc(self.gap / math.sqrt(8)) if self.gap else 0.0

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from separatrix.checks import one_of, positive, whole
 from separatrix.selection.arguments import sizes
 from separatrix.selection.fcn import FCN, parameter_count
 from separatrix.selection.fcn_bound import fcn_infimum
 from separatrix.selection.stream import derived_generator
-from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.task import Batch, SparseTokenSelection
+from separatrix.training import every, train
 
 __all__ = ["ACTIVATIONS", "FCNRecord", "FCNSettings", "train_fcn"]
 
@@ -34,7 +35,21 @@ _DATA, _POINTS, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class FCNSettings:
-    """A run: the task, the net (widths: its hidden widths, first layer first), Adam, and how it is judged."""
+    """One training of a fully-connected net: the task, the net, Adam, and how it is judged.
+
+    Attributes:
+        T: The length of a sequence.
+        q: The size of the subset.
+        d: The dimension of a token.
+        widths: The hidden widths, first layer first.
+        activation: The name of the activation.
+        lr: The learning rate.
+        batch: The examples of a batch.
+        steps: The number of updates.
+        seed: What the data and the first weights are drawn from.
+        evaluate_every: The number of updates from one record to the next.
+        evaluation_points: The number of examples that the net is judged by.
+    """
 
     T: int
     q: int
@@ -60,8 +75,12 @@ class FCNSettings:
 class FCNRecord:
     """A net after `step` updates.
 
-    squared_error: the mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3), with its
-    standard error. infimum: what no net of the same first width goes below, on the same scale.
+    Attributes:
+        step: The number of updates.
+        squared_error: The mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3).
+        standard_error: The standard error of that mean.
+        infimum: What no net of the same first width goes below, on the same scale.
+        parameters: The number of parameters of the net.
     """
 
     step: int
@@ -72,7 +91,7 @@ class FCNRecord:
 
 
 def train_fcn(settings: FCNSettings) -> Iterator[FCNRecord]:
-    """Records every settings.evaluate_every steps and at the end."""
+    """Train a net and yield a record every settings.evaluate_every steps and at the end."""
     T, q, d = settings.T, settings.q, settings.d
     task = SparseTokenSelection(T, q, d)
     net = FCN(
@@ -83,18 +102,23 @@ def train_fcn(settings: FCNSettings) -> Iterator[FCNRecord]:
         activation=ACTIVATIONS[settings.activation],
         generator=derived_generator(settings.seed, _INITIAL),
     )
-    optimiser = torch.optim.Adam(net.parameters(), lr=settings.lr)
     data = derived_generator(settings.seed, _DATA)
     points = task.batch(settings.evaluation_points, generator=derived_generator(settings.seed, _POINTS))
     infimum, parameters = fcn_infimum(settings.widths[0], T, q, d), parameter_count(net)
-    for step in range(settings.steps + 1):
-        if step % settings.evaluate_every == 0 or step == settings.steps:
-            with torch.no_grad():
-                error = (net(points.X, points.y) - points.target).square().sum(1).double()
-            spread = float(error.std()) / len(error) ** 0.5
-            yield FCNRecord(step, float(error.mean()), spread, infimum, parameters)
-        if step < settings.steps:
-            X, y, target = task.batch(settings.batch, generator=data)
-            optimiser.zero_grad()
-            (0.5 * (net(X, y) - target).square().sum(1).mean()).backward()
-            optimiser.step()
+
+    def draw() -> Batch:
+        return task.batch(settings.batch, generator=data)
+
+    def loss(batch: Batch) -> Tensor:
+        X, y, target = batch
+        mean: Tensor = 0.5 * (net(X, y) - target).square().sum(1).mean()
+        return mean
+
+    @torch.no_grad()
+    def record(step: int) -> FCNRecord:
+        error = (net(points.X, points.y) - points.target).square().sum(1).double()
+        spread = float(error.std()) / len(error) ** 0.5
+        return FCNRecord(step, float(error.mean()), spread, infimum, parameters)
+
+    recorded = every(settings.evaluate_every, settings.steps)
+    yield from train(net.parameters(), draw, loss, record, steps=settings.steps, recorded=recorded, lr=settings.lr)

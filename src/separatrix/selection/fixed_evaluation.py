@@ -1,15 +1,16 @@
-r"""A trained transformer on given encodings: the loss of each, exact in the tokens, and of fresh ones in the mean.
+r"""The loss of a trained transformer with given encodings, and its mean over random encodings; exact in the tokens.
 
-Appendix E.6 of Wang, Wei, Hsu and Lee: train with stochastic encodings, then fix one valid encoding and evaluate with
-that. At V = alpha V* and W = C W* the loss of equation (3) with the encoding E is
+In Appendix E.6 of Wang, Wei, Hsu and Lee a transformer is trained with stochastic encodings and then evaluated with one
+fixed valid encoding. At V = alpha V* and W = C W* the loss of equation (3) with the encoding E is
 
     L(E) = d/2 E_y |Y/q - alpha S_y(E)|^2 = d/2 ( r_E + 2 beta (w_E/q - r_E) + beta^2 (r_E + (1 - 2 w_E)/q) )
 
 with beta = 1 - alpha and the attention's means w_E = E_y[1 - q s_+], r_E = E_y|Y/q - S_y|^2 over subsets
-(`separatrix.selection.overlap_table`). Two losses of the stochastic transformer belong beside it: the *mean of the
-loss*, E_E L(E), which training descends; and the *loss of the mean*, equation (4), where the outputs are averaged over
-encodings before the square, and r is w^2 T/(q (T - q)) with w the mean of w_E. By Jensen the second is the smaller, so
-that fixing one encoding costs their ratio on average, however well the transformer is trained.
+(`separatrix.selection.overlap_table`). We compare it with two losses of the stochastic transformer: the *mean of the
+loss*, E_E L(E), which training minimises; and the *loss of the mean*, equation (4), where the outputs are averaged over
+encodings before they are squared, and r is w^2 T/(q (T - q)) with w the mean of w_E. By Jensen's inequality the second
+is the smaller, so that fixing one encoding multiplies the loss by their ratio on average, however well the transformer
+is trained.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ __all__ = ["EncodingLosses", "encoding_loss", "encoding_losses"]
 class EncodingLosses:
     """Losses at one (alpha, C) over random valid encodings.
 
-    each: L(E) of every encoding drawn. mean: of them, the mean of the loss. of_mean: the loss of the mean, equation
-    (4). The _se are standard errors, which count the encodings as the independent draws; that of `of_mean` is its slope
-    in w times the error of w. rejection_rate: the candidates that the threshold rejected.
+    The standard errors count encodings as independent draws.
+
+    Attributes:
+        each: L(E) of every encoding.
+        mean: their mean, the mean of the loss.
+        mean_se: its standard error.
+        of_mean: the loss of the mean, equation (4).
+        of_mean_se: its standard error, which is its slope in w times the standard error of w.
+        rejection_rate: the share of the candidates that the threshold rejected.
     """
 
     each: Floats
@@ -50,11 +57,19 @@ class EncodingLosses:
 
 
 def encoding_loss(E: Tensor, y: Tensor, alpha: float, C: float, d: int) -> float:
-    """L(E) over the subsets y (m, q), for E (T, width) in float64.
+    """The loss L(E) of one encoding over given subsets.
 
-    >>> E = torch.eye(4, dtype=torch.float64)
-    >>> round(encoding_loss(E, torch.tensor([[0, 1]]), alpha=1.0, C=0.0, d=2), 9)  # d/2 (1/q - 1/T)
-    0.25
+    Args:
+        E: the encoding, of shape (T, width), in float64.
+        y: the subsets, of shape (m, q).
+        alpha: V = alpha V*.
+        C: W = C W*.
+        d: the dimension of a token.
+
+    Example:
+        >>> E = torch.eye(4, dtype=torch.float64)
+        >>> round(encoding_loss(E, torch.tensor([[0, 1]]), alpha=1.0, C=0.0, d=2), 9)  # d/2 (1/q - 1/T)
+        0.25
     """
     w, r = _means(E, y, C)
     return float(_loss(w, r, alpha, y.shape[-1], d))
@@ -73,11 +88,24 @@ def encoding_losses(
     subsets: int,
     generator: torch.Generator | int,
 ) -> EncodingLosses:
-    """The losses of `encodings` random valid encodings, each over the same number of uniform subsets of its own.
+    """The losses of random valid encodings, each over uniform subsets of its own.
 
-    >>> found = encoding_losses(10, 2, 3, 32, alpha=1.1, C=4.0, threshold=0.5, encodings=6, subsets=20, generator=0)
-    >>> len(found.each), found.of_mean < found.mean
-    (6, True)
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average, below T.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        alpha: V = alpha V*.
+        C: W = C W*.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        encodings: the number of encodings, at least 2.
+        subsets: the number of subsets for each encoding.
+        generator: the source of randomness, or a seed.
+
+    Example:
+        >>> found = encoding_losses(10, 2, 3, 32, alpha=1.1, C=4.0, threshold=0.5, encodings=6, subsets=20, generator=0)
+        >>> len(found.each), found.of_mean < found.mean
+        (6, True)
     """
     T, q, d = sizes(T, q, d)
     whole("q", q, low=1, high=T - 1)
@@ -116,6 +144,6 @@ def _loss(w: Floats | float, r: Floats | float, alpha: float, q: int, d: int) ->
 
 
 def _mean_slope(w: float, flat: float, alpha: float, q: int, d: int) -> float:
-    """d/dw of the loss with r = flat w^2."""
+    """The derivative in w of the loss with r = flat w^2."""
     beta = 1 - alpha
     return d / 2 * (2 * flat * w * (1 - beta) ** 2 + 2 * beta * (1 - beta) / q)

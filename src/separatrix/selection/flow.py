@@ -3,8 +3,8 @@
     d alpha/d tau = s - alpha p,    d C/d tau = d/(T - 1) alpha s (1 - q s) (1 - alpha + alpha T (1 - q s)/(T - q))
 
 (Wang, Wei, Hsu and Lee write the same with eta on the right and t on the left.) The equation is stiff: alpha relaxes in
-a time of order q while C needs ever longer, so an implicit method integrates it, to times the recursion cannot reach.
-It carries beta = 1 - alpha and w = 1 - q s like `separatrix.selection.dynamics`.
+a time of order q while C changes ever more slowly, so an implicit method integrates it, to times that the recursion
+cannot reach. The code computes with beta = 1 - alpha and w = 1 - q s like `separatrix.selection.dynamics`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,21 @@ __all__ = ["population_flow"]
 
 
 def population_flow(T: int, q: int, d: int, times: Sequence[float] | Floats) -> Dynamics:
-    """alpha, C and the loss of equation (6) at the ascending times tau = eta t, from alpha = C = 0 at tau = 0.
+    """The solution alpha, C of equation (6) from alpha = C = 0, and its loss.
 
-    >>> run = population_flow(20, 2, 3, [0.0, 10.0, 1e6])
-    >>> float(run.loss[0]), round(float(run.loss[2]) * 4 * 1e6 / 19, 2)  # d/(2q), and the tail (T - 1)/(4 tau)
-    (0.75, 1.0)
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        times: the ascending times tau = eta t at which to evaluate it.
+
+    Raises:
+        SeparatrixError: if scipy is not installed, or the integration fails.
+
+    Example:
+        >>> run = population_flow(20, 2, 3, [0.0, 10.0, 1e6])
+        >>> float(run.loss[0]), round(float(run.loss[2]) * 4 * 1e6 / 19, 2)  # d/(2q), and the tail (T - 1)/(4 tau)
+        (0.75, 1.0)
     """
     try:
         from scipy.integrate import solve_ivp  # type: ignore[import-untyped]

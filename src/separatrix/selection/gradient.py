@@ -1,16 +1,16 @@
-r"""The loss and its analytic gradient on a batch, in a handful of matrix products.
+r"""The loss and its analytic gradient on a batch, by a few matrix products.
 
 With U = W z_query, S = softmax(Z^T U), f = V Z S and the residual R = f - target, one example's gradient of |R|^2/2 is
 
     dV = R (Z S)^T,    dW = (Z dA) z_query^T,    dA = J Z^T V^T R,    J = diag(S) - S S^T
 
-(Lemma D.1 of Wang, Wei, Hsu and Lee, with the chain rule spelt out). Over a batch that shares one encoding, Z = [X; E]
-splits every product into a part with the tokens, one small product an example, and a part with E, one product for all:
-V_e E is formed once and E S never, since V_e (E S) = (V_e E) S and R (E S)^T summed over the batch is (sum R S^T) E^T.
-What J subtracts, S . Z^T V^T R, is f . R.
+(Lemma D.1 of Wang, Wei, Hsu and Lee, with the chain rule written out). Over a batch that shares one encoding, Z = [X;
+E] splits every product into a part with the tokens, one small product for each example, and a part with E, one product
+for all examples: V_e E is computed once and E S never, since V_e (E S) = (V_e E) S and the sum of R (E S)^T over the
+batch is (sum R S^T) E^T. The scalar S . Z^T V^T R that J subtracts is f . R.
 
-The tokens come as (n, d, T), a token a column as in the paper: along the last dimension the T weights lie in memory.
-`SelectionTransformer` is the definition that the tests hold this to.
+The tokens have the shape (n, d, T), with tokens as columns as in the paper, so that the last dimension is that of the T
+weights. The tests compare this with `SelectionTransformer`, which is the definition.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ __all__ = ["Inputs", "batch_gradient", "batch_loss"]
 
 
 class Inputs(NamedTuple):
-    """A batch as the products want it. X: (n, d, T). E: (T, width). y: (n, q). g: (n, q), so that e_y = sum_j g_j e_j.
+    """A batch of n examples that share one encoding.
 
-    The target is not kept: it is read off X once the attention has brought X into the cache.
+    The target is not stored: it is computed from X after the attention has brought X into the cache.
+
+    Attributes:
+        X: the tokens, of shape (n, d, T).
+        E: the encoding, of shape (T, width).
+        y: the subsets, of shape (n, q).
+        g: the weights of the subset codes, e_y = sum_j g_j e_j, of shape (n, q).
     """
 
     X: Tensor
@@ -37,25 +43,40 @@ class Inputs(NamedTuple):
 
 
 def batch_loss(W: Tensor, V: Tensor, inputs: Inputs) -> Tensor:
-    """Half the mean squared error of the batch: equation (3) on it.
+    """The loss of equation (3) on a batch: half the mean squared error.
 
-    >>> X = torch.ones(1, 2, 3)
-    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
-    >>> batch_loss(torch.zeros(5, 5), torch.zeros(2, 5), inputs).item()
-    1.0
+    Args:
+        W: the matrix W, of shape (d + width, d + width).
+        V: the matrix V, of shape (d, d + width).
+        inputs: the batch.
+
+    Example:
+        >>> X = torch.ones(1, 2, 3)
+        >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
+        >>> batch_loss(torch.zeros(5, 5), torch.zeros(2, 5), inputs).item()
+        1.0
     """
     R = _forward(W, V, inputs)[-1]
     return R.square().sum() / (2 * len(R))
 
 
 def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """(loss, dL/dW, dL/dV). dL/dW has the trained columns only, (d + width, width): the others are zero.
+    """The loss of equation (3) on a batch, dL/dW and dL/dV.
 
-    >>> X = torch.ones(1, 2, 3)
-    >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
-    >>> loss, dW, dV = batch_gradient(torch.zeros(5, 5), torch.zeros(2, 5), inputs)
-    >>> dW.abs().max().item(), dV[:, :2].tolist()
-    (0.0, [[-1.0, -1.0], [-1.0, -1.0]])
+    Args:
+        W: the matrix W, of shape (d + width, d + width).
+        V: the matrix V, of shape (d, d + width).
+        inputs: the batch.
+
+    Returns:
+        The loss; dL/dW without its first d columns, which are zero, of shape (d + width, width); and dL/dV.
+
+    Example:
+        >>> X = torch.ones(1, 2, 3)
+        >>> inputs = Inputs(X, torch.eye(3), torch.tensor([[0, 2]]), torch.ones(1, 2))
+        >>> loss, dW, dV = batch_gradient(torch.zeros(5, 5), torch.zeros(2, 5), inputs)
+        >>> dW.abs().max().item(), dV[:, :2].tolist()
+        (0.0, [[-1.0, -1.0], [-1.0, -1.0]])
     """
     X, E = inputs.X, inputs.E
     n, d, _ = X.shape

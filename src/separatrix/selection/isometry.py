@@ -1,6 +1,6 @@
-r"""The (q, delta)-restricted isometry and orthogonality constant of an encoding: exact when small, else a bracket.
+r"""The (q, delta)-restricted isometry and orthogonality constant of an encoding: exact for small sizes, else bounds.
 
-Definition A.1 of Wang, Wei, Hsu and Lee asks, for all v, v' of disjoint supports of sizes at most q and 2q,
+Definition A.1 of Wang, Wei, Hsu and Lee requires, for all v, v' of disjoint supports of sizes at most q and 2q,
 
     (1 - delta) |v|^2 <= |E v|^2 <= (1 + delta) |v|^2    and    |<E v, E v'>| <= delta |v| |v'|.
 
@@ -9,11 +9,13 @@ With G the Gram matrix of the encodings, the smallest such delta is the larger o
     isometry       max_S       || G_SS - I ||,    |S| = q
     orthogonality  max_{S,S'}  || G_SS' ||,       S, S' disjoint, |S| = q, |S'| = 2q
 
-in the spectral norm: both norms grow with the sets, so only full ones count, or, when 3q > T, ones that fill [T].
+in the spectral norm: both norms grow with the sets, so only sets of these sizes count, or, when 3q > T, pairs that fill
+[T].
 
-A lower bound is a pair of sets and its norm. An upper bound needs no sets: a norm is at most the geometric mean of the
-largest row and column sums of magnitudes, and at most the Frobenius norm; a row of G_SS' sums to at most its 2q largest
-entries, a column to its q largest, and the Frobenius norm is at most that of the q heaviest rows.
+A lower bound is the norm for some pair of sets. The upper bound follows without sets: a norm is at most the geometric
+mean of the largest row and column sums of magnitudes, and at most the Frobenius norm; a row of G_SS' sums to at most
+the sum of its 2q largest entries, a column to that of its q largest, and the Frobenius norm is at most that of the q
+rows with the largest norms.
 """
 
 from __future__ import annotations
@@ -32,12 +34,18 @@ from separatrix.selection.task import all_subsets
 __all__ = ["ENUMERABLE", "IsometryConstant", "coherence", "restricted_isometry"]
 
 ENUMERABLE = 200_000
-"""The most set pairs that are enumerated; above it the constant is bracketed."""
+"""The most sets or pairs of sets that are enumerated; for more, only bounds on the constant are computed."""
 
 
 @dataclass(frozen=True)
 class IsometryConstant:
-    """lower <= delta <= upper, with the two parts of delta; `exact` says that every set was enumerated."""
+    """Bounds lower <= delta <= upper on the constant.
+
+    Attributes:
+        isometry: bounds on the isometry part of delta.
+        orthogonality: bounds on the orthogonality part of delta.
+        exact: whether all sets were enumerated, so that both bounds are equal.
+    """
 
     isometry: tuple[float, float]
     orthogonality: tuple[float, float]
@@ -45,12 +53,12 @@ class IsometryConstant:
 
     @property
     def lower(self) -> float:
-        """Some pair of sets reaches this."""
+        """The lower bound, which some pair of sets reaches."""
         return max(self.isometry[0], self.orthogonality[0])
 
     @property
     def upper(self) -> float:
-        """No pair of sets exceeds this."""
+        """The upper bound, which no pair of sets exceeds."""
         return max(self.isometry[1], self.orthogonality[1])
 
 
@@ -122,10 +130,16 @@ def _with_complements(T: int, size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _bounded(G: Tensor, a: int, b: int, diagonal: int) -> float:
-    """An upper bound on the norm of every a by b block of G; `diagonal` counts the entries a row meets on it.
+    """An upper bound on the norm of every a by b block of G.
 
-    The off-diagonal entries are sorted by magnitude, and the diagonal of G, which unit vectors have at zero, is added
-    where a block contains it.
+    The off-diagonal entries are sorted by magnitude, and the diagonal of G, which is zero for unit vectors, is added if
+    the blocks contain it.
+
+    Args:
+        G: the Gram matrix minus the identity.
+        a: the number of rows of a block.
+        b: the number of columns of a block.
+        diagonal: how many entries of the diagonal a row of a block has, 0 or 1.
     """
     magnitudes = G.abs()
     on_diagonal = float(magnitudes.diagonal().max()) * diagonal
@@ -140,7 +154,7 @@ def _bounded(G: Tensor, a: int, b: int, diagonal: int) -> float:
 
 
 def _searched_isometry(G: Tensor, q: int) -> float:
-    """The best set found by growing every strongest pair greedily: a lower bound."""
+    """A lower bound: the largest norm of a set that is found by extending pairs greedily."""
     T = G.shape[0]
     partner = G.abs().fill_diagonal_(0).argmax(1)
     best = 0.0
@@ -157,10 +171,10 @@ def _searched_isometry(G: Tensor, q: int) -> float:
 
 
 def _searched_pairs(G: Tensor, q: int) -> float:
-    """The best pair of sets found by alternating from every single position: a lower bound.
+    """A lower bound: the largest norm of a pair of sets that is found by alternating from every single position.
 
-    For a vector on S the best set S' holds the largest entries of its image outside S, and the other way round, so
-    every exchange raises the norm until it settles.
+    For a vector on S the best set S' consists of the largest entries of its image outside S, and the other way round,
+    so every exchange raises the norm until it stops growing.
     """
     T = G.shape[0]
     best = 0.0

@@ -1,7 +1,8 @@
 r"""How long training takes: the slow curve of the population dynamics, and the law that follows from it.
 
-While C moves, alpha settles: it relaxes at the rate p towards alpha* = s/p. On that curve, with n = T/q, N = n - 1,
-x = q s, w = 1 - x and D = n x^2 - 2 x + 1 (so p = D/(T - q)), the loss and the speed are
+While C changes slowly, alpha relaxes at the rate p towards alpha* = s/p; the states with alpha = alpha* are the *slow
+curve*. On it, with n = T/q, N = n - 1, x = q s, w = 1 - x and D = n x^2 - 2 x + 1 (so p = D/(T - q)), the loss and the
+speed are
 
     L = d w^2 / (2 q D),    dx/dtau = d N x^3 w^3 / ((T - 1) q D^2),    tau = eta t,
 
@@ -9,7 +10,7 @@ and the time is an elementary integral:
 
     tau(x) = (T - 1) q / (d N) [ N^2/(2 w^2) - N^2/w - 2 N log w + 2 N log x + 1/x - 1/(2 x^2) ]  from x = q/T.
 
-Two regimes follow. To leave the plateau (x of order 1/2) takes tau of about T^2/d, and then
+There are two phases. Leaving the plateau (reaching x of order 1/2) takes a time tau of about T^2/d, and then
 
     L = (T - 1) / (4 eta t) (1 + o(1)),    so    t(epsilon) = (T - 1) / (4 eta epsilon) for epsilon well below d/(2T):
 
@@ -34,18 +35,65 @@ from separatrix.selection.dynamics import time_to_loss
 __all__ = [
     "BOUND_EXPONENTS",
     "Exponent",
+    "broken_hypotheses",
     "fitted_exponents",
+    "loss_allowed",
     "plateau_time",
     "slow_curve_C",
     "slow_curve_alpha",
     "slow_curve_loss",
     "slow_curve_time",
+    "steps_allowed",
     "tail_constant",
     "time_law",
 ]
 
 BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr": -1.0}
-"""The powers in Theorem 3.1's bound T^2 d / (eta epsilon)."""
+"""The powers in the bound T^2 d / (eta epsilon) of Theorem 3.1."""
+
+
+def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None = None) -> dict[str, str]:
+    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that breaks it.
+
+    Args:
+        T: The number of tokens.
+        q: The size of the subsets.
+        d: The dimension of a token.
+        eta: The learning rate.
+        epsilon: The loss to be reached; None leaves out the hypothesis about it.
+
+    Example:
+        >>> broken_hypotheses(T=32, q=2, d=2, eta=1 / 80, epsilon=2e-3)
+        {}
+        >>> broken_hypotheses(T=32, q=2, d=2, eta=0.1)
+        {'eta': 'Theorem 3.1 asks for eta <= 1/(20 d^2) = 0.0125.'}
+    """
+    said = {}
+    if not 2 <= q < T / 4:
+        said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {T / 4:g}."
+    if eta > 1 / (20 * d**2):
+        said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
+    if epsilon is not None and q < T and epsilon >= (most := d * T / (100 * (T - q) * q)):
+        said["epsilon"] = f"Theorem 3.1 asks for epsilon < d T / (100 (T - q) q) = {most:.3g}."
+    return said
+
+
+def steps_allowed(T: int, d: int, lr: float, epsilon: float) -> float:
+    """The steps that Theorem 3.1 allows to a loss epsilon, T^2 d / (eta epsilon), logarithms left out.
+
+    >>> steps_allowed(T=10, d=2, lr=0.5, epsilon=0.1)
+    4000.0
+    """
+    return T**2 * d / (lr * epsilon)
+
+
+def loss_allowed(T: int, d: int, lr: float, steps: float) -> float:
+    """The loss that Theorem 3.1 allows after so many steps, T^2 d / (eta t), logarithms left out.
+
+    >>> loss_allowed(T=10, d=2, lr=0.5, steps=4000)
+    0.1
+    """
+    return T**2 * d / (lr * steps)
 
 
 def tail_constant(T: int, lr: float) -> float:
@@ -58,7 +106,7 @@ def tail_constant(T: int, lr: float) -> float:
 
 
 def slow_curve_loss(x: float, T: int, q: int, d: int) -> float:
-    """L = d w^2/(2 q D) where the subset holds the attention x = q s and alpha has settled."""
+    """The loss L = d w^2/(2 q D) on the slow curve where the attention on the subset is x = q s."""
     n = T / q
     return d * (1 - x) ** 2 / (2 * q * (n * x**2 - 2 * x + 1))
 
@@ -83,10 +131,17 @@ def slow_curve_C(x: float, T: int, q: int) -> float:
 
 
 def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
-    """tau = eta t at which the subset holds the attention x, from the start x = q/T.
+    """The time tau = eta t at which the attention on the subset is x on the slow curve, from the start x = q/T.
 
-    >>> slow_curve_time(2 / 50, T=50, q=2, d=3)
-    0.0
+    Args:
+        x: the attention q s on the subset, at least q/T and below 1.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> slow_curve_time(2 / 50, T=50, q=2, d=3)
+        0.0
     """
     T, q, d = sizes(T, q, d)
     if not q / T <= x < 1:
@@ -101,22 +156,37 @@ def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
 
 
 def plateau_time(T: int, q: int, d: int) -> float:
-    """tau = eta t at which the subset holds half the attention: close to T^2/d when T is large.
+    """The time tau = eta t at which the attention on the subset is 1/2: close to T^2/d when T is large.
 
-    >>> round(plateau_time(10_000, 3, 5) / (10_000**2 / 5), 2)
-    1.0
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+
+    Example:
+        >>> round(plateau_time(10_000, 3, 5) / (10_000**2 / 5), 2)
+        1.0
     """
     return slow_curve_time(0.5, T, q, d)
 
 
 def time_law(T: int, q: int, d: int, lr: float, epsilon: float) -> float:
-    """t(epsilon) on the slow curve: the x with L = epsilon solves a quadratic, and the integral gives its time.
+    """The number of steps t(epsilon) to the loss epsilon on the slow curve.
 
-    It leaves out how alpha first rises from zero, which takes tau of order T: a part d/T of the plateau.
+    The x with L = epsilon solves a quadratic equation, and the integral gives its time. The rise of alpha from zero is
+    left out; it takes tau of order T, a share of order d/T of the time on the plateau.
 
-    >>> law = time_law(T=400, q=3, d=2, lr=0.01, epsilon=1e-5)
-    >>> round(law / ((400 - 1) / (4 * 0.01 * 1e-5)), 2)
-    1.0
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        lr: the learning rate eta.
+        epsilon: the loss to reach, below that on the plateau.
+
+    Example:
+        >>> law = time_law(T=400, q=3, d=2, lr=0.01, epsilon=1e-5)
+        >>> round(law / ((400 - 1) / (4 * 0.01 * 1e-5)), 2)
+        1.0
     """
     T, q, d = sizes(T, q, d)
     if positive("epsilon", epsilon) >= (plateau := slow_curve_loss(q / T, T, q, d)):
@@ -130,7 +200,16 @@ def time_law(T: int, q: int, d: int, lr: float, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Exponent:
-    """The power of `variable` in the time to a loss: measured on the recursion, by the law, and in the bound."""
+    """The exponent of one variable in the time to reach a loss.
+
+    Attributes:
+        variable: the name of the variable.
+        values: its values.
+        times: the numbers of steps at these values, by the recursion.
+        measured: the exponent fitted to them.
+        law: the exponent fitted to `time_law` at these values.
+        bound: the exponent in the bound of Theorem 3.1.
+    """
 
     variable: str
     values: tuple[float, ...]
@@ -143,14 +222,18 @@ class Exponent:
 def fitted_exponents(
     base: Mapping[str, float], sweeps: Mapping[str, Sequence[float]], *, max_steps: int = 10**8
 ) -> list[Exponent]:
-    """Least-squares slopes of log t(epsilon) against the log of each variable, the others at their base values.
+    """Fit the exponents of several variables by least squares of log t(epsilon) on the logarithm of the variable.
 
-    base: T, q, d, lr and epsilon. sweeps: for each of T, d, lr or epsilon, its values.
+    Args:
+        base: the values of T, q, d, lr and epsilon while another variable changes.
+        sweeps: the values of each variable, which may be T, d, lr or epsilon.
+        max_steps: the most steps to try.
 
-    >>> base = {"T": 16, "q": 2, "d": 2, "lr": 0.0125, "epsilon": 0.001}
-    >>> [fit] = fitted_exponents(base, {"epsilon": [0.002, 0.001]})
-    >>> -1.1 < fit.measured < -0.9, fit.bound
-    (True, -1.0)
+    Example:
+        >>> base = {"T": 16, "q": 2, "d": 2, "lr": 0.0125, "epsilon": 0.001}
+        >>> [fit] = fitted_exponents(base, {"epsilon": [0.002, 0.001]})
+        >>> -1.1 < fit.measured < -0.9, fit.bound
+        (True, -1.0)
     """
     fits = []
     for variable, values in sweeps.items():

@@ -36,8 +36,9 @@ from separatrix.selection.position_codes import RotaryLearner, sinusoidal_encodi
 from separatrix.selection.settings import InitialKind
 from separatrix.selection.stream import derived_generator
 from separatrix.selection.task import subset_average, uniform_subsets
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 from separatrix.selection.training import EXPLOSION
+from separatrix.training import every, train
 
 __all__ = ["ENCODINGS", "EncodingChoice", "LearnerRecord", "LearnerSettings", "train_learner"]
 
@@ -55,9 +56,24 @@ _DATA, _ENCODING, _POINTS, _JUDGED, _FIXED, _INITIAL = range(6)
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """A run: the task, the attention, the encoding, Adam, and how it is judged.
+    """One training of an attention: the task, the attention, the encoding, Adam, and how it is judged.
 
-    width: the encoding's; for one-hot it must be the longest length. lengths: the lengths it is judged at besides T.
+    Attributes:
+        T: The length of a sequence.
+        q: The size of the subset.
+        d: The dimension of a token.
+        width: The dimension of the encoding; for one-hot it must be the longest length.
+        attention: The name of the attention.
+        encoding: The name of the encoding; see the module.
+        threshold: The largest inner product that near-orthogonal encodings may have.
+        initial: Whether the weights start at random or at zero.
+        lr: The learning rate.
+        batch: The examples of a batch.
+        steps: The number of updates.
+        seed: What every number of the run comes from.
+        lengths: The lengths that the run is judged at besides T.
+        record_every: The number of updates from one record to the next.
+        evaluation_points: The number of examples that the run is judged by at each length.
     """
 
     T: int
@@ -91,7 +107,7 @@ class LearnerSettings:
         if self.encoding == "one-hot" and self.width != self.longest:
             raise ArgumentError("width", expected=f"{self.longest}, the longest length, for one-hot", got=self.width)
         if self.encoding in ("fixed", "learned", "stochastic"):
-            met(self.longest, self.width, self.threshold)
+            feasible_limit(self.longest, self.width, self.threshold)
 
     @property
     def longest(self) -> int:
@@ -103,8 +119,13 @@ class LearnerSettings:
 class LearnerRecord:
     """A run after `step` updates.
 
-    losses: equation (3) on points it never trained on, by length. errors: their standard errors. stopped: why the run
-    ended before its last step, if it did; its losses are then those that could still be computed, maybe none.
+    Attributes:
+        step: The number of updates.
+        losses: Equation (3) by length, on points that the run never trained on.
+        errors: The standard errors of the losses.
+        parameters: The number of parameters.
+        stopped: Why the run ended before its last step, if it did; its losses are then those that could still be
+            computed, maybe none.
     """
 
     step: int
@@ -115,7 +136,14 @@ class LearnerRecord:
 
 
 class _Inputs(NamedTuple):
-    """A batch. X: (n, T, d). y, g: (n, q), so that e_y = sum_j g_j e_j. E: (T, width)."""
+    """A batch of inputs.
+
+    Attributes:
+        X: The tokens (n, T, d).
+        y: The subsets (n, q).
+        g: The weights (n, q) that make the subset codes: e_y = sum_j g_j e_j.
+        E: The encodings (T, width).
+    """
 
     X: Tensor
     y: Tensor
@@ -151,41 +179,42 @@ class _Model(nn.Module):
         return out
 
     def loss(self, inputs: _Inputs) -> Tensor:
-        """Of each example."""
+        """The loss of each example (n,)."""
         each: Tensor = 0.5 * (self(inputs) - subset_average(inputs.X, inputs.y)).square().sum(1)
         return each
 
 
 def train_learner(settings: LearnerSettings) -> Iterator[LearnerRecord]:
-    """Records every settings.record_every steps and at the end."""
+    """Train an attention and yield a record every settings.record_every steps and at the end.
+
+    A run that diverges, or whose normaliser vanishes, ends with a record that says so.
+    """
     model = _Model(settings)
     points = {T: _points(settings, T, model.table) for T in dict.fromkeys((settings.T, *settings.lengths))}
     batches = _batches(settings, model.table)
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
-    for step in range(settings.steps + 1):
-        if step % settings.record_every == 0 or step == settings.steps:
-            record = _judged(model, points, step)
-            yield record
-            if record.stopped:
-                return
-        if step < settings.steps and (stopped := _updated(model, optimiser, next(batches), settings)):
-            yield LearnerRecord(step, {}, {}, _count(model), f"Stopped at step {step}: {stopped}")
+    for record in train(
+        model.parameters(),
+        lambda: next(batches),
+        lambda inputs: _batch_loss(model, inputs, settings),
+        lambda step: _judged(model, points, step),
+        steps=settings.steps,
+        recorded=every(settings.record_every, settings.steps),
+        lr=settings.lr,
+        fused=True,
+        stopped=lambda step, why: LearnerRecord(step, {}, {}, _count(model), f"Stopped at step {step}: {why}"),
+    ):
+        yield record
+        if record.stopped:
             return
 
 
-def _updated(model: _Model, optimiser: torch.optim.Optimizer, inputs: _Inputs, settings: LearnerSettings) -> str | None:
-    """One step of the optimiser; or none, and why."""
-    try:
-        loss = model.loss(inputs).mean()
-    except SeparatrixError as refused:
-        return str(refused)
+def _batch_loss(model: _Model, inputs: _Inputs, settings: LearnerSettings) -> Tensor:
+    """The mean loss of a batch; an error if it is too large for the run to go on."""
+    loss = model.loss(inputs).mean()
     value = float(loss.detach())
     if not value <= EXPLOSION * settings.d / (2 * settings.q):  # also when it is nan
-        return f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more."
-    optimiser.zero_grad()
-    loss.backward()
-    optimiser.step()
-    return None
+        raise SeparatrixError(f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more.")
+    return loss
 
 
 @torch.no_grad()
@@ -224,7 +253,7 @@ def _batches(settings: LearnerSettings, table: Tensor | None) -> Iterator[_Input
 
 
 def _points(settings: LearnerSettings, T: int, table: Tensor | None) -> list[_Inputs]:
-    """What a run is judged on at one length; the same whenever, and with the same tokens for every encoding."""
+    """The examples that a run is judged on at one length, with the same tokens for every encoding."""
     data, encodings = derived_generator(settings.seed, _POINTS), derived_generator(settings.seed, _JUDGED)
     n = settings.evaluation_points // EVALUATION_PARTS
     return list(_drawn(settings, EVALUATION_PARTS, n, T, table, data, encodings))

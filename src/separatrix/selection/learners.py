@@ -1,19 +1,19 @@
-r"""One layer, many attentions: the same tokens, the same query, and weights by softmax, by a linear kernel, by pairs.
+r"""A layer for the task with one of many attentions: by softmax, by the kernels of linear attention, or over pairs.
 
 The layer of Definition 2.4 of Wang, Wei, Hsu and Lee has Z = [X; E], z = [0; e_y] and f = V Z S with S = softmax(Z^T W
-z). Here S is what varies, with query Q z and keys K Z of width d + d_e each, and neither scale nor bias:
+z). Here S varies, with the query Q z and the keys K Z of width d + d_e each, without scale or bias:
 
     softmax W           exp(Z^T W z), normalised              W merges K^T Q: the paper's layer
     softmax QK          exp(s), normalised                    s_i = <K z_i, Q z>
-    identity            s, normalised                         the sum may vanish: refused, never rescued
+    identity            s, normalised                         a sum that vanishes is an error
     elu, relu, taylor2  phi(Q z) . phi(K z_i), normalised     the maps of `separatrix.attention.features`
     random_positive     the same with 64 random features of exp(s), drawn once
     unnormalised        s itself                              no denominator at all
     order 3             exp(<Q z, K_1 z_i, K_2 z_j>) over pairs, whose value is V_1 z_i * V_2 z_j entrywise
     order 3 biased      the same with biases: a coordinate 1 is added to Z and z
 
-One query an example is all that the task has, so T weights are formed and no features are summed: a test holds the
-weights to `separatrix.linear_attention` and `separatrix.tensor_attention`.
+An example of the task has only one query, so its T weights are computed and no features are summed over tokens. A test
+compares the weights with `separatrix.linear_attention` and `separatrix.tensor_attention`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,22 @@ RANDOM_FEATURES = 64
 
 
 class SelectionLearner(nn.Module):
-    """The layer with one of ATTENTIONS. Its matrices start as N(0, 1/(d + width)) entries, or `zero`.
+    """The layer with one of `ATTENTIONS`.
 
-    >>> learner = SelectionLearner("relu", d=2, width=3, generator=0)
-    >>> sorted(name for name, _ in learner.named_parameters())
-    ['K', 'Q', 'V']
-    >>> learner(torch.ones(4, 3, 2), torch.eye(3), torch.ones(4, 3)).shape
-    torch.Size([4, 2])
+    Args:
+        attention: the attention.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        generator: the source of randomness, or a seed.
+        zero: whether the matrices start at zero; else with entries of the law N(0, 1/(d + width)).
+        dtype: the type of the matrices.
+
+    Example:
+        >>> learner = SelectionLearner("relu", d=2, width=3, generator=0)
+        >>> sorted(name for name, _ in learner.named_parameters())
+        ['K', 'Q', 'V']
+        >>> learner(torch.ones(4, 3, 2), torch.eye(3), torch.ones(4, 3)).shape
+        torch.Size([4, 2])
     """
 
     W: Tensor
@@ -97,7 +106,13 @@ class SelectionLearner(nn.Module):
         return self.attention == "order 3 biased"
 
     def forward(self, X: Tensor, E: Tensor, code: Tensor) -> Tensor:
-        """X: (n, T, d). E: (T, width). code: e_y, (n, width). Returns (n, d)."""
+        """The outputs of the layer, (n, d).
+
+        Args:
+            X: the tokens, of shape (n, T, d).
+            E: the encoding, of shape (T, width).
+            code: the codes e_y of the subsets, of shape (n, width).
+        """
         Z = torch.cat([X, E.expand(len(X), -1, -1)], -1)
         z = torch.cat([X.new_zeros(len(X), self.d), code], -1)
         if self._biased:
@@ -107,7 +122,7 @@ class SelectionLearner(nn.Module):
         return torch.bmm(self.weights(Z, z).unsqueeze(1), Z).squeeze(1) @ self.V.mT
 
     def weights(self, Z: Tensor, z: Tensor) -> Tensor:
-        """S: (n, T) from Z (n, T, d + width) and z (n, d + width)."""
+        """The attention weights S, (n, T), for Z (n, T, d + width) and z (n, d + width)."""
         if self.attention == "softmax W":
             return torch.softmax(_dots(z @ self.W.mT, Z), -1)
         query, keys = z @ self.Q.mT, Z @ self.K.mT
@@ -118,7 +133,7 @@ class SelectionLearner(nn.Module):
         return _normalised(self._kernel(query, keys))
 
     def _kernel(self, query: Tensor, keys: Tensor) -> Tensor:
-        """phi(query) . phi(keys), without the features where the kernel is known."""
+        """The kernel phi(query) . phi(keys), computed without the features where it has a closed form."""
         if self.features is not None:
             phi_q, phi_k = self.features.shifted(query.unsqueeze(1), keys)
             return _dots(phi_q.squeeze(1), phi_k)
@@ -140,12 +155,12 @@ _MATRICES: dict[AttentionKind, tuple[str, ...]] = {"softmax W": ("W", "V"), "ord
 
 
 def _dots(query: Tensor, keys: Tensor) -> Tensor:
-    """<query, key_i>: (n, m) and (n, T, m) give (n, T)."""
+    """The inner products <query, key_i>, (n, T), of queries (n, m) and keys (n, T, m)."""
     return torch.bmm(keys, query.unsqueeze(2)).squeeze(2)
 
 
 def _normalised(weights: Tensor) -> Tensor:
-    """The weights over their sum, which is refused where rounding could have made it anything."""
+    """The weights divided by their sum; an error if the sum is within its rounding error of zero."""
     total = weights.sum(1, keepdim=True)
     with torch.no_grad():
         sizes = weights.abs().sum(1, keepdim=True)

@@ -1,15 +1,15 @@
-r"""Length generalisation as a curve: the loss at T_2 over the loss at T_1, where the transformer was trained.
+r"""Length generalisation: the ratio of the loss at T_2 tokens to the loss at T_1, where the transformer was trained.
 
-Orthonormal encodings have a closed form. Training at T_1 settles at alpha = 1 + w_1 and 1 - q s_+ = w_1; at T_2 the
-scale C is the same, so w_2 = x w_1 to first order with x = (T_2 - q)/(T_1 - q), while alpha still makes up for w_1.
-With rho_i = q/(T_i - q), as w_1 falls
+For orthonormal encodings it has a closed form. Training at T_1 tends to alpha = 1 + w_1 where 1 - q s_+ = w_1; at T_2
+the scale C is the same, so w_2 = x w_1 to first order with x = (T_2 - q)/(T_1 - q), while alpha still compensates for
+w_1. With rho_i = q/(T_i - q), as w_1 falls
 
     L_{T_2} / L_{T_1}  ->  ((x - 1)^2 + rho_2 x^2) / rho_1,    about (T_1/q) (x - 1)^2 + x,
 
 which is of order T_1/q at any fixed T_2/T_1 > 1. Corollary 3.6 of Wang, Wei, Hsu and Lee has O(T_2^2/T_1^2) there.
 
-Random encodings are sampled: the state (alpha, C) comes from the stochastic dynamics at T_1, the losses from encodings
-drawn at each length (`separatrix.selection.fixed_evaluation`).
+For random encodings it is estimated: the state (alpha, C) comes from the stochastic dynamics at T_1, and the losses
+from encodings drawn at each length (`separatrix.selection.fixed_evaluation`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,16 @@ __all__ = ["LengthCurve", "SampledLengths", "length_curve", "limit_ratio", "samp
 
 
 def limit_ratio(T1: int, T2: int, q: int) -> float:
-    """The limit of L_{T_2} / L_{T_1} as training at T_1 goes on for ever, encodings orthonormal.
+    """The limit of L_{T_2} / L_{T_1} as the time of training at T_1 tends to infinity, for orthonormal encodings.
 
-    >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)
-    (336, 1.0)
+    Args:
+        T1: the number of tokens of the training.
+        T2: the other number of tokens.
+        q: the number of tokens to average, below both.
+
+    Example:
+        >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)
+        (336, 1.0)
     """
     T1, q, _ = sizes(T1, q)
     T2 = whole("T2", T2, low=q + 1)
@@ -46,9 +52,14 @@ def limit_ratio(T1: int, T2: int, q: int) -> float:
 
 @dataclass(frozen=True)
 class LengthCurve:
-    """Population losses with orthonormal encodings along one training at T_1.
+    """Population losses with orthonormal encodings during one training at T_1.
 
-    times: tau = eta t. trained: L_{T_1} at each time. losses: L_{T_2}, a row for each time, a column for each length.
+    Attributes:
+        T1: the number of tokens of the training.
+        lengths: the other numbers of tokens T_2.
+        times: the times tau = eta t.
+        trained: L_{T_1} at each time.
+        losses: L_{T_2}, with a row for each time and a column for each length.
     """
 
     T1: int
@@ -59,18 +70,26 @@ class LengthCurve:
 
     @property
     def ratios(self) -> Floats:
-        """L_{T_2} / L_{T_1}."""
+        """The ratios L_{T_2} / L_{T_1}, with a row for each time and a column for each length."""
         return self.losses / self.trained[:, None]
 
 
 def length_curve(T1: int, lengths: Sequence[int], q: int, d: int, times: Sequence[float] | Floats) -> LengthCurve:
-    """The losses at the times tau of equation (6) from a zero start at T_1.
+    """The losses at other lengths while equation (6) trains from zero at T_1.
 
-    >>> curve = length_curve(100, [100, 200], q=2, d=5, times=[1e4, 1e9])
-    >>> [round(float(x), 3) for x in curve.ratios[:, 0]]
-    [1.0, 1.0]
-    >>> abs(float(curve.ratios[1, 1]) / limit_ratio(100, 200, 2) - 1) < 0.01
-    True
+    Args:
+        T1: the number of tokens of the training.
+        lengths: the other numbers of tokens T_2.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        times: the ascending times tau = eta t.
+
+    Example:
+        >>> curve = length_curve(100, [100, 200], q=2, d=5, times=[1e4, 1e9])
+        >>> [round(float(x), 3) for x in curve.ratios[:, 0]]
+        [1.0, 1.0]
+        >>> abs(float(curve.ratios[1, 1]) / limit_ratio(100, 200, 2) - 1) < 0.01
+        True
     """
     run = population_flow(T1, q, d, times)
     losses = np.stack([population_loss(run.alpha, run.C, T, q, d) for T in lengths], 1)
@@ -79,7 +98,7 @@ def length_curve(T1: int, lengths: Sequence[int], q: int, d: int, times: Sequenc
 
 @dataclass(frozen=True)
 class SampledLengths:
-    """Losses with random encodings at the state (alpha, C) that training at T_1 reached, by length."""
+    """Losses with random encodings, by length, at the state (alpha, C) that training at T_1 reached."""
 
     T1: int
     alpha: float
@@ -99,14 +118,24 @@ def stochastic_state(
     subsets: int,
     generator: torch.Generator | int,
 ) -> tuple[float, float]:
-    """(alpha, C) after training with stochastic encodings, by the recursion for the mean of the loss.
+    """The state (alpha, C) after training with stochastic encodings, by the recursion for the mean of the loss.
 
-    schedule: (steps, rate) pairs, one after the other. encodings, subsets: of the table that the recursion reads.
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        schedule: the (steps, rate) pairs of the training, one after the other.
+        encodings: the number of encodings of the table that the recursion uses.
+        subsets: the number of subsets for each of these encodings.
+        generator: the source of randomness, or a seed.
 
-    >>> alpha, C = stochastic_state(10, 2, 3, 32, threshold=0.5, schedule=[(300, 1.0), (100, 0.3)], encodings=8,
-    ...                             subsets=8, generator=0)
-    >>> 0.5 < alpha < 2, C > 1
-    (True, True)
+    Example:
+        >>> alpha, C = stochastic_state(10, 2, 3, 32, threshold=0.5, schedule=[(300, 1.0), (100, 0.3)], encodings=8,
+        ...                             subsets=8, generator=0)
+        >>> 0.5 < alpha < 2, C > 1
+        (True, True)
     """
     table = overlap_table(
         T, q, width, threshold=threshold, encodings=encodings, subsets=subsets, generator=generator, spacing=0.125
@@ -131,11 +160,25 @@ def sampled_lengths(
     subsets: int,
     generator: torch.Generator | int,
 ) -> SampledLengths:
-    """The losses at T_1 and the other lengths over `encodings` fresh encodings at each.
+    """The losses at T_1 and at other lengths, over random encodings drawn at each length.
 
-    >>> found = sampled_lengths((1.05, 5.0), 10, [20], 2, 3, 32, threshold=0.6, encodings=4, subsets=16, generator=0)
-    >>> found.by_length[20].mean > found.by_length[10].mean
-    True
+    Args:
+        state: (alpha, C).
+        T1: the number of tokens of the training.
+        lengths: the other numbers of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        encodings: the number of encodings at each length.
+        subsets: the number of subsets for each encoding.
+        generator: the source of randomness, or a seed.
+
+    Example:
+        >>> drawn = {"threshold": 0.6, "encodings": 4, "subsets": 16, "generator": 0}
+        >>> found = sampled_lengths((1.05, 5.0), 10, [20], 2, 3, 32, **drawn)
+        >>> found.by_length[20].mean > found.by_length[10].mean
+        True
     """
     alpha, C = state
     source = seeded(generator)

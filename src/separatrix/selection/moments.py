@@ -1,17 +1,17 @@
-r"""The population loss of the whole matrices W and V, and its gradient, with every expectation taken exactly.
+r"""The population loss of the whole matrices W and V, and its gradient, with exact expectations.
 
-The mean over y is an enumeration. The mean over X is Gaussian moments, which close as long as the attention does not
-depend on X, that is while the rows of W that read tokens are zero: then the loss is quadratic in X and its gradient
-cubic. With S the attention of a subset, J = diag(S) - S S^T, Y its indicator and V = [V_x, V_e],
+The mean over y is an enumeration. The mean over X consists of Gaussian moments, which have a closed form as long as the
+attention does not depend on X, that is while the rows of W that act on tokens are zero: then the loss is quadratic in X
+and its gradient cubic. With S the attention of a subset, J = diag(S) - S S^T, Y its indicator and V = [V_x, V_e],
 
     2 L       = mean of  d/q - 2 tr(V_x) Y.S/q + |V_x|^2 |S|^2 + |V_e E S|^2
     dL/dV_x   = mean of  |S|^2 V_x - (Y.S/q) I                    dL/dV_e = mean of  V_e (E S)(E S)^T
     dL/dW_ee  = mean of -E J (tr(V_x) Y/q - |V_x|^2 S - E^T V_e^T V_e E S) e_y^T
     dL/dW_xe  = mean of  (tr(J) V_x^T V_e E S - V_e E J Y/q + V_x^T V_e E J S) e_y^T
 
-(columns of E are encodings in these formulas, as in the paper; rows in the code). The first d columns of W meet x_query
-= 0. Any encoding will do: with one-hot the trajectory from zero is Lemma D.5's, with a fixed near-orthogonal one it is
-the case that Wang, Wei, Hsu and Lee leave open.
+(columns of E are encodings in these formulas, as in the paper; rows in the code). The first d columns of W are
+multiplied by x_query = 0. The encoding may be any: with one-hot encodings the trajectory from zero is that of Lemma
+D.5, with fixed near-orthogonal ones it is the case that Wang, Wei, Hsu and Lee leave open.
 """
 
 from __future__ import annotations
@@ -28,18 +28,28 @@ __all__ = ["exact_descent", "exact_gradient"]
 
 
 def exact_gradient(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(loss, dL/dW, dL/dV) of equation (3), over all q-subsets and all Gaussian X, for a fixed E (T, width).
+    """The loss of equation (3), dL/dW and dL/dV, in expectation over all q-subsets and all Gaussian X.
 
-    >>> E = torch.eye(4, dtype=torch.float64)
-    >>> loss, dW, dV = exact_gradient(torch.zeros(6, 6).double(), torch.zeros(2, 6).double(), E, 2)
-    >>> loss.item(), dV[:, :2].diagonal().tolist()  # d/(2q) and -1/T
-    (0.5, [-0.25, -0.25])
+    Args:
+        W: the matrix W, of shape (d + width, d + width), whose first d rows are zero in the columns of the encodings.
+        V: the matrix V, of shape (d, d + width).
+        E: the fixed encoding, of shape (T, width).
+        q: the number of tokens to average.
+
+    Raises:
+        SeparatrixError: if the rows of W that act on tokens are not zero.
+
+    Example:
+        >>> E = torch.eye(4, dtype=torch.float64)
+        >>> loss, dW, dV = exact_gradient(torch.zeros(6, 6).double(), torch.zeros(2, 6).double(), E, 2)
+        >>> loss.item(), dV[:, :2].diagonal().tolist()  # d/(2q) and -1/T
+        (0.5, [-0.25, -0.25])
     """
     T, d = E.shape[0], V.shape[0]
     if W[:d, d:].any():
         raise SeparatrixError(
-            "exact_gradient: the rows of W that read tokens are not zero, so the attention depends on X and its "
-            "moments do not close."
+            "exact_gradient: the rows of W that act on tokens are not zero, so the attention depends on X and its "
+            "moments have no closed form."
         )
     y = all_subsets(T, q)
     n = len(y)
@@ -68,11 +78,19 @@ def exact_gradient(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Ten
 
 
 def exact_descent(E: Tensor, q: int, d: int, lr: float, steps: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """W(t), V(t) and the loss for t = 0, ..., steps, from zero, by gradient descent with exact expectations.
+    """The matrices W(t), V(t) and the loss for t = 0, ..., steps, by gradient descent from zero on the exact loss.
 
-    >>> W, V, loss = exact_descent(torch.eye(5, dtype=torch.float64), q=2, d=1, lr=0.05, steps=2)
-    >>> len(W), bool((loss.diff() < 0).all())
-    (3, True)
+    Args:
+        E: the fixed encoding, of shape (T, width).
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        lr: the learning rate.
+        steps: the number of steps.
+
+    Example:
+        >>> W, V, loss = exact_descent(torch.eye(5, dtype=torch.float64), q=2, d=1, lr=0.05, steps=2)
+        >>> len(W), bool((loss.diff() < 0).all())
+        (3, True)
     """
     width = E.shape[1]
     W = [torch.zeros(d + width, d + width, dtype=E.dtype)]

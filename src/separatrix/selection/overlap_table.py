@@ -1,4 +1,4 @@
-r"""What the stochastic dynamics need to know of random encodings: a few means, as functions of C, with error bars.
+r"""The means over random encodings that determine the stochastic dynamics, as functions of C, with standard errors.
 
 At W = C W* the attention of a subset depends on an encoding only through its overlaps c_i = <e_i, e_y>, i outside y:
 
@@ -9,9 +9,9 @@ Two means over valid encodings and subsets determine the population dynamics, wi
     w(C) = E[1 - q s_+],    r(C) = E|Y/q - S|^2 = E[ (1 - q s_+)^2/q + sum_{i outside y} S_i^2 ].
 
 The first is enough for equation (4), the loss of the mean output (its r is w^2 T/(q (T - q)), since the mean attention
-is constant off the subset); training draws one encoding a step and so follows the mean of the loss, which needs r as
-well. The mean of s_+ alone would not do for either: the update of C has s_+ times an overlap under one mean, which
-turns out to be the derivative of w. (The symbols are those of Wang, Wei, Hsu and Lee, Appendix E; w, r and o are ours.)
+is constant outside the subset). Training draws one encoding a step and so minimises the mean of the loss, which needs r
+as well. The mean of s_+ at a single C is not enough for either: the update of C has the mean of s_+ times an overlap,
+which is the derivative of w. (The symbols are those of Wang, Wei, Hsu and Lee, Appendix E; w, r and o are ours.)
 """
 
 from __future__ import annotations
@@ -35,9 +35,26 @@ __all__ = ["OverlapTable", "attention_means", "overlap_table"]
 
 @dataclass(frozen=True)
 class OverlapTable:
-    """w(C), r(C) and their derivatives on an even grid of C from 0, each with its standard error (name_se).
+    """The means w(C), r(C) and their derivatives on an even grid of C from 0, each with its standard error.
 
-    The errors count the encodings as the independent draws and the subsets of one encoding as one cluster.
+    The standard errors count encodings as independent draws, and all subsets of an encoding as one draw.
+
+    Attributes:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        width: the dimension of an encoding.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        encodings: the number of encodings.
+        rejection_rate: the share of the candidates that the threshold rejected.
+        C: the grid.
+        w: w(C).
+        w_slope: dw/dC.
+        r: r(C).
+        r_slope: dr/dC.
+        w_se: the standard error of w.
+        w_slope_se: the standard error of dw/dC.
+        r_se: the standard error of r.
+        r_slope_se: the standard error of dr/dC.
     """
 
     T: int
@@ -58,11 +75,20 @@ class OverlapTable:
 
 
 def attention_means(c: Tensor, C: Tensor, q: int) -> Tensor:
-    """w, dw/dC, r and dr/dC for one encoding's subsets: c (m, T - q) and C (K,) give (4, K), the mean over the m.
+    """The values w, dw/dC, r and dr/dC for one encoding, as means over its subsets.
 
-    >>> w, slope, r, _ = attention_means(torch.zeros(1, 3).double(), torch.tensor([0.0]).double(), q=1)
-    >>> [round(x.item(), 9) for x in (w, slope, r)]  # uniform attention on T = 4: 1 - q/T, -(1 - q/T) q/T, 1/q - 1/T
-    [0.75, -0.1875, 0.75]
+    Args:
+        c: the overlaps of each subset, of shape (m, T - q).
+        C: the values of C, of shape (K,).
+        q: the number of tokens to average.
+
+    Returns:
+        A tensor of shape (4, K).
+
+    Example:
+        >>> w, slope, r, _ = attention_means(torch.zeros(1, 3).double(), torch.tensor([0.0]).double(), q=1)
+        >>> [round(x.item(), 9) for x in (w, slope, r)]  # uniform on T = 4: 1 - q/T, -(1 - q/T) q/T, 1/q - 1/T
+        [0.75, -0.1875, 0.75]
     """
     distance = (1 - c).unsqueeze(1)
     decay = torch.exp(-C.unsqueeze(1) * distance)
@@ -89,11 +115,23 @@ def overlap_table(
     largest_C: float = 24.0,
     spacing: float = 0.0625,
 ) -> OverlapTable:
-    """The table from `encodings` random valid encodings and `subsets` uniform subsets of each.
+    """Estimate the table from random valid encodings and uniform subsets.
 
-    >>> table = overlap_table(6, 2, 16, threshold=0.5, encodings=4, subsets=3, generator=0, largest_C=1.0)
-    >>> float(table.C[-1]), round(float(table.w[0]), 9), float(table.w_se[0])  # at C = 0 every encoding gives 1 - q/T
-    (1.0, 0.666666667, 0.0)
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average, below T.
+        width: the dimension of an encoding.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        encodings: the number of encodings, at least 2.
+        subsets: the number of subsets for each encoding.
+        generator: the source of randomness, or a seed.
+        largest_C: the end of the grid.
+        spacing: the distance of two points of the grid.
+
+    Example:
+        >>> table = overlap_table(6, 2, 16, threshold=0.5, encodings=4, subsets=3, generator=0, largest_C=1.0)
+        >>> float(table.C[-1]), round(float(table.w[0]), 9), float(table.w_se[0])  # at C = 0 it is always 1 - q/T
+        (1.0, 0.666666667, 0.0)
     """
     T, q, _ = sizes(T, q)
     whole("q", q, low=1, high=T - 1)

@@ -1,13 +1,14 @@
-r"""Encodings of position that the paper leaves out: sinusoidal, and rotary.
+r"""Encodings of position that the paper does not consider: sinusoidal and rotary.
 
-Sinusoidal (Vaswani et al., "Attention Is All You Need"), scaled to unit length, with width/2 frequencies theta_k =
-10000^{-2k/width}:
+Sinusoidal encodings (Vaswani et al., "Attention Is All You Need") are scaled to unit length here, with width/2
+frequencies theta_k = 10000^{-2k/width}:
 
     e_i = sqrt(2/width) (cos theta_0 i, sin theta_0 i, cos theta_1 i, ...)
 
-Rotary (Su et al., "RoFormer") turns the key of position i and the queries of the positions of y by the same angles,
-R_i = diag of the rotations by theta_k i, so that only differences of positions count. A query names q positions, so it
-is their sum with the weights of the subset code, and with content vectors a of the query and b + K x_i of the keys
+Rotary encodings (Su et al., "RoFormer") rotate the key of position i and the queries of the positions of y by angles
+that are proportional to the position, R_i = diag of the rotations by theta_k i, so that only differences of positions
+matter. A query here has q positions, so it is the sum of theirs with the weights of the subset code, and with content
+vectors a of the query and b + K x_i of the keys
 
     score_i = < R_i (b + K x_i), sum_{j in y} g_j R_j a >.
 
@@ -34,7 +35,7 @@ BASE = 10_000.0
 
 
 def sinusoidal_encoding(T: int, width: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """E, (T, width), rows of length 1; the width is even.
+    """The sinusoidal encoding, of shape (T, width), with rows of length 1; the width must be even.
 
     >>> E = sinusoidal_encoding(3, 2)
     >>> round(float(E[1, 0]), 6), round(float(E[2] @ E[1]), 6)  # cos 1, twice
@@ -45,22 +46,35 @@ def sinusoidal_encoding(T: int, width: int, *, dtype: torch.dtype = torch.float3
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """R_i x_i: the pairs of coordinates (2k, 2k + 1) of x (..., T, width) turned by the angles of (T, width/2).
+    """The rotated vectors R_i x_i: the coordinates 2k and 2k + 1 of each vector are rotated by one angle.
 
-    >>> cos, sin = torch.tensor([[0.0]]), torch.tensor([[1.0]])
-    >>> turned(torch.tensor([[2.0, 3.0]]), cos, sin).tolist()  # a quarter
-    [[-3.0, 2.0]]
+    Args:
+        x: the vectors, of shape (..., T, width).
+        cos: the cosines of the angles, of shape (T, width/2).
+        sin: their sines.
+
+    Example:
+        >>> cos, sin = torch.tensor([[0.0]]), torch.tensor([[1.0]])
+        >>> turned(torch.tensor([[2.0, 3.0]]), cos, sin).tolist()  # a quarter
+        [[-3.0, 2.0]]
     """
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([cos * even - sin * odd, sin * even + cos * odd], -1).flatten(-2)
 
 
 class RotaryLearner(nn.Module):
-    """f = V X softmax(score): values are read off the tokens, positions enter by rotation alone.
+    """A layer f = V X softmax(score) with rotary encodings: the values do not depend on positions.
 
-    >>> learner = RotaryLearner(d=2, width=4, generator=0)
-    >>> learner(torch.ones(1, 5, 2), torch.tensor([[0, 3]]), torch.ones(1, 2)).shape
-    torch.Size([1, 2])
+    Args:
+        d: the dimension of a token.
+        width: the dimension of keys and queries, which must be even.
+        generator: the source of randomness, or a seed.
+        dtype: the type of the parameters.
+
+    Example:
+        >>> learner = RotaryLearner(d=2, width=4, generator=0)
+        >>> learner(torch.ones(1, 5, 2), torch.tensor([[0, 3]]), torch.ones(1, 2)).shape
+        torch.Size([1, 2])
     """
 
     a: Tensor
@@ -79,12 +93,18 @@ class RotaryLearner(nn.Module):
         self.width = width
 
     def forward(self, X: Tensor, y: Tensor, g: Tensor) -> Tensor:
-        """X: (n, T, d). y, g: (n, q), the positions and their weights. Returns (n, d)."""
+        """The outputs of the layer, (n, d).
+
+        Args:
+            X: the tokens, of shape (n, T, d).
+            y: the positions, of shape (n, q).
+            g: their weights, of shape (n, q).
+        """
         S = torch.softmax(self.scores(X, y, g), -1)
         return torch.bmm(S.unsqueeze(1), X).squeeze(1) @ self.V.mT
 
     def scores(self, X: Tensor, y: Tensor, g: Tensor) -> Tensor:
-        """(n, T)."""
+        """The scores, (n, T), for the arguments of `forward`."""
         cos, sin = _angles(X.shape[1], self.width, X.dtype)
         queries = embedding_bag(y, turned(self.a.expand(X.shape[1], -1), cos, sin), per_sample_weights=g, mode="sum")
         keys = turned(self.b + X @ self.K.mT, cos, sin)

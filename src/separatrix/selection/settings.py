@@ -1,11 +1,11 @@
-"""What a training run of the selection transformer is: every choice, in one record that names the run.
+"""The settings of a training run of the selection transformer.
 
-The paper's runs (Section 4 and Appendix F of Wang, Wei, Hsu and Lee) are `paper_settings`; the small one of its Figures
-3 and 8 is `heat_map_settings`. What the paper leaves open is decided here and said. The dot-product threshold is 0.4,
-and 0.2 in the small run: among 10 sign vectors of width 20 a threshold of 0.4 leaves subsets that no attention
-separates from the rest. The small run has stochastic encodings, q = 3 and the rates 0.3 and, from half way, 0.1: at 1,
-tokens of 20 dimensions keep it from settling. Batches have 256 examples (its Section 4) unless 128 (its Appendix F) is
-asked for.
+The paper's runs (Section 4 and Appendix F of Wang, Wei, Hsu and Lee) are `paper_settings`; the small run of its Figures
+3 and 8 is `heat_map_settings`. Where the paper gives no value, we chose one. The dot-product threshold is 0.4, and 0.2
+in the small run: among 10 sign vectors of width 20 a threshold of 0.4 leaves subsets that no attention separates from
+the rest. The small run has stochastic encodings, q = 3 and the rates 0.3 and, in its second half, 0.1: with tokens of
+20 dimensions it does not converge at the rate 1. Batches have 256 examples (Section 4 of the paper) unless 128 (its
+Appendix F) is chosen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal, get_args
 from separatrix.checks import one_of, positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import sizes
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 
 __all__ = ["TrainingSettings", "heat_map_settings", "paper_settings"]
 
@@ -30,13 +30,28 @@ InitialKind = Literal["zero", "random"]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """A run. Equal settings give equal runs, bit for bit on one machine.
+    """The settings of a run. Equal settings give runs that are equal bit for bit on one machine.
 
-    encoding: "stochastic" draws one encoding a step and one for each validation; "fixed" draws longest_T once.
-    lr: the rate from each step on, as (step, rate) pairs, the first at step 0.
-    initial: "zero", or "random" with entries of standard deviation `std`, 1/sqrt(d + width) when None.
-    validation_T, validation_q: the tasks off the training distribution, `validation_batch` fixed points each.
-    snapshots: the steps whose record carries the weights.
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        encoding: "stochastic" draws one encoding for each step and one for each validation task; "fixed" draws one
+            encoding for the whole run, with `longest_T` positions.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        optimiser: "sgd" or "adam".
+        lr: the learning rate from each step on, as (step, rate) pairs, the first at step 0.
+        initial: "zero", or "random" for entries of standard deviation `std`.
+        std: the standard deviation of a random start; None stands for 1/sqrt(d + width).
+        batch: the number of examples of a step.
+        steps: the number of steps.
+        seed: the seed of all randomness.
+        validate_every: how many steps lie between validations.
+        validation_T: the numbers of tokens of validation tasks whose q is that of the training.
+        validation_q: the subset sizes of validation tasks whose T is that of the training.
+        validation_batch: the number of fixed points of each validation task.
+        snapshots: the steps whose records contain the weights.
     """
 
     T: int = 200
@@ -78,11 +93,11 @@ class TrainingSettings:
             positive("lr", rate)
         if self.std is not None:
             positive("std", self.std)
-        met(self.longest_T, self.width, self.threshold)
+        feasible_limit(self.longest_T, self.width, self.threshold)
 
     @property
     def longest_T(self) -> int:
-        """The most positions any task of the run has: what a fixed encoding must cover."""
+        """The largest number of tokens of any task of the run, which is the number of positions of a fixed encoding."""
         return max(self.T, *self.validation_T) if self.validation_T else self.T
 
     @property
@@ -106,17 +121,25 @@ class TrainingSettings:
 def paper_settings(
     encoding: EncodingKind, optimiser: OptimiserKind, initial: InitialKind, *, seed: int = 0, batch: int = 256
 ) -> TrainingSettings:
-    """The runs of Section 4 and Appendices F.1 to F.4: T = 200, q = 3, d = 5, width 170, 100,000 steps.
+    """The settings of the runs of Section 4 and Appendices F.1 to F.4: T = 200, q = 3, d = 5, width 170, 100,000 steps.
 
-    >>> paper_settings("fixed", "adam", "random").lr
-    ((0, 0.001),)
+    Args:
+        encoding: "stochastic" or "fixed".
+        optimiser: "sgd" or "adam", which also decides the learning rate.
+        initial: "zero" or "random".
+        seed: the seed of all randomness.
+        batch: the number of examples of a step.
+
+    Example:
+        >>> paper_settings("fixed", "adam", "random").lr
+        ((0, 0.001),)
     """
     lr = ((0, 1.0), (50_000, 1 / 3)) if optimiser == "sgd" else ((0, 1e-3),)
     return TrainingSettings(encoding=encoding, optimiser=optimiser, initial=initial, lr=lr, seed=seed, batch=batch)
 
 
 def heat_map_settings(*, seed: int = 0) -> TrainingSettings:
-    """The small run of Figures 3 and 8: T = 10, d = width = 20, entries of standard deviation 1/sqrt(width) at first.
+    """The settings of the small run of Figures 3 and 8: T = 10, d = width = 20, a random start of std 1/sqrt(width).
 
     >>> heat_map_settings().snapshots
     (0, 100, 500, 50000)

@@ -10,12 +10,12 @@ and gradient descent is the gradient in (alpha, C) divided by the squared norms 
 
     alpha <- alpha - eta/d dL/dalpha,    C <- C - eta/width dL/dC.
 
-Two objectives share the formula. "mean of the loss", which training with one encoding a step descends, takes r as
-tabulated. "loss of the mean", equation (4), where the mean output over encodings is formed before the square, takes
-r = w^2 T/(q (T - q)). By Jensen the first is never below the second.
+There are two objectives. For the "mean of the loss", which training with one encoding a step minimises, r is that of
+the table. For the "loss of the mean", equation (4), where the outputs are averaged over encodings before they are
+squared, r = w^2 T/(q (T - q)). By Jensen's inequality the first is never below the second.
 
-In the tail L falls like e^{-2 mu C} along the settled alpha, and L = width / (4 mu^2 eta t): the inverse loss grows
-linearly, 4 mu^2 eta / width a step.
+Call alpha *settled* where it minimises the loss at its C. In the tail L falls like e^{-2 mu C} along the settled alpha,
+and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width a step.
 """
 
 from __future__ import annotations
@@ -46,13 +46,25 @@ def stochastic_dynamics(
     objective: Objective = "mean of the loss",
     start: tuple[float, float] = (0.0, 0.0),
 ) -> Dynamics:
-    """alpha(t), C(t) and the loss for t = 0, ..., steps. Between grid points log w and log r are cubic in C.
+    """The states alpha(t), C(t) and the loss for t = 0, ..., steps; log w and log r are interpolated by cubics in C.
 
-    >>> from separatrix.selection.overlap_table import overlap_table
-    >>> table = overlap_table(10, 2, 32, threshold=0.5, encodings=8, subsets=4, generator=0)
-    >>> run = stochastic_dynamics(table, d=3, lr=0.1, steps=100)
-    >>> float(run.loss[0]), bool((np.diff(run.loss) < 0).all())
-    (0.75, True)
+    Args:
+        table: the means over encodings.
+        d: the dimension of a token.
+        lr: the learning rate eta.
+        steps: the number of steps.
+        objective: which loss is minimised.
+        start: (alpha, C) at t = 0.
+
+    Raises:
+        SeparatrixError: if C leaves the range of the table.
+
+    Example:
+        >>> from separatrix.selection.overlap_table import overlap_table
+        >>> table = overlap_table(10, 2, 32, threshold=0.5, encodings=8, subsets=4, generator=0)
+        >>> run = stochastic_dynamics(table, d=3, lr=0.1, steps=100)
+        >>> float(run.loss[0]), bool((np.diff(run.loss) < 0).all())
+        (0.75, True)
     """
     d, steps = whole("d", d, low=1), whole("steps", steps, low=0)
     q, exp = table.q, math.exp
@@ -86,21 +98,38 @@ def stochastic_dynamics(
 
 
 def stochastic_loss(table: OverlapTable, alpha: Floats, C: Floats, d: int, *, objective: Objective) -> Floats:
-    """The loss at V = alpha V*, W = C W* under either objective.
+    """The loss at V = alpha V*, W = C W* for one of the objectives.
 
-    >>> from separatrix.selection.overlap_table import overlap_table
-    >>> table = overlap_table(10, 2, 32, threshold=0.5, encodings=8, subsets=4, generator=0)
-    >>> at = np.array([1.2]), np.array([3.0])
-    >>> mean, of_mean = (float(stochastic_loss(table, *at, 3, objective=name)[0]) for name in OBJECTIVES)
-    >>> mean > of_mean
-    True
+    Args:
+        table: the means over encodings.
+        alpha: values of alpha.
+        C: values of C, of the same shape, within the range of the table.
+        d: the dimension of a token.
+        objective: which loss to return.
+
+    Example:
+        >>> from separatrix.selection.overlap_table import overlap_table
+        >>> table = overlap_table(10, 2, 32, threshold=0.5, encodings=8, subsets=4, generator=0)
+        >>> at = np.array([1.2]), np.array([3.0])
+        >>> mean, of_mean = (float(stochastic_loss(table, *at, 3, objective=name)[0]) for name in OBJECTIVES)
+        >>> mean > of_mean
+        True
     """
     return _loss(table, 1.0 - np.asarray(alpha, np.float64), np.asarray(C, np.float64), d, objective)
 
 
 def settled_loss(table: OverlapTable, C: Floats, d: int, *, objective: Objective) -> tuple[Floats, Floats]:
-    """(L, mu) where alpha has settled at each C: L = d/2 (r - m^2/p) with m = w/q - r and p = r + (1 - 2w)/q, and
-    mu = -d log L / (2 dC), whose square sets the slope 4 mu^2 eta/width of the inverse loss."""
+    """The loss L and its rate mu at each C, where alpha minimises the loss at that C.
+
+    L = d/2 (r - m^2/p) with m = w/q - r and p = r + (1 - 2w)/q, and mu = -d log L / (2 dC), which determines the slope
+    4 mu^2 eta/width of the inverse loss.
+
+    Args:
+        table: the means over encodings.
+        C: values of C within the range of the table.
+        d: the dimension of a token.
+        objective: which loss to return.
+    """
     w, w_slope, r, r_slope = _interpolated(table, np.asarray(C, np.float64), objective)
     q = table.q
     m, p = w / q - r, r + (1 - 2 * w) / q
@@ -117,7 +146,7 @@ def _loss(table: OverlapTable, beta: Floats, C: Floats, d: int, objective: Objec
 
 
 def _interpolated(table: OverlapTable, C: Floats, objective: Objective) -> tuple[Floats, Floats, Floats, Floats]:
-    """w, dw/dC, r, dr/dC at C inside the table."""
+    """The values w, dw/dC, r, dr/dC at each C within the range of the table."""
     place = C / table.C[1]
     if (place < 0).any() or (place > len(table.C) - 1).any():
         raise ArgumentError("C", expected=f"numbers from 0 to {table.C[-1]:.4g}, the table's end", got=C)
@@ -134,7 +163,7 @@ def _interpolated(table: OverlapTable, C: Floats, objective: Objective) -> tuple
 
 
 def _cells(table: OverlapTable, objective: Objective) -> tuple[Floats, Floats]:
-    """The cubic coefficients, per cell, of log w and log(q r), from values and slopes at the cell's ends."""
+    """The coefficients of the cubics for log w and log(q r) in each interval of the grid, from the ends' slopes."""
     one_of("objective", objective, OBJECTIVES)
     log_w, log_w_slope = np.log(table.w), table.w_slope / table.w
     if objective == "mean of the loss":

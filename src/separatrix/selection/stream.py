@@ -18,11 +18,11 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from separatrix.selection.encodings import random_signs, settle, solved_weights
+from separatrix.selection.encodings import random_signs, resolve_conflicts, solved_weights
 from separatrix.selection.gradient import Inputs
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import uniform_subsets
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 
 __all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries"]
 
@@ -36,7 +36,13 @@ Made = TypeVar("Made")
 
 
 class Queries(NamedTuple):
-    """A block of queries. E: (BLOCK, T, width), or (1, T, width) when fixed. y, g: (BLOCK, batch, q)."""
+    """A block of queries.
+
+    Attributes:
+        E: The encodings (BLOCK, T, width), or (1, T, width) when they are fixed.
+        y: The subsets (BLOCK, batch, q).
+        g: The weights (BLOCK, batch, q) that make the subset codes.
+    """
 
     E: Tensor
     y: Tensor
@@ -44,11 +50,13 @@ class Queries(NamedTuple):
 
 
 def derived_generator(seed: int, purpose: int) -> torch.Generator:
-    """A generator for one purpose of a run: runs share none, and purposes of a run share none.
+    """The generator for one purpose of a run: no two runs share one, and no two purposes of a run.
 
-    >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
-    True
+    Example:
+        >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
+        True
     """
+    # Other runs draw from `separatrix.training.generator_for`; recorded results of this paper's runs are of this one.
     # A SplitMix64 step: seeds 0, 1, 2, ... are what people use, and neighbouring ones must not give related streams.
     mask = 2**64 - 1
     x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask
@@ -58,22 +66,25 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
 
 
 def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator) -> Queries:
-    """Subsets, and encodings unless `fixed` (T, width) is given, and the weights that make the subset codes."""
+    """A block of subsets, with the weights that make their codes, and of encodings.
+
+    Encodings are drawn unless `fixed` (T, width) is given.
+    """
     T, q, n, width = settings.T, settings.q, settings.batch, settings.width
     y = uniform_subsets(BLOCK * n, T, q, generator).reshape(BLOCK, n, q)
     rows, columns = y.unsqueeze(3), y.unsqueeze(2)
     if fixed is not None:
         gram = (fixed @ fixed.mT)[rows, columns]
         return Queries(fixed.unsqueeze(0), y, solved_weights(gram, y))
-    limit = met(T, width, settings.threshold)
+    limit = feasible_limit(T, width, settings.threshold)
     signs = random_signs(BLOCK * T, width, generator).reshape(BLOCK, T, width)
     # Step by step: the dot products of one step stay in the cache until the few that count are read off.
-    gram = torch.stack([settle(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
+    gram = torch.stack([resolve_conflicts(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
     return Queries(signs.div_(math.sqrt(width)), y, solved_weights(gram / width, y))
 
 
 class Prefetch(Generic[Made]):
-    """Calls make(generator) in its own thread, AHEAD of need, and hands the results out in order."""
+    """A thread of its own that calls make(generator) ahead of need and hands the results out in order."""
 
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
@@ -83,7 +94,10 @@ class Prefetch(Generic[Made]):
             self._ask()
 
     def take(self) -> tuple[Tensor, Made]:
-        """The generator's state before the next block, and the block. The one taken before may be made over now."""
+        """The generator's state before the next block, and the block.
+
+        The memory of the block that was taken before may be written to from now on.
+        """
         self._ask()
         return self._waiting.popleft().result()
 

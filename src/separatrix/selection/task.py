@@ -1,10 +1,10 @@
-"""Sparse token selection, the task: read T tokens and the names of q of them, and return the average of those q.
+"""The task of sparse token selection: given T tokens and the positions of q of them, return the average of those q.
 
     STS_q(X, y) = (1/q) sum_{j in y} x_j,    x_i ~ N(0, I_d) independent,    y uniform among the q-subsets of [T]
 
 Definition 2.1 of Zixuan Wang, Stanley Wei, Daniel Hsu and Jason D. Lee, "Transformers Provably Learn Sparse Token
-Selection While Fully-Connected Nets Cannot". Their X is d by T with a token a column; ours, as PyTorch has it, is
-(..., T, d) with a token a row. Their positions are 1, ..., T; ours are 0, ..., T - 1, everywhere.
+Selection While Fully-Connected Nets Cannot". Their X is d by T, and its columns are the tokens; ours, as in PyTorch, is
+(..., T, d), and its rows are the tokens. Their positions are 1, ..., T; ours are 0, ..., T - 1, everywhere.
 """
 
 from __future__ import annotations
@@ -25,8 +25,14 @@ __all__ = ["Batch", "SparseTokenSelection", "all_subsets", "flatten_input", "sub
 
 
 class Batch(NamedTuple):
-    """Inputs and targets. X: (n, T, d). y: (n, q), ascending. target: (n, d). The original task has m = T queries an
-    input: y (n, T, q), target (n, T, d)."""
+    """Inputs and targets of n examples.
+
+    Attributes:
+        X: the tokens, of shape (n, T, d).
+        y: the positions to average, ascending, of shape (n, q); (n, T, q) in the original task, whose inputs have T
+            queries each.
+        target: the averages, of shape (n, d); (n, T, d) in the original task.
+    """
 
     X: Tensor
     y: Tensor
@@ -35,14 +41,20 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseTokenSelection:
-    """The distribution D_{T,q} of Definition 2.1, and the original task it is cut from.
+    """The distribution D_{T,q} of Definition 2.1, and the original task that it simplifies.
 
-    >>> task = SparseTokenSelection(T=6, q=2, d=3)
-    >>> X, y, target = task.batch(4, generator=0)
-    >>> X.shape, y.shape, target.shape
-    (torch.Size([4, 6, 3]), torch.Size([4, 2]), torch.Size([4, 3]))
-    >>> torch.equal(target[0], X[0, y[0]].mean(0))
-    True
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average, from 1 to T.
+        d: the dimension of a token.
+
+    Example:
+        >>> task = SparseTokenSelection(T=6, q=2, d=3)
+        >>> X, y, target = task.batch(4, generator=0)
+        >>> X.shape, y.shape, target.shape
+        (torch.Size([4, 6, 3]), torch.Size([4, 2]), torch.Size([4, 3]))
+        >>> torch.equal(target[0], X[0, y[0]].mean(0))
+        True
     """
 
     T: int
@@ -53,14 +65,14 @@ class SparseTokenSelection:
         sizes(self.T, self.q, self.d)
 
     def batch(self, n: int, *, generator: torch.Generator | int, dtype: torch.dtype = torch.float32) -> Batch:
-        """n independent draws. The same seed gives the same batch."""
+        """Draw n independent examples; the same seed gives the same batch."""
         return self._draw(n, (), generator, dtype)
 
     def original_batch(self, n: int, *, generator: torch.Generator | int, dtype: torch.dtype = torch.float32) -> Batch:
-        """n draws of the original task qSA (Appendix A.2): T independent subsets an input, one output for each.
+        """Draw n examples of the original task qSA (Appendix A.2): T independent subsets per input, an output for each.
 
-        Its loss is the sum over the T queries. Each of the T terms has the law of STS_q, so the loss of any model
-        that answers a query from (X, y_i) alone is T times its loss on STS_q, and so is every gradient.
+        Its loss is the sum over the T queries. Each of the T terms has the law of STS_q, so the loss of any model that
+        computes the output of a query from (X, y_i) alone is T times its loss on STS_q, and so is every gradient.
 
         >>> SparseTokenSelection(T=6, q=2, d=3).original_batch(4, generator=0).target.shape
         torch.Size([4, 6, 3])
@@ -76,10 +88,18 @@ class SparseTokenSelection:
 
 
 def subset_average(X: Tensor, y: Tensor) -> Tensor:
-    """STS_q(X, y): the mean of the tokens of X (..., T, d) named by y (..., q) or (..., m, q) for m queries.
+    """The target STS_q(X, y): the mean of the tokens of X at the positions y.
 
-    >>> subset_average(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 2])).item()
-    3.5
+    Args:
+        X: the tokens, of shape (..., T, d).
+        y: the positions, of shape (..., q), or (..., m, q) for m queries.
+
+    Returns:
+        The averages, of shape (..., d), or (..., m, d).
+
+    Example:
+        >>> subset_average(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 2])).item()
+        3.5
     """
     queries = y if y.dim() == X.dim() else y.unsqueeze(-2)
     if queries.dim() != X.dim() or queries.shape[:-2] != X.shape[:-2]:
@@ -93,10 +113,10 @@ def subset_average(X: Tensor, y: Tensor) -> Tensor:
 
 
 def uniform_subsets(n: int, T: int, q: int, generator: torch.Generator | int) -> Tensor:
-    """n independent uniform q-subsets of {0, ..., T - 1}, each ascending: (n, q), int64.
+    """Draw n independent uniform q-subsets of {0, ..., T - 1}, each ascending: (n, q), int64.
 
-    The k-th draw is uniform among the T - k positions still free: its rank among them is drawn, then raised past the
-    positions already taken, in ascending order.
+    Each element is uniform among the positions that are still free: its rank among them is drawn, and then increased by
+    one for each taken position that is not above it, in ascending order.
 
     >>> uniform_subsets(2, 5, 5, 0)
     tensor([[0, 1, 2, 3, 4],
@@ -114,7 +134,7 @@ def uniform_subsets(n: int, T: int, q: int, generator: torch.Generator | int) ->
 
 
 def all_subsets(T: int, q: int) -> Tensor:
-    """Every q-subset of {0, ..., T - 1}, in lexicographic order: (binom(T, q), q).
+    """All q-subsets of {0, ..., T - 1} in lexicographic order: (binom(T, q), q).
 
     >>> all_subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]

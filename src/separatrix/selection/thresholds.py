@@ -1,7 +1,7 @@
-r"""Which dot-product thresholds T random sign vectors of a given width can meet, and at what cost.
+r"""Which thresholds on dot products T random sign vectors of a given width can satisfy, and at what cost.
 
-The encodings are e_i in {+-1/sqrt(width)}^width, so <e_i, e_j> = (width - 2 Bin(width, 1/2)) / width for a random pair:
-its tail is an exact sum of binomials. Two things stand in the way of a small threshold.
+The encodings are e_i in {+-1/sqrt(width)}^width, so <e_i, e_j> = (width - 2 Bin(width, 1/2)) / width for a random pair,
+whose tail is an exact sum of binomial coefficients. There are two reasons why a threshold may be too small.
 
 *Geometry.* Among any T unit vectors of R^width the largest |<e_i, e_j>| is at least the Welch bound of every order k,
 
@@ -9,8 +9,8 @@ its tail is an exact sum of binomials. Two things stand in the way of a small th
 
 (L. R. Welch, "Lower bounds on the maximum cross correlation of signals"), and an odd width has no orthogonal pair.
 
-*Patience.* With m columns in place a fresh one conflicts with none of them with probability about (1 - p)^m, p the
-pair's tail, so rejection needs about sum_{m<T} (1 - p)^{-m} candidates.
+*Cost.* A random column conflicts with none of m others with probability about (1 - p)^m, where p is the tail of a pair,
+so rejection needs about sum_{m<T} (1 - p)^{-m} candidates.
 """
 
 from __future__ import annotations
@@ -22,16 +22,23 @@ from fractions import Fraction
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
-__all__ = ["PATIENCE", "coherence_floor", "expected_candidates", "met", "pair_tail", "threshold_limit"]
+__all__ = [
+    "MOST_CANDIDATES",
+    "coherence_floor",
+    "expected_candidates",
+    "feasible_limit",
+    "pair_tail",
+    "threshold_limit",
+]
 
-PATIENCE = 1000
-"""The most candidates a wanted column may cost on average before a threshold is refused."""
+MOST_CANDIDATES = 1000
+"""The most candidates for each column, on average, for which a threshold is accepted."""
 
 
 def threshold_limit(threshold: float, width: int) -> int:
     """The largest integer dot product of sign vectors that |<e_i, e_j>| <= threshold allows.
 
-    The threshold is read as the decimal it is written as, so that 0.3 of 10 is 3 and not a rounding error below it.
+    The threshold means the decimal that is written, so that 0.3 of 10 is 3 and not slightly less.
 
     >>> threshold_limit(0.4, 170), threshold_limit(0.3, 10)
     (68, 3)
@@ -42,7 +49,7 @@ def threshold_limit(threshold: float, width: int) -> int:
 
 
 def pair_tail(width: int, limit: int) -> float:
-    """p, the probability that two random sign vectors have |dot product| > limit, exactly.
+    """The exact probability p that two random sign vectors have a dot product larger than `limit` in magnitude.
 
     >>> pair_tail(4, 2)  # only +-4, that is equal or opposite: 2 / 2^4
     0.125
@@ -52,7 +59,7 @@ def pair_tail(width: int, limit: int) -> float:
 
 
 def coherence_floor(T: int, width: int) -> float:
-    """No T sign vectors of that width all have pairwise |<e_i, e_j>| below this.
+    """A lower bound on the largest |<e_i, e_j>| of any T sign vectors of a width.
 
     >>> coherence_floor(200, 170) > 0, coherence_floor(4, 4)
     (True, 0.0)
@@ -71,7 +78,7 @@ def coherence_floor(T: int, width: int) -> float:
 
 
 def expected_candidates(T: int, width: int, limit: int) -> float:
-    """About how many random columns rejection reads for T that are kept: sum_{m<T} (1 - p)^{-m}.
+    """About how many random columns rejection draws until T are kept: sum_{m<T} (1 - p)^{-m}.
 
     >>> round(expected_candidates(200, 170, 68), 2), expected_candidates(3, 4, 4)
     (200.0, 3.0)
@@ -84,36 +91,45 @@ def expected_candidates(T: int, width: int, limit: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def met(T: int, width: int, threshold: float) -> int:
-    """The integer limit of a threshold that rejection can meet for T columns, or the error that says why it cannot.
+def feasible_limit(T: int, width: int, threshold: float) -> int:
+    """The integer limit of a threshold, if rejection can find T columns within it.
 
-    >>> met(200, 170, 0.4)
-    68
-    >>> met(200, 170, 0.02)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: threshold: expected at least 0.0298, the Welch bound for 200 vectors of width \
+    Args:
+        T: the number of columns.
+        width: their dimension.
+        threshold: the largest |<e_i, e_j>| that is allowed.
+
+    Raises:
+        ArgumentError: if no T vectors, or only too many candidates, would satisfy the threshold.
+
+    Example:
+        >>> feasible_limit(200, 170, 0.4)
+        68
+        >>> feasible_limit(200, 170, 0.02)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: threshold: expected at least 0.0298, the Welch bound for 200 vectors of width \
 170, got 0.02.
-    >>> met(200, 170, 0.1)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: threshold: expected at least 0.1529, below which rejection would read more than \
-1000 candidates for each of the 200 columns of width 170, got 0.1.
+        >>> feasible_limit(200, 170, 0.1)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: threshold: expected at least 0.1529, below which rejection would draw more \
+than 1000 candidates for each of the 200 columns of width 170, got 0.1.
     """
     limit = threshold_limit(threshold, width)
     floor = coherence_floor(T, width)
-    if limit < math.ceil(floor * width * (1 - 1e-12)):  # the bound's own rounding must not refuse what meets it
+    if limit < math.ceil(floor * width * (1 - 1e-12)):  # a threshold equal to the bound must pass despite rounding
         raise ArgumentError(
             "threshold",
             expected=f"at least {floor:.4f}, the Welch bound for {T} vectors of width {width}",
             got=threshold,
         )
-    if expected_candidates(T, width, limit) > PATIENCE * T:
-        enough = next(k for k in range(limit, width + 1) if expected_candidates(T, width, k) <= PATIENCE * T)
+    if expected_candidates(T, width, limit) > MOST_CANDIDATES * T:
+        enough = next(k for k in range(limit, width + 1) if expected_candidates(T, width, k) <= MOST_CANDIDATES * T)
         raise ArgumentError(
             "threshold",
-            expected=f"at least {enough / width:.4f}, below which rejection would read more than {PATIENCE} candidates "
-            f"for each of the {T} columns of width {width}",
+            expected=f"at least {enough / width:.4f}, below which rejection would draw more than {MOST_CANDIDATES} "
+            f"candidates for each of the {T} columns of width {width}",
             got=threshold,
         )
     return limit

@@ -1,7 +1,8 @@
-"""A transformer trained with stochastic encodings, then measured: at other lengths, and with one encoding fixed.
+"""Losses of a transformer that was trained with stochastic encodings: at other lengths, and with one encoding fixed.
 
-The measurement that `separatrix.selection.validation` makes during a run is on few points; here it is made once, at
-the end, on enough points and encodings for a standard error. Corollary E.9 and Appendix E.6 of Wang, Wei, Hsu and Lee.
+This concerns Corollary E.9 and Appendix E.6 of Wang, Wei, Hsu and Lee. `separatrix.selection.validation` measures
+during a run, on few points; here the losses are measured once, at the end, on enough points and encodings for a
+standard error.
 """
 
 from __future__ import annotations
@@ -24,19 +25,27 @@ from separatrix.selection.training import train
 __all__ = ["TrainedLengths", "trained_lengths"]
 
 _MEASURED = 6
-"""The purpose of the generator here; a run's own are 0 to 5."""
+"""The purpose of the generator of this module, see `derived_generator`; those of a run are 0 to 5."""
 
 ENCODINGS, POINTS = 6, 128
-"""Fresh encodings that a length is measured on, and points with each."""
+"""The number of new encodings for the loss at a length, and the number of points with each."""
 
 FIXED_PARTS = 16
-"""Batches of POINTS that a fixed encoding is measured on."""
+"""The number of batches of `POINTS` points for the loss with a fixed encoding."""
 
 
 @dataclass(frozen=True)
 class TrainedLengths:
-    """losses, errors: by length, the mean over fresh encodings and its standard error. fixed, fixed_errors: at the
-    trained length, of each of some encodings by itself."""
+    """Losses of a trained transformer.
+
+    Attributes:
+        losses: by length, the mean loss over new encodings.
+        errors: by length, its standard error.
+        fixed: the losses at the trained length with each of several fixed encodings.
+        fixed_errors: their standard errors.
+        cosine_W: the cosine of W and W* at the end of training.
+        cosine_V: the cosine of V and V* at the end of training.
+    """
 
     losses: dict[int, float]
     errors: dict[int, float]
@@ -47,13 +56,22 @@ class TrainedLengths:
 
 
 def trained_lengths(settings: TrainingSettings, lengths: Sequence[int], *, fixed: int) -> TrainedLengths:
-    """Train to the end, then measure at `lengths` and on `fixed` encodings. The last step must be a snapshot.
+    """Train a transformer, then measure its losses at several lengths and with several fixed encodings.
 
-    >>> run = TrainingSettings(T=8, q=2, d=2, width=16, threshold=0.8, batch=8, steps=50, validation_T=(),
-    ...                        validation_q=(), validate_every=50, snapshots=(50,))
-    >>> found = trained_lengths(run, [8, 12], fixed=2)
-    >>> list(found.losses), len(found.fixed)
-    ([8, 12], 2)
+    Args:
+        settings: the settings of the training; its last step must be one of the snapshots.
+        lengths: the numbers of tokens at which to measure.
+        fixed: the number of fixed encodings with which to measure at the trained length.
+
+    Raises:
+        SeparatrixError: if the training stopped early.
+
+    Example:
+        >>> run = TrainingSettings(T=8, q=2, d=2, width=16, threshold=0.8, batch=8, steps=50, validation_T=(),
+        ...                        validation_q=(), validate_every=50, snapshots=(50,))
+        >>> found = trained_lengths(run, [8, 12], fixed=2)
+        >>> list(found.losses), len(found.fixed)
+        ([8, 12], 2)
     """
     if settings.steps not in settings.snapshots:
         raise ArgumentError("settings.snapshots", expected=f"the last step {settings.steps}", got=settings.snapshots)

@@ -31,6 +31,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.stream import Blocks, derived_generator
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
+from separatrix.training import every
 
 __all__ = ["EXPLOSION", "Record", "resumable", "train"]
 
@@ -44,9 +45,15 @@ _TOKENS, _QUERIES, _VALIDATION, _POINTS, _FIXED, _INITIAL = range(6)
 class Record:
     """A run after `step` updates.
 
-    loss: the mean batch loss of the updates since the last record; None at the start. cosine_W, cosine_V: to the ground
-    truth, None while the matrix is zero. validation: the loss of each task, by its name. weights: (W, V) at the steps
-    of settings.snapshots. stopped: why the run ended before its last step, if it did; no record follows.
+    Attributes:
+        step: The number of updates.
+        loss: The mean batch loss of the updates since the last record; None at the start.
+        lr: The learning rate at this step.
+        cosine_W: The cosine between W and the ground truth; None while W is zero.
+        cosine_V: The cosine between V and the ground truth; None while V is zero.
+        validation: The loss of each validation task, by its name.
+        weights: (W, V) at the steps of settings.snapshots.
+        stopped: Why the run ended before its last step, if it did; no record follows.
     """
 
     step: int
@@ -60,7 +67,7 @@ class Record:
 
 
 def train(settings: TrainingSettings) -> Generator[Record, None, None]:
-    """Train, and yield a record at every settings.validate_every steps, at the snapshots and at the end."""
+    """Train the transformer and yield records every settings.validate_every steps, at the snapshots and at the end."""
     with closing(resumable(settings)) as run:
         for made in run:
             if isinstance(made, Record):
@@ -70,21 +77,22 @@ def train(settings: TrainingSettings) -> Generator[Record, None, None]:
 def resumable(
     settings: TrainingSettings, *, start: Checkpoint | None = None, checkpoint_every: int | None = None
 ) -> Generator[Record | Checkpoint, None, None]:
-    """Train, and yield the records of `train` and, between them, states from which the run can go on.
+    """Train the transformer and yield the records of `train` and, between them, states that the run can go on from.
 
     Args:
-        settings: the run.
-        start: a state of the same run; the records after it are the ones that the uninterrupted run gives. Its
-            tensors are left as they are.
-        checkpoint_every: the steps between two states. There is one at the end in any case, unless the run diverged.
+        settings: The run.
+        start: A state of the same run; the records after it are the ones that the uninterrupted run gives. Its tensors
+            are left as they are.
+        checkpoint_every: The number of updates from one state to the next; there is one at the end too, unless the run
+            diverged.
     """
-    every = settings.steps or 1 if checkpoint_every is None else whole("checkpoint_every", checkpoint_every, low=1)
+    apart = settings.steps or 1 if checkpoint_every is None else whole("checkpoint_every", checkpoint_every, low=1)
     initial = _initial(settings)
     if start is not None and not start.fits(initial):
         raise ArgumentError("start", expected="a state of a run with the same settings", got="one of another run")
     run = _Run(settings, start or initial)
     recorded = _record_steps(settings)
-    saved = frozenset([*range(every, settings.steps, every), settings.steps])
+    saved = frozenset([*range(apart, settings.steps, apart), settings.steps])
     resumed = start is not None
     try:
         while True:
@@ -163,8 +171,7 @@ class _Run:
 
 
 def _record_steps(settings: TrainingSettings) -> frozenset[int]:
-    regular = range(0, settings.steps + 1, settings.validate_every)
-    return frozenset([*regular, *settings.snapshots, settings.steps])
+    return every(settings.validate_every, settings.steps) | set(settings.snapshots)
 
 
 def _cosines(W: Tensor, V: Tensor) -> tuple[float | None, float | None]:

@@ -5,10 +5,11 @@
 from Wang, Wei, Hsu and Lee. W is (d + width) square and V is d by (d + width), as in the paper; the tokens and
 encodings are rows here, so the code says Z W z and S Z V^T. W holds the merged K^T Q; there is no 1/sqrt(d).
 
-With x_query = 0 the first d columns of W meet only zeros: they neither change the output nor receive a gradient.
+With x_query = 0 the first d columns of W are multiplied by zeros: they do not affect the output, and their gradient is
+zero.
 
-This file is the definition, written to be read and differentiated by autograd. Training uses
-`separatrix.selection.gradient`, which a test holds to this.
+This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`, which
+a test compares with this.
 """
 
 from __future__ import annotations
@@ -31,16 +32,21 @@ __all__ = [
 
 
 class SelectionTransformer(nn.Module):
-    """Definition 2.4 with trainable W and V, and the encoding given with each input.
+    """The transformer of Definition 2.4 with trainable W and V; the encoding is given with each input.
 
-    d: the token's dimension. width: the encoding's (the paper's d_e; T for one-hot). The parameters start at zero, as
-    in the theorems; `randomise` draws them as in Appendix F.
+    The parameters start at zero, as in the theorems; `randomise` draws them as in Appendix F.
 
-    >>> model = SelectionTransformer(d=2, width=3, dtype=torch.float64)
-    >>> X, y = torch.ones(1, 3, 2, dtype=torch.float64), torch.tensor([[0, 2]])
-    >>> model.set_ground_truth(scale=50.0)
-    >>> model(X, y, torch.eye(3, dtype=torch.float64)).tolist()
-    [[1.0, 1.0]]
+    Args:
+        d: the dimension of a token.
+        width: the dimension of an encoding (the paper's d_e; T for one-hot).
+        dtype: the type of the parameters.
+
+    Example:
+        >>> model = SelectionTransformer(d=2, width=3, dtype=torch.float64)
+        >>> X, y = torch.ones(1, 3, 2, dtype=torch.float64), torch.tensor([[0, 2]])
+        >>> model.set_ground_truth(scale=50.0)
+        >>> model(X, y, torch.eye(3, dtype=torch.float64)).tolist()
+        [[1.0, 1.0]]
     """
 
     def __init__(self, d: int, width: int, *, dtype: torch.dtype = torch.float32) -> None:
@@ -52,11 +58,17 @@ class SelectionTransformer(nn.Module):
         self.V = nn.Parameter(torch.zeros(self.d, size, dtype=dtype))
 
     def forward(self, X: Tensor, y: Tensor, E: Tensor) -> Tensor:
-        """X: (..., T, d). y: (..., q). E: (T, width). Returns (..., d)."""
+        """The outputs of the transformer, of shape (..., d).
+
+        Args:
+            X: the tokens, of shape (..., T, d).
+            y: the positions to average, of shape (..., q).
+            E: the encoding, of shape (T, width).
+        """
         return self.attention(X, y, E).unsqueeze(-2).matmul(_tokens(X, E)).squeeze(-2) @ self.V.mT
 
     def attention(self, X: Tensor, y: Tensor, E: Tensor) -> Tensor:
-        """S_y, the softmax weights over the T positions: (..., T)."""
+        """The attention S_y over the T positions, of shape (..., T), for the arguments of `forward`."""
         if E.shape != (X.shape[-2], self.width) or X.shape[-1] != self.d:
             expected = f"X (..., T, {self.d}) and E (T, {self.width})"
             raise ArgumentError("E", expected=expected, got=f"{tuple(X.shape)} and {tuple(E.shape)}")
@@ -67,23 +79,28 @@ class SelectionTransformer(nn.Module):
 
     @torch.no_grad()
     def randomise(self, std: float, generator: torch.Generator | int) -> None:
-        """Independent N(0, std^2) entries; Appendix F has std^2 = 1/(d + width)."""
+        """Draw W and V with independent N(0, std^2) entries; Appendix F has std^2 = 1/(d + width)."""
         source = seeded(generator)
         self.W.normal_(0.0, std, generator=source)
         self.V.normal_(0.0, std, generator=source)
 
     @torch.no_grad()
     def set_ground_truth(self, scale: float, *, value: float = 1.0) -> None:
-        """W = scale W*, V = value V*: the directions training finds, with C = scale and alpha = value."""
+        """Set W = scale W* and V = value V*, the directions that training finds, with C = scale and alpha = value."""
         W, V = ground_truth(self.d, self.width)
         self.W.copy_(scale * W)
         self.V.copy_(value * V)
 
 
 class StochasticSelectionTransformer(nn.Module):
-    """Definition 2.5: the mean of the transformer's output over valid encodings, estimated by `draws` fresh ones.
+    """The transformer of Definition 2.5: the mean of a transformer's output over random valid encodings, estimated.
 
-    The mean over the same T, width and threshold; the estimate is unbiased, and its error falls as 1/sqrt(draws).
+    The estimate is unbiased, and its standard error falls as 1/sqrt(draws).
+
+    Args:
+        transformer: the transformer.
+        threshold: the largest |<e_i, e_j>| of an encoding.
+        draws: how many encodings are drawn for each call.
     """
 
     def __init__(self, transformer: SelectionTransformer, *, threshold: float, draws: int) -> None:
@@ -93,7 +110,13 @@ class StochasticSelectionTransformer(nn.Module):
         self.draws = whole("draws", draws, low=1)
 
     def forward(self, X: Tensor, y: Tensor, *, generator: torch.Generator | int) -> Tensor:
-        """X: (..., T, d). y: (..., q). Returns (..., d)."""
+        """The estimated outputs, of shape (..., d).
+
+        Args:
+            X: the tokens, of shape (..., T, d).
+            y: the positions to average, of shape (..., q).
+            generator: the source of randomness, or a seed.
+        """
         width, T = self.transformer.width, X.shape[-2]
         stack = near_orthogonal_stack(
             self.draws, T, width, threshold=self.threshold, generator=generator, dtype=X.dtype
@@ -105,7 +128,7 @@ class StochasticSelectionTransformer(nn.Module):
 
 
 def selection_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Equation (3): half the mean over the batch of the squared error, summed over the d coordinates.
+    """The loss of equation (3): half the mean over the batch of the squared error, summed over the d coordinates.
 
     **Half**: the bounds for fully-connected nets (Theorem 3.5) are on the squared error itself, twice this.
 
@@ -116,7 +139,7 @@ def selection_loss(output: Tensor, target: Tensor) -> Tensor:
 
 
 def ground_truth(d: int, width: int, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """W* = [[0, 0], [0, I]] and V* = [I, 0].
+    """The matrices W* = [[0, 0], [0, I]] and V* = [I, 0].
 
     >>> [x.tolist() for x in ground_truth(1, 1)]
     [[[0.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]]]
@@ -126,7 +149,7 @@ def ground_truth(d: int, width: int, *, dtype: torch.dtype = torch.float32) -> t
 
 
 def cosine(A: Tensor, B: Tensor) -> float:
-    """<A, B> / (|A| |B|) for matrices; nan when either is zero, as at the zero initialisation.
+    """The cosine <A, B> / (|A| |B|) of two matrices; nan if either is zero, as at the zero initialisation.
 
     >>> cosine(torch.eye(2), torch.ones(2, 2)) - 2**-0.5 < 1e-7
     True
@@ -135,5 +158,5 @@ def cosine(A: Tensor, B: Tensor) -> float:
 
 
 def _tokens(X: Tensor, E: Tensor) -> Tensor:
-    """Z, a row for each position: (..., T, d + width)."""
+    """The matrix Z with a row for each position, of shape (..., T, d + width)."""
     return torch.cat([X, E.to(X.dtype).expand(*X.shape[:-1], -1)], -1)

@@ -1,7 +1,7 @@
-"""The tasks off the training distribution: longer sequences and larger subsets, on points fixed before training.
+"""Validation on other tasks than that of training: longer sequences and larger subsets, on points fixed before it.
 
-Appendix F of Wang, Wei, Hsu and Lee: for each task 128 points (X, y) are fixed; a fixed architecture uses a prefix of
-its encodings, a stochastic one draws a fresh set for each task at each validation.
+In Appendix F of Wang, Wei, Hsu and Lee 128 points (X, y) are fixed for each task. A transformer with a fixed encoding
+uses its first T rows; a transformer with stochastic encodings uses a new one for each task at each validation.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import math
 import torch
 from torch import Tensor
 
-from separatrix.selection.encodings import random_signs, settle, solved_weights
+from separatrix.selection.encodings import random_signs, resolve_conflicts, solved_weights
 from separatrix.selection.gradient import Inputs, batch_loss
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import Batch, SparseTokenSelection
-from separatrix.selection.thresholds import met
+from separatrix.selection.thresholds import feasible_limit
 
 __all__ = ["task_encoding", "validate", "validation_points"]
 
 
 def validation_points(settings: TrainingSettings, generator: torch.Generator) -> dict[str, Batch]:
-    """The fixed points of each task, by the task's name.
+    """Draw the fixed points of each validation task, by the task's name.
 
     >>> list(validation_points(TrainingSettings(), torch.Generator()))
     ['T=250', 'T=300', 'T=350', 'T=400', 'q=5', 'q=6', 'q=7', 'q=8']
@@ -39,7 +39,16 @@ def validate(
     fixed: Tensor | None,
     generator: torch.Generator,
 ) -> dict[str, float]:
-    """The loss of equation (3) on each task: with the first T encodings of `fixed`, or with fresh ones."""
+    """The loss of equation (3) on each validation task.
+
+    Args:
+        W: the matrix W.
+        V: the matrix V.
+        points: the points of each task.
+        settings: the settings of the run.
+        fixed: the fixed encoding, of which a task uses the first T rows; None draws a new one for each task.
+        generator: the source of randomness for new encodings.
+    """
     losses = {}
     for name, (X, y, _) in points.items():
         E, gram = task_encoding(X.shape[1], settings, fixed, generator)
@@ -51,10 +60,10 @@ def validate(
 def task_encoding(
     T: int, settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """T encodings (T, width) and their Gram matrix."""
+    """The encoding of a task with T tokens, (T, width), and its Gram matrix."""
     if fixed is not None:
         E = fixed[:T]
         return E, E @ E.mT
     signs = random_signs(T, settings.width, generator)
-    dots, _ = settle(signs, met(T, settings.width, settings.threshold), generator)
+    dots, _ = resolve_conflicts(signs, feasible_limit(T, settings.width, settings.threshold), generator)
     return signs / math.sqrt(settings.width), dots / settings.width

@@ -1,4 +1,32 @@
-"""Softmax against linear attention: the paper's data sets and networks, simulated, and their exact probabilities."""
+"""Softmax against linear attention: the paper's data sets and networks, simulated, and their exact probabilities.
+
+The paper is Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax Attention Outperforms Linear Attention".
+
+setting              the protocol that every setting follows
+softmax_regression   Definition 3.8
+self_attention       Definition D.1
+cross_attention      Definition F.1
+hypotheses           the hypotheses of the definitions and theorems, as data
+sweeps               the settings of the paper's figures
+datasets, networks   the data sets and the networks, exactly as the paper defines them
+
+simulation           the paper's Monte Carlo
+results              the classes in which a setting returns probabilities and estimates
+rows, firing         the different rows of an attention matrix, and the sign vectors on which they fire
+mixture, exact       the probabilities of the paper's events, from the sign vectors on which the networks fire
+binomial             tails of the binomial distribution
+enumeration          self-attention with any matrix Q K^T, one sign vector at a time
+regression_bounds    certified bounds for softmax regression
+decimals, extended   numbers as they are written, and numbers of 256 bits
+radicals, forms      the exact signs of sums
+boundary, phase      where success reaches a given probability, along one parameter and along two
+
+mechanisms           other mechanisms in the place of softmax attention
+tokens, sign_vectors the different tokens, and whether a mechanism fires on each of the 2^d sign vectors
+outcomes             the probabilities of the paper's events for any mechanism
+tuned                the probability of separation at the best threshold
+examples, learned    networks whose weights are trained
+"""
 
 from separatrix.separation.boundary import Boundary, boundary
 from separatrix.separation.cross_attention import CrossAttention

@@ -1,12 +1,12 @@
-r"""Tails of a fair binomial: exact integers while they are small, summed in extended precision beyond.
+r"""Tails of the binomial distribution with p = 1/2: exact integers for N <= 2048, extended precision for larger N.
 
 For N <= 2048 the number of sign vectors with at least k signs +1 is an integer from a table. For larger N a tail is its
 first term times a sum of ratios,
 
     P[X >= k] = C(N, k) 2^-N (1 + (N-k)/(k+1) + (N-k)(N-k-1)/((k+1)(k+2)) + ...),     k > N/2,
 
-cut off when the geometric bound on what is left is below 2^-220. The number of terms is O(sqrt N) at worst, next to the
-mean, and O(1) far out. A tail with the mean inside is one minus the opposite tail.
+cut off when the geometric bound on the remaining terms is below 2^-220. The number of terms is O(sqrt N) near the mean,
+which is the worst case, and O(1) far from it. A tail that includes the mean is one minus the opposite tail.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOST_TERMS = 20_000_000
 
 
 def total(N: int) -> int:
-    """What `tails` and `exactly` are shares of: all 2^N sign vectors while they are counted, else 1."""
+    """The total that `tails` and `exactly` are shares of: 2^N where they count sign vectors (N <= 2048), else 1."""
     return 1 << N if N <= _TABLE else 1
 
 
 class Tails:
-    """tails[k] for a large N, each computed when it is asked for."""
+    """The tails for a large N: `tails[k]` computes P[X >= k] when it is read."""
 
     def __init__(self, N: int) -> None:
         self.N = N
@@ -42,9 +42,10 @@ class Tails:
 
 @lru_cache(maxsize=512)
 def tails(N: int) -> tuple[int, ...] | Tails:
-    """The sign vectors of length N with at least k signs +1, as a share of `total(N)`: tails(N)[k], 0 <= k <= N + 2.
+    """A sequence whose entry k is the share of the sign vectors of length N that have at least k signs +1.
 
-    Ints for N <= 2048, real numbers of `extended.EXTENDED` beyond.
+    It has entries for 0 <= k <= N + 2, as shares of `total(N)`: integers for N <= 2048, and real numbers of
+    `extended.EXTENDED` for larger N.
 
     >>> tails(4), total(4)
     ((16, 15, 11, 5, 1, 0, 0), 16)
@@ -57,7 +58,7 @@ def tails(N: int) -> tuple[int, ...] | Tails:
 
 
 def exactly(N: int, k: int) -> Any:
-    """The same for exactly k signs +1.
+    """The share, out of `total(N)`, of the sign vectors of length N that have exactly k signs +1.
 
     >>> exactly(4, 2)
     6
@@ -67,14 +68,14 @@ def exactly(N: int, k: int) -> Any:
 
 @lru_cache(maxsize=4096)
 def _tail(N: int, k: int) -> Any:
-    """P[X >= k] for k > N/2."""
+    """The probability P[X >= k] for k > N/2."""
     if k > N:
         return EXTENDED.zero
     if min(isqrt(100 * N), 100 * N // (2 * k - N)) > _MOST_TERMS:
         raise SeparatrixError(f"The binomial tail P[X >= {k}] of N = {N} needs more than {_MOST_TERMS} terms.")
     one = term = series = 1 << 320
     j = k
-    # The ratios fall, so what is left is at most term * ratio / (1 - ratio).
+    # The ratios decrease, so the remaining terms sum to at most term * ratio / (1 - ratio).
     while j < N and term * (N - j) > (one >> 220) * (2 * j + 1 - N):
         term = term * (N - j) // (j + 1)
         series += term

@@ -1,4 +1,4 @@
-"""Where does the separation stop? The smallest d, m or a1 at which success reaches a given probability."""
+"""Where the separation begins: the smallest d, m or a1 at which success reaches a given probability."""
 
 from __future__ import annotations
 
@@ -27,10 +27,17 @@ _STEP, _LARGEST_A1 = Decimal("0.001"), Decimal(3)
 
 @dataclass(frozen=True)
 class Boundary:
-    """A crossing: success is at least the level asked for at `value`, and below it at the candidate before.
+    """The value of a parameter at which success first reaches a level, as `boundary` found it.
 
-    `before` is None when the first candidate already succeeds; `value` is None when no candidate looked at does, and
-    `best` is then the one that came closest. `looked_at` counts the candidates evaluated.
+    Attributes:
+        parameter: the name of the parameter.
+        level: the probability that success must reach.
+        value: the candidate at which success is at least `level`; None if no evaluated candidate reaches it.
+        success: the probability of success at `value`, or at `best` if `value` is None.
+        before: the candidate before `value`, where success is below `level`; None if `value` is the first candidate.
+        success_before: the probability of success at `before`.
+        best: `value`, or the evaluated candidate with the largest success if `value` is None.
+        looked_at: how many candidates were evaluated.
     """
 
     parameter: str
@@ -50,22 +57,27 @@ def boundary(
     *,
     candidates: Sequence[Number] | None = None,
 ) -> Boundary:
-    """The smallest value of a parameter at which success >= level, all others as in `setting`.
+    """Search for the smallest value of a parameter at which success >= level, all others as in `setting`.
 
-    candidates: increasing values to choose from. By default m runs to 4096; d over the widths whose classes divide n,
-    up to 100 000; a1 over the multiples of 0.001 up to 3.
+    Success need not grow with the parameter: it rises and then falls with m, and it jumps with d where sums become
+    equal to tau. So about a hundred candidates are evaluated first, and the first crossing among those is then
+    bisected. With no more than 65 candidates the result is the smallest; with more, a success between two of the
+    hundred that both fail would be missed. For softmax regression the certified lower bound has to reach the level.
 
-    Success need not grow with the parameter: it rises and then falls with m, and it jumps with d as sums come to tie
-    with tau. So about a hundred candidates are evaluated first, and the first crossing among those is then bisected.
-    With no more than 65 candidates the answer is the smallest; with more, a success between two of the hundred that
-    both fail would be missed. For softmax regression the certified lower bound has to reach the level.
+    Args:
+        setting: the setting, whose own value of the parameter does not matter.
+        parameter: the name of the parameter to change.
+        level: the probability that success must reach, strictly between 0 and 1.
+        candidates: increasing values to choose from. By default m runs from 1 to 4096; d over the widths for which the
+            number of classes divides n, up to 100 000; a1 over the multiples of 0.001 up to 3.
 
-    >>> setting = SelfAttention(n=256, d=18, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
-    >>> found = boundary(setting, "d", 0.95)
-    >>> found.value, found.before, round(found.success, 3)
-    (66, 34, 0.985)
-    >>> boundary(setting, "m", 0.99).value is None
-    True
+    Example:
+        >>> setting = SelfAttention(n=256, d=18, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
+        >>> found = boundary(setting, "d", 0.95)
+        >>> found.value, found.before, round(found.success, 3)
+        (66, 34, 0.985)
+        >>> boundary(setting, "m", 0.99).value is None
+        True
     """
     if not 0 < level < 1:
         raise ArgumentError("level", expected="strictly between 0 and 1", got=level)
@@ -98,7 +110,7 @@ def boundary(
 
 
 def _coarse(count: int) -> list[int]:
-    """At most 129 of the indices 0, ..., count - 1, evenly spread both in number and in logarithm.
+    """At most 128 of the indices 0, ..., count - 1, some evenly spaced and some evenly spaced in the logarithm.
 
     >>> _coarse(5), len(_coarse(4096))
     ([0, 1, 2, 3, 4], 119)

@@ -1,4 +1,4 @@
-"""Cross-attention (Definition F.1): one query j2 meets one key j3, and only softmax attention lets that stand out."""
+"""Cross-attention (Definition F.1): one query has a large score with one key, which only softmax attention shows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,25 @@ __all__ = ["CrossAttention"]
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """n tokens of width d, m sign vectors, and the data sets' a0 and a1; Q K^T is the identity.
+    """A setting of cross-attention: the data sets of Definition F.1 and the networks on them; Q K^T is the identity.
 
-    tau: the theorems' 0.9 unless given.
-    strict: refuse parameters outside Definition F.1; `strict=False` leaves it knowingly, and then n need not be a
-        multiple of d - 1 (the stack of identities is cut off after n rows).
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        m: the number of sign vectors.
+        a0: the first coordinate of the special query in D0, in units of log n.
+        a1: the first coordinate of the special query in D1, in the same unit.
+        tau: the threshold; the theorems have 0.9.
+        strict: whether parameters outside Definition F.1 are an error. With `strict=False`, n need not be a multiple
+            of d - 1 either (the stack of identities is cut off after n rows).
 
-    >>> round(CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3).success_probability().success, 4)
-    0.9166
-    >>> CrossAttention(n=200, d=12, m=9, a0=0.01, a1=3)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: n, d: expected n = (d - 1) t, got n = 200, d = 12. \
+    Example:
+        >>> round(CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3).success_probability().success, 4)
+        0.9166
+        >>> CrossAttention(n=200, d=12, m=9, a0=0.01, a1=3)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: n, d: expected n = (d - 1) t, got n = 200, d = 12. \
 This breaks Definition F.1 (n = (d - 1) t).
     """
 
@@ -67,11 +74,11 @@ This breaks Definition F.1 (n = (d - 1) t).
 
     @property
     def threshold(self) -> float:
-        """tau, as a float."""
+        """The threshold tau as a float."""
         return float(exact(self.tau, "tau"))
 
     def values(self) -> Mapping[str, Fraction]:
-        """The parameters, exactly."""
+        """The exact value of each parameter, by its name."""
         return self._values
 
     @cached_property
@@ -79,7 +86,7 @@ This breaks Definition F.1 (n = (d - 1) t).
         return {name: exact(getattr(self, name), name) for name in ("n", "d", "m", "a0", "a1", "tau")}
 
     def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+        """The hypotheses of the definition and of the theorems that this setting does not satisfy."""
         return broken(self.kind, self.values())
 
     def weight_matrix(self) -> Tensor:
@@ -91,7 +98,7 @@ This breaks Definition F.1 (n = (d - 1) t).
         return cross_attention_input(self.n, self.d, self._a(which), special_query, special)
 
     def sample(self, seed: int | torch.Generator) -> tuple[AttentionInput, AttentionInput]:
-        """One element of D0 and one of D1, their special indices drawn independently.
+        """Draw one element of D0 and one of D1, with independent special indices.
 
         >>> d0, d1 = CrossAttention(8, 3, 1, a0=0.05, a1=2).sample(seed=1)
         >>> d0.A2.shape, d0.special, d1.special
@@ -102,9 +109,12 @@ This breaks Definition F.1 (n = (d - 1) t).
         return self.element(0, j0, q0), self.element(1, j1, q1)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
-        """The paper's Monte Carlo, each estimate with its 95 % Wilson interval.
+        """Estimate the probabilities by the paper's Monte Carlo, each with its 95 % Wilson interval.
 
-        shared_signs: draw y once a trial for all four networks; False draws it anew for each.
+        Args:
+            trials: the number of independent trials.
+            seed: the seed of the generator that draws the data and the signs.
+            shared_signs: whether the four networks of a trial use the same y; False draws one for each.
         """
         return simulate_attention(
             self.n, self.d, self.m, self.d - 1, self.threshold, self._rows, self.weight_matrix(),
@@ -116,7 +126,7 @@ This breaks Definition F.1 (n = (d - 1) t).
         return probabilities(self._mixture(), self.m, shared_signs)
 
     def log10_failure(self, *, shared_signs: bool = True) -> Probabilities:
-        """log10(1 - probability), for probabilities too near one for a float; -inf where it is exactly one."""
+        """The values log10(1 - probability), for probabilities too near one for a float; -inf if it is exactly one."""
         return log10_failures(self._mixture(), self.m, shared_signs)
 
     def _mixture(self) -> Mixture:

@@ -1,8 +1,8 @@
 r"""The paper's data sets, literally: Definition 3.8 (softmax regression), D.1 (self-attention), F.1 (cross-attention).
 
-D0 and D1 differ in one number (a0 or a1, or whether one row is special); `a` stands for either. Where a definition
-leaves the choice free, it is drawn here, uniformly: the values of Ax in [log n, 1.4 log n], the special index j (j3),
-and j2. Rows are counted from 0.
+D0 and D1 differ in one number (a0 or a1, or whether one row is special); `a` stands for a0 or a1. What a definition
+leaves open is drawn uniformly at random: the values of Ax in [log n, 1.4 log n], the special index j (j3), and j2.
+Rows are counted from 0.
 
 Definition F.1 gives I_{d-1} to the "second column to d - 1 columns", which are d - 2: we read "the second to the d-th",
 the only reading with which its Lemma F.2 holds. When d - 2 (d - 1 in F.1) does not divide n, the stack of identities
@@ -22,7 +22,15 @@ __all__ = ["AttentionInput", "RegressionInput", "cross_attention_input", "regres
 
 @dataclass(frozen=True)
 class AttentionInput:
-    """One element {A_1, A_2, A_3} of D0 or D1; `special` is its index j3, and `special_query` its j2 (j3 for D.1)."""
+    """One element {A_1, A_2, A_3} of D0 or D1 of Definition D.1 or F.1.
+
+    Attributes:
+        A1: A_1, of shape (n, d).
+        A2: A_2, of shape (n, d).
+        A3: A_3, of shape (n, d).
+        special: the index j3.
+        special_query: the index j2 in Definition F.1; in Definition D.1 it is j3 again.
+    """
 
     A1: Tensor
     A2: Tensor
@@ -33,7 +41,13 @@ class AttentionInput:
 
 @dataclass(frozen=True)
 class RegressionInput:
-    """One pair (A, x) of Definition 3.8; `special` is the index j of D1, None for D0."""
+    """One pair (A, x) of Definition 3.8.
+
+    Attributes:
+        A: the matrix A, of shape (n, d).
+        x: the vector x, of shape (d,).
+        special: the special index j for an element of D1, None for one of D0.
+    """
 
     A: Tensor
     x: Tensor
@@ -41,13 +55,19 @@ class RegressionInput:
 
 
 def regression_input(n: int, generator: torch.Generator, *, special: int | None = None) -> RegressionInput:
-    """(A, x) with (Ax)_i uniform in [log n, 1.4 log n] and, given a special index j, (Ax)_j = 4 log n.
+    """Draw (A, x) with (Ax)_i uniform in [log n, 1.4 log n] and, if there is a special index j, (Ax)_j = 4 log n.
 
-    The networks see A and x only through Ax, so d = 1 and x = 1 lose nothing.
+    The networks depend on A and x only through Ax, so d = 1 and x = 1 are general enough.
 
-    >>> data = regression_input(50, torch.Generator().manual_seed(0), special=7)
-    >>> round(((data.A @ data.x)[7] / math.log(50)).item(), 12), data.A.shape
-    (4.0, torch.Size([50, 1]))
+    Args:
+        n: the number of tokens.
+        generator: the source of randomness.
+        special: the special index j for an element of D1, None for one of D0.
+
+    Example:
+        >>> data = regression_input(50, torch.Generator().manual_seed(0), special=7)
+        >>> round(((data.A @ data.x)[7] / math.log(50)).item(), 12), data.A.shape
+        (4.0, torch.Size([50, 1]))
     """
     Ax = math.log(n) * (1 + 0.4 * torch.rand(n, generator=generator, dtype=torch.float64))
     if special is not None:
@@ -56,10 +76,19 @@ def regression_input(n: int, generator: torch.Generator, *, special: int | None 
 
 
 def self_attention_input(n: int, d: int, a: float, b: float, c: float, special: int) -> AttentionInput:
-    """A_1 = A_2 = A_3 of Definition D.1, times sqrt(log n): a e_{j3}; b times stacked I_{d-2}; c times ones.
+    """The element A_1 = A_2 = A_3 of Definition D.1: sqrt(log n) times the columns a e_{j3}, b stacked I_{d-2}, c ones.
 
-    >>> (self_attention_input(4, 4, 3.0, 1.0, 2.0, special=2).A1 / math.log(4) ** 0.5).round().tolist()
-    [[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0], [3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0]]
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: a0 or a1.
+        b: the factor of the stacked identities.
+        c: the factor of the ones.
+        special: the index j3.
+
+    Example:
+        >>> (self_attention_input(4, 4, 3.0, 1.0, 2.0, special=2).A1 / math.log(4) ** 0.5).round().tolist()
+        [[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0], [3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 2.0]]
     """
     A = torch.zeros(n, d, dtype=torch.float64)
     rows = torch.arange(n)
@@ -71,13 +100,21 @@ def self_attention_input(n: int, d: int, a: float, b: float, c: float, special: 
 
 
 def cross_attention_input(n: int, d: int, a: float, special_query: int, special: int) -> AttentionInput:
-    """{A_1, A_2 = A_3} of Definition F.1: A_1 = log n (a e_{j2}, ones), A_2 = (e_{j3}, stacked I_{d-1}).
+    """The element {A_1, A_2 = A_3} of Definition F.1: A_1 = log n (a e_{j2}, ones), A_2 = (e_{j3}, stacked I_{d-1}).
 
-    >>> data = cross_attention_input(4, 3, 2.0, special_query=1, special=3)
-    >>> (data.A1 / math.log(4)).tolist()
-    [[0.0, 1.0, 1.0], [2.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
-    >>> data.A2.tolist()
-    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: a0 or a1.
+        special_query: the index j2.
+        special: the index j3.
+
+    Example:
+        >>> data = cross_attention_input(4, 3, 2.0, special_query=1, special=3)
+        >>> (data.A1 / math.log(4)).tolist()
+        [[0.0, 1.0, 1.0], [2.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+        >>> data.A2.tolist()
+        [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     A1 = torch.full((n, d), math.log(n), dtype=torch.float64)
     A1[:, 0] = 0

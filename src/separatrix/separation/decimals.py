@@ -21,14 +21,22 @@ _KINDS = "a finite int, float, str, Decimal or Fraction"
 
 
 def exact(value: Number, argument: str) -> Fraction:
-    """The exact value of a number as it is written; `argument` names it in the error.
+    """The exact value of a number as it is written.
 
-    >>> exact(0.2, "b"), exact("1.2", "a1"), exact(Decimal("0.036"), "a1"), exact(3, "a1")
-    (Fraction(1, 5), Fraction(6, 5), Fraction(9, 250), Fraction(3, 1))
-    >>> exact(float("nan"), "b")
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: b: expected a finite int, float, str, Decimal or Fraction, got nan.
+    Args:
+        value: the number; a float stands for the shortest decimal that prints it.
+        argument: the name by which an error calls the number.
+
+    Raises:
+        ArgumentError: if `value` is not a finite number.
+
+    Example:
+        >>> exact(0.2, "b"), exact("1.2", "a1"), exact(Decimal("0.036"), "a1"), exact(3, "a1")
+        (Fraction(1, 5), Fraction(6, 5), Fraction(9, 250), Fraction(3, 1))
+        >>> exact(float("nan"), "b")
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: b: expected a finite int, float, str, Decimal or Fraction, got nan.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise ArgumentError(argument, expected=_KINDS, got=value)
@@ -39,12 +47,18 @@ def exact(value: Number, argument: str) -> Fraction:
 
 
 def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
-    """The width m where the paper writes m = log n, or m = max(log(n / delta), least): **rounded down**.
+    """The width m that the paper writes as m = log n, or as m = max(log(n / delta), least): **rounded down**.
 
-    The paper does not say how it rounds; every width in this package that comes from a logarithm comes from here.
+    The paper does not say how it rounds. This package rounds all such widths in this function.
 
-    >>> log_width(1000), log_width(200, delta=0.01), log_width(200, delta=0.01, least=15), log_width(10**100)
-    (6, 9, 15, 230)
+    Args:
+        n: the number of tokens.
+        delta: the paper's failure probability delta; None stands for 1, which gives log n.
+        least: the width is not smaller than this.
+
+    Example:
+        >>> log_width(1000), log_width(200, delta=0.01), log_width(200, delta=0.01, least=15), log_width(10**100)
+        (6, 9, 15, 230)
     """
     n = whole("n", n, low=1)
     share = Fraction(1) if delta is None else exact(delta, "delta")

@@ -1,12 +1,13 @@
-r"""Self-attention with any matrix Q K^T: the 2^d sign vectors one by one, for d <= 20, still exactly.
+r"""Self-attention with any matrix Q K^T: which of the 2^d sign vectors fire, decided exactly, for d <= 20.
 
-A general matrix treats no two classes alike, so nothing is left to count. But the n rows still have at most d - 1
-different values v_j (j3, and one of each class), so with multiplicities mu_j row j0 fires on y exactly when
+A general matrix may distinguish all classes, so sign vectors cannot be counted by their number of +1. But the n rows
+still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities mu_j row j0 fires on y
+exactly when
 
     sum_j mu_j w_j (<v_j, y> - tau) > 0,    w_j = n^{v_{j0}^T QK^T v_j},  or v_{j0}^T QK^T v_j itself for `lin`,
 
-(v_j and tau in units of sqrt(log n)). This is evaluated in float64 for all y at once, and where the result is so small
-that rounding might have decided, by `radicals.sign`: once for each different sum.
+(v_j and tau in units of sqrt(log n)). This is evaluated in float64 for all y at once. Where the result is so small that
+rounding might have changed its sign, `radicals.sign` decides, once for each different sum.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from separatrix.separation.radicals import Term, power, sign
 __all__ = ["LARGEST_D", "enumerated_mixture"]
 
 LARGEST_D = 20
+"""The largest width whose 2^d sign vectors are enumerated."""
 _DOUBTFUL = 1e-9
-_CHUNK = 1 << 14
+_BATCH = 1 << 14
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 Masks = NDArray[np.bool_]
@@ -35,9 +37,14 @@ Masks = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class _Sum:
-    """The sum above for one row j0, as one linear form in y and a constant, both exact and in float64.
+    """The sum that decides whether row j0 fires, as a linear form in y and a constant, both exact and in float64.
 
-    exact[i] holds the terms (q, e, l) of the coefficient of y_i, constant those of -tau's.
+    Attributes:
+        n: the number of tokens.
+        exact: for each i, the terms (q, e, l) of the coefficient of y_i.
+        constant: the terms of the constant, which is a multiple of -tau.
+        coefficients: the coefficients in float64, up to a common positive factor.
+        threshold: minus the constant in float64, up to the same factor.
     """
 
     n: int
@@ -47,8 +54,8 @@ class _Sum:
     threshold: float
 
     def decide(self, Y: NDArray[np.float64]) -> Masks:
-        """For each column of Y, exactly whether the sum is positive."""
-        # Coordinates with the same coefficient enter through the sum of their signs.
+        """For each column of Y, whether the sum is positive, decided exactly."""
+        # Coordinates with equal coefficients contribute through the sum of their signs.
         groups = {form: [i for i, other in enumerate(self.exact) if other == form] for form in set(self.exact)}
         sums = np.stack([Y[members].sum(0) for members in groups.values()]).astype(np.int64)
         different, which = np.unique(sums, axis=1, return_inverse=True)
@@ -65,7 +72,7 @@ class _Rows:
 
     def __init__(self, sums: list[_Sum]) -> None:
         self.sums = sums
-        # In units of what is doubtful, and with a last column for the constant: one product gives everything.
+        # Scaled so that a value of magnitude at most 1 is doubtful. The last column is the constant.
         forms = np.array([[*row.coefficients, -row.threshold] for row in sums])
         self.forms = forms / (_DOUBTFUL * np.abs(forms).sum(1, keepdims=True))
 
@@ -93,7 +100,21 @@ def enumerated_mixture(
     logs: int,
     weights: Matrix,
 ) -> Mixture:
-    """The single-vector probabilities by case, as `mixture.attention_mixture` gives them for the two named matrices."""
+    """The shares of the sign vectors by case, for any matrix Q K^T.
+
+    `mixture.attention_mixture` returns the same for the identity and the all-ones matrix.
+
+    Args:
+        n: the number of tokens.
+        d: the width of a token, at most 20.
+        a0: the first coordinate of the special token in D0, in units of sqrt(log n).
+        a1: the first coordinate of the special token in D1, in the same unit.
+        b: the factor of the stacked identities, in the same unit.
+        c: the factor of the ones, in the same unit.
+        tau: the threshold, in the same unit if `logs` is 0, absolute if it is 1.
+        logs: 0 or 1, see `tau`.
+        weights: Q K^T, of shape (d, d).
+    """
     if d > LARGEST_D:
         expected = f"at most {LARGEST_D} for weights neither identity nor ones, or for negative parameters"
         raise ArgumentError("d", expected=expected, got=d)
@@ -103,7 +124,7 @@ def enumerated_mixture(
     classes = [k for k in range(g) if sizes[k]]
     case = {k: Fraction(sizes[k], n) for k in classes}
     networks = {
-        # Linear attention first: when all is zero it is the one to refuse.
+        # Linear attention comes first, because it raises an error where all scores are zero.
         (which, k): [_Rows(_sums(n, sizes, k, a, b, c, tau, logs, weights, linear=linear)) for linear in (True, False)]
         for which, a in ((1, a1), (0, a0))
         for k in classes
@@ -111,8 +132,8 @@ def enumerated_mixture(
     fires: dict[tuple[int, int], list[Masks]] = {
         key: [np.empty(1 << d, dtype=bool) for _ in (0, 1)] for key in networks
     }
-    for start in range(0, 1 << d, _CHUNK):
-        vectors = slice(start, min(start + _CHUNK, 1 << d))
+    for start in range(0, 1 << d, _BATCH):
+        vectors = slice(start, min(start + _BATCH, 1 << d))
         Y = _sign_vectors(d, vectors)
         for key, pair in networks.items():
             for mask, rows in zip(fires[key], pair, strict=True):
@@ -134,7 +155,7 @@ def enumerated_mixture(
 
 
 def _sign_vectors(d: int, which: slice) -> NDArray[np.float64]:
-    """(d + 1, number): a range of all sign vectors, a column each, over a row of ones."""
+    """A range of the sign vectors as columns, above a row of ones: shape (d + 1, number of vectors)."""
     counter = np.arange(which.start, which.stop, dtype=np.uint32)
     Y = np.ones((d + 1, len(counter)))
     Y[:-1] -= 2.0 * ((counter[None, :] >> np.arange(d, dtype=np.uint32)[:, None]) & 1)
@@ -154,7 +175,7 @@ def _sums(
     *,
     linear: bool,
 ) -> list[_Sum]:
-    """One sum for each different row of an element with j3 in class k."""
+    """The sums that decide whether the rows of an element with j3 in class k fire, one for each different row."""
     g = len(sizes)
     # The rows by their nonzero coordinates.
     rows = [{0: a, 1 + k: b, g + 1: c}, *({1 + j: b, g + 1: c} for j in range(g))]

@@ -1,12 +1,13 @@
-r"""From one sign vector to m of them: the five probabilities and, as precisely, their complements.
+r"""The five probabilities for m sign vectors, and their complements, from the shares of single sign vectors.
 
-A share p of the sign vectors gives (1 - p)^m and 1 - (1 - p)^m, and success in a case is
+If a network fires on a share p of the sign vectors, it is silent on all m with probability (1 - p)^m and fires with
+probability 1 - (1 - p)^m. The probability of success in a case is
 
     (1 - bad)^m - (1 - bad - good)^m = (1 - bad)^m (1 - (1 - good / (1 - bad))^m)
 
-with `good` counted where nothing is bad. The shares are exact. The probabilities are computed from them in float64
-through logarithms; their complements, which a theorem's "1 - delta / poly(n)" may make as small as 10^-50000, in 256
-bits.
+where `good` is the share of the sign vectors that are good and not bad. The shares are exact. The probabilities are
+computed from them in float64 through logarithms; their complements, which a theorem's "1 - delta / poly(n)" may make as
+small as 10^-50000, are computed in 256 bits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ __all__ = ["log10_failures", "probabilities"]
 
 
 def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:
-    """The five probabilities; `shared_signs` says whether the four networks see the same y."""
+    """The probabilities of the paper's four events and of success.
+
+    Args:
+        mixture: the shares of the sign vectors by case.
+        m: the number of sign vectors.
+        shared_signs: whether the four networks use the same y.
+    """
     d1, d0 = (
         [(float(case), _log_rest(part, whole), _log_rest(other, whole)) for case, (part, whole), (other, _) in cases]
         for cases in (mixture.d1, mixture.d0)
@@ -46,24 +53,24 @@ def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities
 
 
 def _log_rest(part: Any, whole: Any) -> float:
-    """ln(1 - part / whole), of exact counts: near 1 it is the rest that is rounded, not the share."""
+    """The logarithm ln(1 - part / whole) of exact counts, accurate also where the share is near 1."""
     if part == whole:
         return -inf
     return log1p(-float(part / whole)) if 2 * part < whole else log(float((whole - part) / whole))
 
 
 def _silent(log_rest: float, m: int) -> float:
-    """(1 - p)^m."""
+    """The probability (1 - p)^m that a network is silent on m sign vectors, from ln(1 - p)."""
     return exp(m * log_rest)
 
 
 def _fires(log_rest: float, m: int) -> float:
-    """1 - (1 - p)^m."""
+    """The probability 1 - (1 - p)^m that a network fires on one of m sign vectors, from ln(1 - p)."""
     return -expm1(m * log_rest)
 
 
 def log10_failures(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:
-    """log10(1 - probability) for each of the five; -inf where the complement is exactly zero."""
+    """The value of log10(1 - probability) for each of the five probabilities; -inf where the complement is zero."""
     joint, d1, d0 = (
         [
             (real(case), EXTENDED.mpf(part) / whole, EXTENDED.mpf(other) / whole)
@@ -86,7 +93,7 @@ def log10_failures(mixture: Mixture, m: int, shared_signs: bool) -> Probabilitie
 
 
 def _fires_precisely(p: Any, m: int) -> Any:
-    """1 - (1 - p)^m, to a relative error below 2^-120 however small p is."""
+    """The probability 1 - (1 - p)^m, to a relative error below 2^-120 however small p is."""
     if p * m < _SMALL:
         return m * p * (1 - (m - 1) * p / 2)
     return 1 - (1 - p) ** m

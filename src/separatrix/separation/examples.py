@@ -1,11 +1,11 @@
-r"""Labelled elements of D0 and D1 for learning, and what a mechanism makes of them.
+r"""Labelled elements of D0 and D1 as training examples, and the attention of a mechanism on them.
 
 A setting's a0 and a1 become ranges, as in Definitions D.1 and F.1, where a0 may be anything in (0, 0.1) and a1 anything
 from 0.7 or 1 on: an element of D0 has a uniform in [0, a0], one of D1 uniform in [a1, a1 + 1]. The special indices are
 uniform. In softmax regression the data are random already (Definition 3.8).
 
-Of n tokens only the different ones are kept, with multiplicities, so that an example of 10^9 tokens costs no more than
-one of 100.
+Only the different ones among the n tokens are stored, with their multiplicities, so that in self- and cross-attention
+an example of 10^9 tokens costs no more than one of 100.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ __all__ = ["Examples", "attend", "draw_examples", "initial_weights", "rows_at", 
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples along the dimension -3 (tokens: -2, width: -1); `label` is -1 on D0 and +1 on D1.
+    """Labelled examples.
 
-    In softmax regression the keys are (Ax)_j, the query is 1, and the values are unit vectors, which are not kept.
+    In softmax regression the query is 1, the keys are (Ax)_j, and the values are unit vectors, which are not stored.
+
+    Attributes:
+        queries: the different queries, of shape (..., examples, queries, width).
+        keys: the different keys, which are the values too, of shape (..., examples, keys, width).
+        multiplicity: how many tokens are equal to each key, of shape (..., examples, keys).
+        label: -1 for an element of D0 and +1 for one of D1, of shape (..., examples).
     """
 
     queries: Tensor
@@ -39,7 +45,7 @@ class Examples:
 
 
 def draw_examples(setting: AttentionSetting | SoftmaxRegression, count: int, generator: torch.Generator) -> Examples:
-    """`count` elements of D0, then `count` of D1.
+    """Draw `count` elements of D0, followed by `count` elements of D1.
 
     >>> from separatrix.separation.cross_attention import CrossAttention
     >>> found = draw_examples(CrossAttention(20, 5, 1, a0=0.05, a1=2), 3, torch.Generator().manual_seed(0))
@@ -65,13 +71,13 @@ def draw_examples(setting: AttentionSetting | SoftmaxRegression, count: int, gen
 
 
 def rows_at(setting: AttentionSetting, a: Tensor, j3: Tensor) -> Examples:
-    """The elements with these a and j3, (examples,) each; labelled 0."""
+    """The elements with the given a and j3, each of shape (examples,); their labels are 0."""
     label = torch.zeros_like(a)
     if isinstance(setting, SelfAttention):
         b, c = (float(setting.values()[name]) for name in ("b", "c"))
         rows = self_attention_rows(setting.n, setting.d, 1.0, b, c, j3 % (setting.d - 2))
         keys = _scaled(rows.keys, a)
-        # As in `simulation`: a class whose only row is j3 has no other query, and j3 stands in.
+        # As in `simulation`, the query j3 is repeated in the place of a class whose only row is j3.
         queries = torch.where(rows.multiplicity.unsqueeze(-1) > 0, keys, keys[:, :1])
         return Examples(queries, keys, rows.multiplicity, label)
     rows = cross_attention_rows(setting.n, setting.d, 1.0, j3 % (setting.d - 1))
@@ -79,27 +85,34 @@ def rows_at(setting: AttentionSetting, a: Tensor, j3: Tensor) -> Examples:
 
 
 def _scaled(tokens: Tensor, a: Tensor) -> Tensor:
-    """Tokens drawn with a = 1, of which only the first has a first coordinate that depends on it, at this a."""
+    """The tokens at this `a`, from tokens made with a = 1; only the first coordinate of the first depends on it."""
     scaled = tokens.clone()
     scaled[:, 0, 0] *= a
     return scaled
 
 
 def stack(drawn: list[Examples]) -> Examples:
-    """Several draws along a new first dimension."""
+    """Stack several draws along a new first dimension."""
     names = ("queries", "keys", "multiplicity", "label")
     return Examples(*(torch.stack([getattr(one, name) for one in drawn]) for name in names))
 
 
 def initial_weights(setting: AttentionSetting | SoftmaxRegression) -> Tensor:
-    """The paper's own X = Q K^T, (d, d); in softmax regression x = 1, (1, 1)."""
+    """The paper's X = Q K^T, of shape (d, d); in softmax regression x = 1, of shape (1, 1)."""
     if isinstance(setting, SoftmaxRegression):
         return torch.ones(1, 1, dtype=torch.float64)
     return setting.weight_matrix()
 
 
 def attend(examples: Examples, X: Tensor, *, softmax: bool, regression: bool) -> Tensor:
-    """c of Definitions C.4 and C.1 for every query, or f of 3.3 and 3.2; X: (..., 1, d, d) against (..., examples)."""
+    """The attention c of Definitions C.4 and C.1 for every query, or f of Definitions 3.3 and 3.2.
+
+    Args:
+        examples: the examples.
+        X: the weights Q K^T, of a shape that broadcasts to (..., examples, d, d).
+        softmax: whether to use softmax or linear attention.
+        regression: whether to return f, the weights, instead of c, the weighted averages of the keys.
+    """
     scores = examples.queries @ X @ examples.keys.mT
     multiplicity = examples.multiplicity.unsqueeze(-2)
     if softmax:

@@ -1,7 +1,8 @@
-"""The only door to mpmath: a real number type of 256 bits, and the few functions needed at other precisions.
+"""Extended precision by mpmath: a real number type of 256 bits, and the few functions needed at other precisions.
 
-mpmath's usual context keeps its precision in a global that functions move about; the functions of `libmp` take it as an
-argument, and the context here never changes its own. So nothing here depends on, or disturbs, other users or threads.
+No other module of the package imports mpmath. mpmath's usual context keeps its precision in a global that its functions
+change; the functions of `libmp` take the precision as an argument, and the precision of the context here is never
+changed. So nothing here depends on other users of mpmath or other threads, or affects them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def real(value: Fraction) -> Any:
 
 
 def log10(value: Any) -> float:
-    """log10 of a number of `EXTENDED`; -inf at 0.
+    """The decimal logarithm of a number of `EXTENDED`; -inf at 0.
 
     >>> log10(EXTENDED.mpf(10) ** -50_000)
     -50000.0
@@ -37,7 +38,10 @@ def log10(value: Any) -> float:
 
 
 def floor_log(ratio: Fraction) -> int:
-    """floor(log(ratio)). No rational but 1 has an integer logarithm; 300 bits tell how close it comes.
+    """The natural logarithm of a ratio, rounded down; it is evaluated with 300 bits.
+
+    No rational number but 1 has an integer logarithm, so only a ratio whose logarithm is within about 2^-290 of an
+    integer could be rounded to the wrong side.
 
     >>> floor_log(Fraction(20000)), floor_log(Fraction(1))
     (9, 0)
@@ -47,14 +51,14 @@ def floor_log(ratio: Fraction) -> int:
 
 
 def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
-    """n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units.
+    """The number n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units; logs is 0 or 1.
 
     >>> fixed_power(2, Fraction(1, 2), 0, 10) / 2**10
     1.4140625
     """
     size = max(0, int(e * n.bit_length())) + 1
-    # The exponent e log n has up to size bits before the point: what is lost there is lost again after exp. In whole
-    # words, so that one logarithm serves several powers.
+    # The exponent e log n has up to `size` bits before the point, and its absolute error becomes the relative error of
+    # exp. The precision is a multiple of 64 bits, so that one cached logarithm serves several powers.
     precision = (bits + size + size.bit_length() + 30 | 63) + 1
     log_n = _log(n, precision)
     exponent = libmp.mpf_mul(libmp.from_rational(e.numerator, e.denominator, precision), log_n, precision)
@@ -65,9 +69,9 @@ def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
 
 
 def rough_power(n: int, e: Fraction, bits: int) -> tuple[int, int]:
-    """n^e in units of 2^-bits, and a bound on the error in the same units.
+    """The power n^e in units of 2^-bits, and a bound on its error in the same units.
 
-    A very large power has 256 bits that are right, and not thousands.
+    A power too large for that many correct bits is computed to 256 correct bits instead.
 
     >>> rough_power(2, Fraction(1, 2), 10) == (fixed_power(2, Fraction(1, 2), 0, 10), 2)
     True
@@ -77,8 +81,7 @@ def rough_power(n: int, e: Fraction, bits: int) -> tuple[int, int]:
     """
     if e * n.bit_length() + bits <= 1024:
         return fixed_power(n, e, 0, bits), 2
-    # The relative error of exp is the absolute one of its argument, which has far fewer than 2^100 units before the
-    # point.
+    # The relative error of exp is the absolute error of its argument, which is far below 2^100.
     precision = 384
     exponent = libmp.mpf_mul(libmp.from_rational(e.numerator, e.denominator, precision), _log(n, precision), precision)
     value = int(libmp.to_fixed(libmp.mpf_exp(exponent, precision), bits))
@@ -91,7 +94,9 @@ def _log(n: int, precision: int) -> Any:
 
 
 def binomial_point(N: int, k: int) -> Any:
-    """C(N, k) 2^-N. The logarithms are about N log N, hence the bits of N on top of the result's.
+    """The binomial probability C(N, k) 2^-N.
+
+    The logarithms it is computed from are of size N log N, so they need the bits of N beyond those of the result.
 
     >>> print(EXTENDED.nstr(binomial_point(4, 2), 5))
     0.375

@@ -1,18 +1,18 @@
-r"""For which sign vectors y does a network fire? From which number of +1 on.
+r"""The sign vectors y on which a network fires: those with at least a certain number of signs +1.
 
-Fix a data set with special key j3. A sign vector enters <c_{j0}, y> through the sign of the first coordinate, the sign
-of j3's class (*own*), the sign of the last coordinate, and the numbers P_1, P_2 of +1 among the other classes of each
-size:
+Fix a data set with special key j3. The value <c_{j0}, y> depends on y only through the sign of the first coordinate,
+the sign of j3's class (*own*), the sign of the last coordinate, and the numbers P_1, P_2 of signs +1 among the other
+classes of each size:
 
     Z <c_{j0}, y> = s_first a w_special + s_own b (w_special + (size_own - 1) w_own) + s_last c Z
                     + sum over the sizes z of b size_z w_rest (2 P_z - N_z) + s_query b size_query (w_query - w_rest)
 
-The last term is there for a query of another class; as w_query >= w_rest, the largest over those queries is reached at
-a class with sign +1 if there is one of that size, and else at one with sign -1. All weights and b are nonnegative, so
-turning a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly from some P_1 on.
-That threshold is the least over the kinds of rows, each found by one division in fixed point; where the error bound
-leaves a doubt, `radicals` decides exactly. Where n is very large, one weight mostly decides for all P_1 and P_2 at
-once, and 256 bits of it are enough.
+The last term occurs only for a query of another class; as w_query >= w_rest, the largest value over those queries is
+reached at a class with sign +1 if there is one of that size, and otherwise at one with sign -1. All weights and b are
+nonnegative, so changing a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly if
+P_1 is at least a threshold. That threshold is the least over the kinds of rows, and each is found by one division in
+fixed point; where the error bound does not exclude either answer, `radicals` decides exactly. Where n is very large, a
+single weight usually decides for all P_1 and P_2 at once, and 256 bits of it are enough.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from separatrix.separation.rows import Network, Row
 __all__ = ["Classes", "Signs", "Thresholds", "firing_thresholds"]
 
 Signs = tuple[int, int, int]
-"""(first, own, last), each +1 or -1."""
+"""The signs (first, own, last) of the first coordinate, of j3's class and of the last coordinate, each +1 or -1."""
 
 Thresholds = dict[Signs, tuple[int, ...]]
-"""For each signs, and each P_2, the least P_1 at which a network fires; N_1 + 1 if at none."""
+"""For each choice of signs and each P_2, the least P_1 at which a network fires; N_1 + 1 if it fires at none."""
 
 _BITS = 64
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes by size: `number` of each `size`, the more numerous size first.
+    """The two sizes of classes, and how many classes have each size; the more frequent size comes first.
 
     >>> Classes.split(200, 11), Classes.split(200, 20)
     (Classes(size=(18, 19), number=(9, 2)), Classes(size=(10, 11), number=(20, 0)))
@@ -50,7 +50,7 @@ class Classes:
     @classmethod
     @lru_cache(maxsize=256)
     def split(cls, n: int, g: int) -> Classes:
-        """n rows in g classes, the first n mod g of them one larger."""
+        """The sizes of g classes of n rows in total, of which n mod g classes are larger by one."""
         t, larger = divmod(n, g)
         if larger <= g - larger:
             return cls((t, t + 1), (g - larger, larger))
@@ -58,16 +58,23 @@ class Classes:
 
 
 def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: tuple[int, ...]) -> Thresholds:
-    """The thresholds of a network; j3 is in a class of size[own].
+    """The thresholds from which on a network fires.
 
-    P_1 and P_2 count the +1 among the classes other than j3's, of the first and of the second size.
+    P_1 and P_2 count the signs +1 among the classes other than j3's, of the first and of the second size.
 
-    >>> from fractions import Fraction
-    >>> from separatrix.separation.rows import cross_attention_networks
-    >>> softmax, linear = cross_attention_networks(200, Fraction(3), Fraction("0.9"))
-    >>> classes = Classes.split(200, 10)
-    >>> firing_thresholds(softmax, classes, 0, (1,))[1, 1, 1], firing_thresholds(linear, classes, 0, (1,))[1, 1, 1]
-    ((0,), (9,))
+    Args:
+        network: the network on one data set.
+        classes: the sizes of the classes.
+        own: the index in `classes.size` of the size of j3's class.
+        last_signs: the signs of the last coordinate to make a table for.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from separatrix.separation.rows import cross_attention_networks
+        >>> softmax, linear = cross_attention_networks(200, Fraction(3), Fraction("0.9"))
+        >>> classes = Classes.split(200, 10)
+        >>> firing_thresholds(softmax, classes, 0, (1,))[1, 1, 1], firing_thresholds(linear, classes, 0, (1,))[1, 1, 1]
+        ((0,), (9,))
     """
     N = (classes.number[0] - (own == 0), classes.number[1] - (own == 1))
     powers = [rough_power(network.n, e, _BITS) if e else (1 << _BITS, 0) for e in network.exponents]
@@ -86,7 +93,7 @@ def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: 
 def _lines(
     network: Network, powers: list[tuple[int, int]], row: Row, classes: Classes, own: int, N: tuple[int, int]
 ) -> Iterator[_Line]:
-    """The cases of a kind of row: one, or one for each size and sign of the query's class; none if no query is such."""
+    """The cases of a kind of row: one, or one for each size and sign of the query's class; none if it has no query."""
     if row.queries == "other class":
         for z in (0, 1):
             if N[z] > 0 and classes.size[z] > 0:
@@ -97,7 +104,7 @@ def _lines(
 
 
 class _Line:
-    """<c_{j0}, y> - tau for one case of one kind of row, times Z: linear in P_1 and P_2, in fixed point."""
+    """The form Z (<c_{j0}, y> - tau) for one case of one kind of row: linear in P_1 and P_2, in fixed point."""
 
     __slots__ = (
         "N", "Z", "centre", "error", "errors", "first", "fixed", "largest", "last", "network", "own", "query",
@@ -116,12 +123,13 @@ class _Line:
         query_sign: int,
     ) -> None:
         self.network, self.N, self.query, self.query_sign = network, N, query, query_sign
-        # A query of sign +1 needs a class of its size with that sign; one of sign -1 matters only if there is none.
+        # A query of sign +1 needs a class of its size with that sign. A query of sign -1 matters only if no class of
+        # its size has sign +1.
         self.range = (0, N[0]) if query != 0 else (1, N[0]) if query_sign > 0 else (0, 0)
         a, b, c, tau = network.a, network.b, network.c, network.tau
         at_query = 0 if query is None else classes.size[query]
         others = classes.size[own] - 1
-        # Z as multiples of the four weights; the last, of the remaining keys, is an integer.
+        # Z as multiples of the four weights; the last one, of the remaining keys, is an integer.
         (q_special, i_special), (q_own, i_own), (q_query, i_query) = row.special, row.own, row.query
         q_own, q_query, q_rest = others * q_own, at_query * q_query, (network.n - 1 - others - at_query) * row.rest
         self.Z = ((q_special, i_special), (q_own, i_own), (q_query, i_query), (q_rest, 0))
@@ -134,7 +142,7 @@ class _Line:
         total = with_own + query_keys + (q_rest << _BITS)
         self.first, self.own, self.last = a * special, b * with_own, c * total
         self.fixed = query_sign * b * query_keys - (self.centre << _BITS)
-        # The errors of the three weights, and of what tau multiplies where that is not the same.
+        # The errors of the three weights, and of the number that tau multiplies if that is not Z.
         self.errors = (q_special * powers[i_special][1], q_own * powers[i_own][1], q_query * powers[i_query][1], 0)
         if network.logs:
             self.fixed -= tau * sum(q * power(network.n, network.exponents[i], 1, _BITS) for q, i in self.Z)
@@ -146,13 +154,13 @@ class _Line:
         self.largest = self.first + self.own + self.fixed + (most << _BITS)
 
     def thresholds(self, first: int, own: int, last: int) -> list[int]:
-        """For each P_2, the least P_1 at which it is positive, for these signs; N_1 + 1 if there is none."""
+        """For each P_2, the least P_1 at which the form is positive for these signs; N_1 + 1 if there is none."""
         low, high = self.range
         never, count = self.N[0] + 1, self.N[1]
         base = first * self.first + own * self.own + last * self.last + self.fixed
         error = self._error(first, own, last)
         slope, step = self.slopes[0] << _BITS, self.slopes[1] << _BITS
-        # Of P_2 the query asks that there is a class of its size with its sign.
+        # A query in a class of the second size needs a P_2 for which some class of that size has the query's sign.
         allowed = [self.query != 1 or (P2 > 0) == (self.query_sign > 0) for P2 in range(count + 1)]
         if low > high or base + slope * high + step * count <= -error:
             return [never] * (count + 1)
@@ -164,7 +172,7 @@ class _Line:
         ]
 
     def _error(self, first: int, own: int, last: int) -> int:
-        """A bound on the error for these signs: of each weight times all that multiplies it, which may be nothing."""
+        """A bound on the error for these signs: the error of each weight, times the magnitude of its coefficient."""
         a, b, c, tau = self.network.a, self.network.b, self.network.c, self.network.tau
         special, own_keys, query_keys, logs = self.errors
         common = last * c - (0 if self.network.logs else tau)
@@ -176,7 +184,7 @@ class _Line:
         )
 
     def _threshold(self, signs: Signs, base: int, error: int, P2: int) -> int:
-        """The least P_1 at which it is positive, where `base` is what does not depend on P_1."""
+        """The least P_1 at which the form is positive, where `base` is the part of it that does not depend on P_1."""
         low, high = self.range
         slope = self.slopes[0] << _BITS
         if slope:
@@ -190,7 +198,7 @@ class _Line:
         return least if least <= high else self.N[0] + 1
 
     def _sign(self, signs: Signs, P1: int, P2: int) -> int:
-        """The sign of the same, exactly."""
+        """The exact sign of the form at these signs, P_1 and P_2."""
         first, own, last = signs
         a, b, c, tau = self.network.a, self.network.b, self.network.c, self.network.tau
         e = self.network.exponents

@@ -1,14 +1,15 @@
 r"""Linear combinations of products of powers and exponentials, and their exact sign.
 
-With L = sqrt(log n), everything that decides whether a mechanism fires is the sign of a finite sum
+With L = sqrt(log n), whether a mechanism fires is decided by the sign of a finite sum
 
     v = sum_i q_i L^{p_i} E_i,     q_i rational, p_i an integer, E_i one of the factors below,
 
-where a factor is 1, an exponential exp(e L^r) with e rational, or something that only a computation knows (the kernel
-of random features). `radicals` has the case that softmax attention on the paper's data needs; other mechanisms need
-more. If terms that are formally the same cancel, v is zero. For r = 2 the converse holds too: exp(e L^2) = n^e is
-algebraic and L is transcendental (Lindemann), so v is zero only if the sum at each power of L is, which `radicals`
-decides. In all other cases the digits are doubled until v shows its sign, and if 1280 digits do not, we say so.
+where a factor is 1, an exponential exp(e L^r) with e rational, or a number without a closed form (the kernel of random
+features). `radicals` covers the case of softmax attention on the paper's data; other mechanisms need more. If terms
+that are formally equal cancel, v is zero. For r = 2 the converse holds too: exp(e L^2) = n^e is algebraic and L is
+transcendental (Lindemann), so v is zero only if the sum at each power of L is, which is decided as in `radicals`. In
+all other cases the number of digits is doubled until v differs from zero by more than its error; if 1280 digits do not
+suffice, an error is raised.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Factor(Protocol):
     """A positive number that depends on L alone."""
 
     def value(self, L: Decimal) -> Decimal:
-        """Its value in the current decimal context, to half of the context's digits at least."""
+        """The value of the factor in the current decimal context, correct to at least half of the context's digits."""
 
     def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """exp(e L^r); e = 0 is the number 1, whatever r."""
+    """The factor exp(e L^r); with e = 0 it is 1, whatever r is."""
 
     e: Fraction
     r: int = 2
@@ -51,11 +52,11 @@ class Exponential:
 ONE = Exponential(Fraction(0))
 
 Form = Mapping[tuple[int, Factor], Fraction]
-"""The coefficients q of the products L^p E, by (p, E)."""
+"""A sum, as the coefficients q of the products L^p E, by (p, E)."""
 
 
 def times(form: Form, q: Fraction, p: int = 0) -> dict[tuple[int, Factor], Fraction]:
-    """q L^p times a form.
+    """The form multiplied by q L^p.
 
     >>> times({(1, ONE): Fraction(3)}, Fraction(2), 4)
     {(5, Exponential(e=Fraction(0, 1), r=2)): Fraction(6, 1)}
@@ -64,11 +65,17 @@ def times(form: Form, q: Fraction, p: int = 0) -> dict[tuple[int, Factor], Fract
 
 
 def evaluate(n: int, forms: list[Form], digits: int = DIGITS) -> list[tuple[Decimal, Decimal]]:
-    """(value, sum of the terms' magnitudes) of each form, every term good to digits / 2.
+    """The value of each form, and the sum of the magnitudes of its terms.
 
-    >>> [(value, _)] = evaluate(7, [{(0, Exponential(Fraction(1))): Fraction(1), (0, ONE): Fraction(-7)}])
-    >>> abs(value) < Decimal(10) ** -70  # exp(log 7) - 7
-    True
+    Args:
+        n: the number of tokens, which determines L.
+        forms: the forms.
+        digits: how many digits to compute with; half of them are correct in every term.
+
+    Example:
+        >>> [(value, _)] = evaluate(7, [{(0, Exponential(Fraction(1))): Fraction(1), (0, ONE): Fraction(-7)}])
+        >>> abs(value) < Decimal(10) ** -70  # exp(log 7) - 7
+        True
     """
     with localcontext(_context(digits)):
         L = Decimal(n).ln().sqrt()
@@ -82,7 +89,7 @@ def evaluate(n: int, forms: list[Form], digits: int = DIGITS) -> list[tuple[Deci
 
 
 def ratio(numerator: Decimal, denominator: Decimal) -> Decimal:
-    """Their quotient, however large or small they are."""
+    """The quotient of two numbers, in a context whose exponents are large enough for any result."""
     return _context(DIGITS).divide(numerator, denominator)
 
 
@@ -93,11 +100,15 @@ def _context(digits: int) -> Context:
 def sign(n: int, form: Form) -> int:
     """The sign (-1, 0, 1) of a form, for an integer n >= 2.
 
-    >>> half = Exponential(Fraction(1, 2))
-    >>> sign(9, {(1, half): Fraction(1), (1, ONE): Fraction(-3)})  # L (sqrt(9) - 3)
-    0
-    >>> sign(10, {(1, half): Fraction(1), (1, ONE): Fraction(-3)})
-    1
+    Raises:
+        SeparatrixError: if 1280 digits do not distinguish the value from zero, and nothing proves that it is zero.
+
+    Example:
+        >>> half = Exponential(Fraction(1, 2))
+        >>> sign(9, {(1, half): Fraction(1), (1, ONE): Fraction(-3)})  # L (sqrt(9) - 3)
+        0
+        >>> sign(10, {(1, half): Fraction(1), (1, ONE): Fraction(-3)})
+        1
     """
     if _is_zero(n, form):
         return 0

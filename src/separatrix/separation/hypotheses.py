@@ -1,9 +1,9 @@
-"""The hypotheses of the paper, once, as data: the settings check them, and whoever draws a range reads it here.
+"""The hypotheses of the paper as data: the settings check them, and the pages that show ranges read them here.
 
 From Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax Attention Outperforms Linear Attention". A
-hypothesis of a *definition* says which data sets are meant, and a strict setting must keep it. A hypothesis of a
+hypothesis of a *definition* says which data sets are meant, and a strict setting must satisfy it. A hypothesis of a
 *theorem* says where the paper claims something about them; it is never enforced, because the paper's own experiments
-leave it (no b and c at all satisfy both Definition D.1 and Theorem E.4).
+violate it (no b and c at all satisfy both Definition D.1 and Theorem E.4).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = Mapping[str, Fraction]
 
 @dataclass(frozen=True)
 class Interval:
-    """A range of one parameter; None is no bound.
+    """A range of one parameter; a bound that is None is absent.
 
     >>> Interval(0, Fraction(1, 10)).contains(Fraction(1, 10)), str(Interval(Fraction(7, 10), None, low_open=False))
     (False, '[0.7, inf)')
@@ -35,6 +35,7 @@ class Interval:
     high_open: bool = True
 
     def contains(self, value: Fraction) -> bool:
+        """Whether a value lies in the range."""
         above = self.low is None or (value > self.low if self.low_open else value >= self.low)
         return above and (self.high is None or (value < self.high if self.high_open else value <= self.high))
 
@@ -46,7 +47,16 @@ class Interval:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One hypothesis: where the paper states it, about which parameters, and either an interval or a relation."""
+    """One hypothesis of the paper, about one parameter's range or about a relation between parameters.
+
+    Attributes:
+        source: the definition, lemma or theorem that states it.
+        level: whether it belongs to a definition or to a theorem.
+        parameters: the names of the parameters it is about.
+        statement: the hypothesis in words or as a formula.
+        interval: the range of the first parameter, if the hypothesis is a range.
+        relation: whether given values satisfy it, if the hypothesis is a relation.
+    """
 
     source: str
     level: Level
@@ -59,7 +69,7 @@ class Hypothesis:
         return f"{self.source} ({self.statement})"
 
     def holds(self, values: Values) -> bool:
-        """Whether these exact values satisfy it."""
+        """Whether these exact values satisfy the hypothesis."""
         if self.interval is not None and not self.interval.contains(values[self.parameters[0]]):
             return False
         return self.relation is None or self.relation(values)
@@ -112,29 +122,40 @@ HYPOTHESES: Mapping[str, tuple[Hypothesis, ...]] = {
         _relation("Theorem F.5", "theorem", "d n", "d <= n", lambda v: v["d"] <= v["n"]),
     ),
 }
-"""What the paper asks of each kind of setting: the ranges and relations of its definition, then of its theorem.
+"""The paper's hypotheses on each kind of setting: the ranges and relations of its definition, then of its theorem.
 
 "self-attention, other" is Definition D.1 with weights Q K^T that no theorem is about.
 """
 
 
 def broken(kind: str, values: Values, level: Level | None = None) -> tuple[Hypothesis, ...]:
-    """The hypotheses of a kind of setting that these exact values break, of one level or of both.
+    """The hypotheses of a kind of setting that these exact values do not satisfy.
 
-    >>> values = {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)}
-    >>> [str(hypothesis) for hypothesis in broken("cross-attention", values)]  # 11 does not divide 200
-    ['Definition F.1 (n = (d - 1) t)']
+    Args:
+        kind: a key of `HYPOTHESES`.
+        values: the exact value of each parameter.
+        level: "definition" or "theorem", to check the hypotheses of that level only; None checks both.
+
+    Example:
+        >>> values = {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)}
+        >>> [str(hypothesis) for hypothesis in broken("cross-attention", values)]  # 11 does not divide 200
+        ['Definition F.1 (n = (d - 1) t)']
     """
     return tuple(h for h in HYPOTHESES[kind] if level in (None, h.level) and not h.holds(values))
 
 
 def enforce(kind: str, values: Values) -> None:
-    """Refuse values that break a hypothesis of the definition, naming the first one broken.
+    """Raise an error if these values do not satisfy a hypothesis of the definition.
 
-    >>> enforce("cross-attention", {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)})
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: n, d: expected n = (d - 1) t, got n = 200, d = 12. \
+    Raises:
+        ArgumentError: it names the first hypothesis that is not satisfied.
+
+    Example:
+        >>> values = {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)}
+        >>> enforce("cross-attention", values)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: n, d: expected n = (d - 1) t, got n = 200, d = 12. \
 This breaks Definition F.1 (n = (d - 1) t).
     """
     for hypothesis in broken(kind, values, "definition"):

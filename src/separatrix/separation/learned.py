@@ -1,4 +1,4 @@
-r"""Learned instead of random: what can linear attention do when it may choose y, or y and X = Q K^T?
+r"""The paper's networks with trained instead of random weights: y, or y and X = Q K^T, are learned.
 
 The networks, tau and the data are the paper's; only the weights are trained. The network F fires exactly when its score
 
@@ -10,10 +10,11 @@ is positive, so s is the margin of the classifier "D1 if F > 0", and training mi
 
 It starts from the paper's random signs y (and its X), uses all examples at every step, and is Adam (Kingma and Ba,
 "Adam: A Method for Stochastic Optimization") with a rate that falls linearly to zero: linear attention's signal, and
-with it the gradient, is of size 1 / n, which plain gradient descent would follow in steps as small. Everything is in
-float64 and a seed decides the examples and the signs; the seeds run side by side and do not touch one another.
+with it the gradient, is of size 1 / n, and the steps of plain gradient descent would be as small. Everything is in
+float64, and a seed determines the examples and the signs; the seeds are trained in one batch, independently of each
+other.
 
-What y can do at best is no secret: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
+A good y can also be written down: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
 """
 
 from __future__ import annotations
@@ -43,10 +44,15 @@ LearningSetting = AttentionSetting | SoftmaxRegression
 
 @dataclass(frozen=True)
 class Learned:
-    """What one seed learned: shares of examples classified rightly, each with its 95 % Wilson interval.
+    """The result of training with one seed: shares of correctly classified examples, with their 95 % Wilson intervals.
 
-    held_out: on fresh examples, of n tokens and of n times each further factor. signs: on the first of these, with the
-    random y that training started from. loss: at the end. size: the largest |y_l|.
+    Attributes:
+        seed: the seed.
+        train: the share on the training examples.
+        held_out: for each of the `factors`, the share on new examples of n times that many tokens.
+        signs: the share on the new examples of the first factor, with the random y that training started from.
+        loss: the training loss at the end.
+        size: the largest |y_l|.
     """
 
     seed: int
@@ -69,19 +75,32 @@ def learn(
     factors: Sequence[int] = (1,),
     held_out: int = 200,
 ) -> tuple[Learned, ...]:
-    """Train on `examples` elements of each data set (see `examples`), for each seed.
+    """Train the network once for each seed, on random elements of the two data sets (see the module `examples`).
 
-    trained: "y", or "y and X"; X is x in softmax regression, where only its sign and softmax's temperature come of it.
-    factors: lengths of the held-out examples in units of n, of which there are `held_out` for each data set. In softmax
-        regression y has an entry for every token, so there is no other length.
+    Args:
+        setting: the setting, whose tau and m are the network's.
+        mechanism: whether the attention is softmax or linear.
+        trained: which weights are trained: "y", or "y and X". In softmax regression X is the number x, which cancels
+            in linear attention and is an inverse temperature in softmax attention.
+        examples: how many training examples to draw from each data set.
+        steps: how many steps of Adam to take.
+        seeds: the seeds, each of which determines its examples and its initial signs.
+        rate: the learning rate of the first step.
+        factors: the lengths of the held-out examples in units of n. In softmax regression y has an entry for every
+            token, so only the factor 1 is possible.
+        held_out: how many held-out examples of each length to draw from each data set.
 
-    >>> from separatrix.separation.self_attention import SelfAttention
-    >>> setting = SelfAttention(n=40, d=4, m=8, a0=0.09, a1=1, b=0.2, c=0.8, weights="ones")
-    >>> for mechanism in ("softmax", "linear"):
-    ...     [found] = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1], factors=(1, 64))
-    ...     print(mechanism, *(estimate.value for estimate in (found.signs, *found.held_out)))
-    softmax 0.5 1.0 1.0
-    linear 0.2925 0.99 0.5
+    Raises:
+        SeparatrixError: if training diverges.
+
+    Example:
+        >>> from separatrix.separation.self_attention import SelfAttention
+        >>> setting = SelfAttention(n=40, d=4, m=8, a0=0.09, a1=1, b=0.2, c=0.8, weights="ones")
+        >>> for mechanism in ("softmax", "linear"):
+        ...     [found] = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1], factors=(1, 64))
+        ...     print(mechanism, *(estimate.value for estimate in (found.signs, *found.held_out)))
+        softmax 0.5 1.0 1.0
+        linear 0.2925 0.99 0.5
     """
     _check(setting, mechanism, trained, examples, steps, seeds, rate, factors, held_out)
     generators = [torch.Generator().manual_seed(whole("seeds", seed, low=0)) for seed in seeds]
@@ -126,7 +145,7 @@ def _drawn(setting: LearningSetting, count: int, generators: list[torch.Generato
 
 
 def _score(c: Tensor, y: Tensor, tau: float) -> Tensor:
-    """s, (seeds, examples); c: (seeds, examples, queries, width), y: (seeds, width, m)."""
+    """The scores s, (seeds, examples), from c, (seeds, examples, queries, width), and y, (seeds, width, m)."""
     seeds, examples = c.shape[:2]
     return (c.flatten(1, 2) @ y).reshape(seeds, examples, -1).amax(2) - tau
 
@@ -136,16 +155,19 @@ def _loss(s: Tensor, label: Tensor) -> Tensor:
 
 
 def _right(s: Tensor, label: Tensor) -> list[Estimate]:
-    """For each seed, how many examples are on the right side; F fires where s > 0."""
+    """For each seed, the share of the examples that are classified correctly; F fires where s > 0."""
     hits = ((s > 0) == (label > 0)).sum(1).tolist()
     return [wilson(hit, label.shape[1]) for hit in hits]
 
 
 @dataclass(frozen=True)
 class ByHand:
-    """y = K e_1 for one mechanism: the largest first coordinate of c on D0 and on D1, and a K with tau between.
+    """The classifier with y = K e_1 for one mechanism.
 
-    K is None where no K separates: where D1's is not the larger.
+    Attributes:
+        on_d0: the largest first coordinate of c on D0.
+        on_d1: the largest first coordinate of c on D1.
+        K: a factor for which tau lies between K on_d0 and K on_d1; None if on_d1 is not the larger, where none exists.
     """
 
     on_d0: float
@@ -154,12 +176,19 @@ class ByHand:
 
 
 def by_hand(setting: AttentionSetting, mechanism: Literal["softmax", "linear"]) -> ByHand:
-    """K = tau / sqrt(on_d0 * on_d1), at the setting's own a0 and a1; a smaller a on D0 or a larger on D1 only helps.
+    """The classifier with y = K e_1 and K = tau / sqrt(on_d0 * on_d1), at the setting's own a0 and a1.
 
-    >>> from separatrix.separation.cross_attention import CrossAttention
-    >>> found = [by_hand(CrossAttention(n, 5, 1, a0=0.05, a1=2), "linear") for n in (40, 4000)]
-    >>> [round(one.on_d1 / one.on_d0, 2) for one in found], [round(one.K) for one in found]
-    ([2.72, 2.86], [21, 2029])
+    It also separates elements with a smaller a in D0 or a larger a in D1.
+
+    Args:
+        setting: the setting.
+        mechanism: whether the attention is softmax or linear.
+
+    Example:
+        >>> from separatrix.separation.cross_attention import CrossAttention
+        >>> found = [by_hand(CrossAttention(n, 5, 1, a0=0.05, a1=2), "linear") for n in (40, 4000)]
+        >>> [round(one.on_d1 / one.on_d0, 2) for one in found], [round(one.K) for one in found]
+        ([2.72, 2.86], [21, 2029])
     """
     _check_mechanism(mechanism)
     values = setting.values()

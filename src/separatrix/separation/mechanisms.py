@@ -1,4 +1,4 @@
-r"""Other mechanisms for the paper's networks: what stands between the scores and the values.
+r"""Attention mechanisms for the paper's networks, softmax and linear attention among them.
 
 A mechanism gives each key (or pair of keys) a weight W and returns sum W v / sum W. With s = q . k at scale 1:
 
@@ -8,8 +8,8 @@ A mechanism gives each key (or pair of keys) a weight W and returns sum W v / su
     random_features    phi(q) . phi(k), phi drawn        E W = exp(s)
     order3             exp(sum_l q_l k_l k'_l)           pairs of keys; values v, or v * v' entrywise
 
-Each comes twice: `attend` is the library's own attention in floating point, for any tensors; `weigh` gives the weights
-of the different tokens of the paper's data exactly, as a `Form`. A test holds one against the other.
+Each is implemented twice: `attend` is the library's own attention in floating point, for any tensors; `weigh` gives the
+weights of the different tokens of the paper's data exactly, as a `Form`. A test compares the two.
 
 All of the data and hence all scores are nonnegative. So relu(x) = x on them, and "relu" *is* "identity" here.
 """
@@ -44,7 +44,14 @@ Kernel = Callable[[Token, Token, Tokens], Form]
 
 @dataclass(frozen=True)
 class Weighted:
-    """A weight, the value it goes to in units of L^unit, and how many keys or pairs of keys share both."""
+    """The weight that a mechanism gives to a value.
+
+    Attributes:
+        weight: the exact weight.
+        value: the value, in units of L^unit.
+        unit: the power of L in the unit of the value.
+        count: how many keys, or pairs of keys, have this weight and this value.
+    """
 
     weight: Form
     value: Token
@@ -54,9 +61,13 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism: attend(query, key, value), and weigh(query, tokens), the exact weights of one query.
+    """An attention mechanism.
 
-    symmetric: whether the classes of the data may be exchanged for one another.
+    Attributes:
+        name: what the mechanism is called in tables and errors.
+        attend: `attend(query, key, value)` computes it on any tensors, in floating point.
+        weigh: `weigh(query, tokens)` gives the exact weights of one query.
+        symmetric: whether exchanging classes of the data leaves the results unchanged.
     """
 
     name: str
@@ -66,7 +77,7 @@ class Mechanism:
 
 
 def softmax(beta: Number = 1) -> Mechanism:
-    """Softmax attention at the temperature 1 / beta.
+    """Softmax attention with the weights exp(beta s), that is, at the temperature 1 / beta.
 
     >>> q, k = torch.tensor([[1.0]]), torch.tensor([[0.0], [1.0]])
     >>> softmax(2).name, softmax(2).attend(q, k, k).item() == torch.sigmoid(torch.tensor(2.0)).item()
@@ -98,10 +109,12 @@ def linear(feature_map: Literal["identity", "relu", "elu", "taylor2"]) -> Mechan
 
 
 def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
-    """Attention of order 3 with both key sets A_2, and the value sets (A_3, 1) or (A_3, A_3).
+    """Attention of order 3 with A_2 as both key sets.
 
-    With values "once" the output is an average of the rows of A_3, as in all the other mechanisms. With "twice" it is
-    one of their entrywise products, to which the paper's tau is not fitted.
+    Args:
+        values: with "once" the value sets are (A_3, 1), and the output is a weighted average of the rows of A_3, as in
+            all the other mechanisms. With "twice" they are (A_3, A_3), and the output is a weighted average of
+            entrywise products of rows, for which the paper's tau is not chosen.
     """
     one_of("values", values, ("once", "twice"))
 
@@ -124,7 +137,7 @@ def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
 
 
 def random_features(num_features: int, seed: int) -> Mechanism:
-    """Linear attention with `random_positive` features, drawn from `seed` for whatever width the data have."""
+    """Linear attention with `num_features` random positive features, drawn from `seed` at the width of the data."""
     whole("num_features", num_features, low=1)
     whole("seed", seed, low=0)
 
@@ -163,26 +176,26 @@ def _sum(terms: list[tuple[int, Fraction]]) -> Form:
 
 
 def _identity(q: Token, k: Token, units: Tokens) -> Form:
-    """q . k; entries are not negative, so this is relu(q) . relu(k) as well."""
+    """The kernel q . k, which is also relu(q) . relu(k) because the entries are not negative."""
     return _sum([(units.query_unit + units.key_unit, _dot(q, k))])
 
 
 def _elu(q: Token, k: Token, units: Tokens) -> Form:
-    """(q + 1) . (k + 1), the entries not being negative."""
+    """The kernel (q + 1) . (k + 1), which is that of elu + 1 because the entries are not negative."""
     here, there = units.query_unit, units.key_unit
     zero = Fraction(0)
     return _sum([(here + there, _dot(q, k)), (here, sum(q, zero)), (there, sum(k, zero)), (0, Fraction(len(q)))])
 
 
 def _taylor2(q: Token, k: Token, units: Tokens) -> Form:
-    """1 + s + s^2 / 2."""
+    """The kernel 1 + s + s^2 / 2."""
     s, unit = _dot(q, k), units.query_unit + units.key_unit
     return _sum([(0, Fraction(1)), (unit, s), (2 * unit, s * s / 2)])
 
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """phi(q) . phi(k) for the features that were drawn; each is a number of its own, equal to none but itself."""
+    """The factor phi(q) . phi(k) for the drawn features; no two instances count as equal."""
 
     phi: RandomPositive
     q: Token
@@ -198,7 +211,7 @@ class _Drawn:
 
 @lru_cache(maxsize=1024)
 def _features(phi: RandomPositive, token: Token, unit: Decimal) -> tuple[Decimal, ...]:
-    """exp(W x - |x|^2 / 2), sqrt(r) phi, at x = token * unit; the unit has all the digits that are asked for."""
+    """The features exp(W x - |x|^2 / 2), which are sqrt(r) phi(x), at x = token * unit."""
     x = {i: Decimal(q.numerator) / q.denominator * unit for i, q in enumerate(token) if q}
     half = sum((value * value for value in x.values()), Decimal(0)) / 2
     rows = phi.projection.tolist()
@@ -216,4 +229,4 @@ MECHANISMS: tuple[Mechanism, ...] = (
     order3("once"),
     order3("twice"),
 )
-"""The mechanisms people use, softmax at temperatures 1, 4, 2, 1/2 and 1/4 first."""
+"""Mechanisms that are in use: softmax at the temperatures 1, 4, 2, 1/2 and 1/4, then linear attention and order 3."""

@@ -1,15 +1,17 @@
-r"""Exact probabilities of the four events, from the thresholds at which the networks fire.
+r"""The shares of the sign vectors on which the networks fire, from the thresholds at which they do.
 
-For one sign vector y_l let *good* be "F_exp fires on D1", and *bad* that any of the other three networks fires. The m
-vectors are independent given where the special keys are, and the four networks share them, so in each case
+For one sign vector y_l let *good* be the event that F_exp fires on D1, and *bad* that any of the other three networks
+fires. The m vectors are independent given the classes of the special keys, and the four networks share them, so in each
+case
 
     P[success] = (1 - P[bad])^m - (1 - P[bad or good])^m
 
-where P is over a single sign vector. D0 and D1 draw their special keys independently and uniformly, so the cases are:
-both in the same class, or in different ones; and, when the classes have two sizes, in a class of which size.
+where P is over a single sign vector. D0 and D1 draw their special keys independently and uniformly. A case says whether
+both special keys are in the same class or in different ones and, when the classes have two sizes, which sizes these
+classes have.
 
-The signs that matter one by one are those of the first and last coordinates and of the special classes; all others
-enter through their number of +1, as `firing` explains, and a union of events "at least so many" is again one. Shares of
+The signs of the first and last coordinates and of the special classes matter one by one; all others matter through
+their number of +1, as `firing` explains, and a union of events "at least k signs +1" is again such an event. Shares of
 the sign vectors are exact integers over powers of two (or, beyond 2048 classes, real numbers of 256 bits).
 """
 
@@ -28,14 +30,19 @@ from separatrix.separation.rows import Network
 __all__ = ["Fires", "Mixture", "Share", "attention_mixture", "firing_tables"]
 
 Share = tuple[Any, int]
-"""(part, whole): a share of the sign vectors; the part is an integer, or a real number of `extended.EXTENDED`."""
+"""A share (part, whole) of the sign vectors; the part is an integer, or a real number of `extended.EXTENDED`."""
 
 
 @dataclass(frozen=True)
 class Fires:
-    """Where F_exp and F_lin fire on a data set with its special key in a class of a given size, and on what share.
+    """Where F_exp and F_lin fire on a data set whose special key is in a class of a given size.
 
-    `either` is where one of them does.
+    Attributes:
+        exp: the thresholds of F_exp.
+        lin: the thresholds of F_lin.
+        either: the thresholds of the event that at least one of them fires.
+        exp_share: the share of the sign vectors on which F_exp fires.
+        lin_share: the share of the sign vectors on which F_lin fires.
     """
 
     exp: Thresholds
@@ -49,7 +56,10 @@ class Fires:
 class Mixture:
     """Shares of the sign vectors by case, with the probability of each case.
 
-    joint: (case, bad, good but not bad). d1 and d0: (case, F_exp fires, F_lin fires).
+    Attributes:
+        joint: for each case of both special keys, its probability and the shares (bad, good but not bad).
+        d1: for each case of D1's special key, its probability and the shares (F_exp fires, F_lin fires) on D1.
+        d0: for each case of D0's special key, its probability and the shares (F_exp fires, F_lin fires) on D0.
     """
 
     joint: tuple[tuple[Fraction, Share, Share], ...]
@@ -58,7 +68,14 @@ class Mixture:
 
 
 def firing_tables(n: int, g: int, last: bool, networks: tuple[Network, Network]) -> dict[int, Fires]:
-    """Where (F_exp, F_lin) fire, by the size (index 0 or 1) of the class of the special key."""
+    """Where F_exp and F_lin fire, by the size of the class of the special key, as an index 0 or 1 in `Classes.size`.
+
+    Args:
+        n: the number of tokens.
+        g: the number of classes.
+        last: whether the data have a last column of ones, whose sign matters.
+        networks: F_exp and F_lin on the data set.
+    """
     classes = Classes.split(n, g)
     last_signs = (1, -1) if last else (1,)
     fires = {}
@@ -70,7 +87,7 @@ def firing_tables(n: int, g: int, last: bool, networks: tuple[Network, Network])
 
 
 def attention_mixture(n: int, g: int, d1: dict[int, Fires], d0: dict[int, Fires]) -> Mixture:
-    """The mixture for n rows in g classes, given where the networks fire on D1 and on D0."""
+    """The mixture for n rows in g classes, given the `firing_tables` of D1 and of D0."""
     classes = Classes.split(n, g)
     cases, alone = _cases(n, g)
     joint = tuple([(case, *_joint(d1[z1], d0[z0], classes, (z1, z0), same)) for case, z1, z0, same in cases])
@@ -84,9 +101,10 @@ def _sizes(classes: Classes) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _cases(n: int, g: int) -> tuple[list[tuple[Fraction, int, int, bool]], list[tuple[Fraction, int]]]:
-    """The cases of both special classes, and of one.
+    """The cases of both special classes, and the cases of one.
 
-    Both: (probability, size of D1's special class, of D0's, whether they are the same class). One: (probability, size).
+    A case of both is (probability, size of D1's special class, size of D0's, whether they are the same class); a case
+    of one is (probability, size).
     """
     classes = Classes.split(n, g)
     sizes = _sizes(classes)
@@ -108,7 +126,7 @@ def _alone(thresholds: Thresholds, classes: Classes, own: int) -> Share:
 
 
 def _joint(d1: Fires, d0: Fires, classes: Classes, own: tuple[int, int], same: bool) -> tuple[Share, Share]:
-    """(bad, good and not bad), for special classes of the sizes `own` = (D1's, D0's)."""
+    """The shares (bad, good and not bad), for special classes of the sizes `own` = (D1's, D0's)."""
     z1, z0 = own
     M1, M2 = (classes.number[z] - (z1 == z) - (not same and z0 == z) for z in (0, 1))
     weights, share = [exactly(M2, R2) for R2 in range(M2 + 1)], tails(M1)
@@ -119,7 +137,7 @@ def _joint(d1: Fires, d0: Fires, classes: Classes, own: tuple[int, int], same: b
         for s0 in (s1,) if same else (1, -1):
             out = d0.either[first, s0, last]
             vectors += 1
-            # A + sign of the class special to the other data set adds one to the count of its size.
+            # A sign +1 of the class that is special in the other data set adds one to the count of its size.
             plus1, plus0 = (0, 0) if same else (s0 > 0, s1 > 0)
             by1, by0, in1, in0 = plus1 and not z0, plus0 and not z1, plus1 and z0, plus0 and z1
             for R2, weight in enumerate(weights):

@@ -22,7 +22,7 @@ __all__ = ["linear_network", "linear_regression", "rectified", "softmax_network"
 
 
 def rectified(z: Tensor, tau: float) -> Tensor:
-    """phi(sum phi_tau(z)) over all entries of z: positive exactly when some entry is above tau.
+    """The network's output phi(sum phi_tau(z)) over all entries of z: positive exactly when some entry is above tau.
 
     >>> rectified(torch.tensor([[0.5, 1.0], [2.0, -3.0]]), tau=0.9).item()
     1.2000000476837158
@@ -31,26 +31,40 @@ def rectified(z: Tensor, tau: float) -> Tensor:
 
 
 def softmax_network(data: AttentionInput, weights: Tensor, y: Tensor, tau: float) -> Tensor:
-    """F_exp of Definition C.6; weights: Q K^T, (d, d). y: (d, m).
+    """The network F_exp of Definition C.6, evaluated on one element of a data set.
 
-    >>> from separatrix.separation.datasets import cross_attention_input
-    >>> data = cross_attention_input(6, 4, 3.0, special_query=0, special=5)
-    >>> round(softmax_network(data, torch.eye(4).double(), torch.ones(4, 1).double(), tau=0.9).item(), 4)
-    2.4107
+    Args:
+        data: the element {A_1, A_2, A_3}.
+        weights: Q K^T, of shape (d, d).
+        y: the sign vectors, of shape (d, m).
+        tau: the threshold.
+
+    Example:
+        >>> from separatrix.separation.datasets import cross_attention_input
+        >>> data = cross_attention_input(6, 4, 3.0, special_query=0, special=5)
+        >>> round(softmax_network(data, torch.eye(4).double(), torch.ones(4, 1).double(), tau=0.9).item(), 4)
+        2.4107
     """
     return rectified(tensor_attention(data.A1 @ weights, data.A2, data.A3, scale=1.0) @ y, tau)
 
 
 def linear_network(data: AttentionInput, weights: Tensor, y: Tensor, tau: float) -> Tensor:
-    """F_lin of Definition C.2; weights: Q K^T, (d, d). y: (d, m)."""
+    """The network F_lin of Definition C.2, evaluated on one element of a data set.
+
+    Args:
+        data: the element {A_1, A_2, A_3}.
+        weights: Q K^T, of shape (d, d).
+        y: the sign vectors, of shape (d, m).
+        tau: the threshold.
+    """
     return rectified(linear_attention(data.A1 @ weights, data.A2, data.A3) @ y, tau)
 
 
 def softmax_regression(data: RegressionInput, y: Tensor, tau: float) -> Tensor:
-    """F_exp of Definition 3.5; y: (n, m)."""
+    """The network F_exp of Definition 3.5, evaluated on (A, x), with sign vectors y of shape (n, m)."""
     return rectified(tensor_attention(data.x[None], data.A, y, scale=1.0), tau)
 
 
 def linear_regression(data: RegressionInput, y: Tensor, tau: float) -> Tensor:
-    """F_lin of Definition 3.6; y: (n, m)."""
+    """The network F_lin of Definition 3.6, evaluated on (A, x), with sign vectors y of shape (n, m)."""
     return rectified(linear_attention(data.x[None], data.A, y), tau)

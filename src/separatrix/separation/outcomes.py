@@ -1,8 +1,8 @@
-r"""Which mechanisms separate? The paper's events for any mechanism in the place of `exp`, exactly or by simulation.
+r"""The probabilities of the paper's events with any mechanism in the place of `exp`, exactly or by simulation.
 
-Exactly: `sign_vectors` decides which of the 2^d sign vectors fire, and from these shares m vectors follow as in
-`exact`. By simulation: the library's own attention on all n tokens, which serves softmax regression too, where y has
-a sign for each token, and widths beyond enumeration.
+`outcome` is exact: `sign_vectors` decides which of the 2^d sign vectors fire, and the probabilities for m vectors
+follow from these shares as in `exact`. `simulate_outcome` runs the library's own attention on all n tokens. It also
+covers softmax regression, where y has a sign for each token, and widths too large for enumeration.
 """
 
 from __future__ import annotations
@@ -34,9 +34,14 @@ _BATCH_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Outcome:
-    """Probabilities, for a mechanism: it fires on D1; is silent on D0; both at once; and `lin` is silent on both too.
+    """The probabilities of the events for a mechanism; all networks share the same y.
 
-    The last is the paper's success with the mechanism in the place of `exp`. All share the same y.
+    Attributes:
+        fires_on_d1: the mechanism fires on D1.
+        silent_on_d0: the mechanism is silent on D0.
+        separates: both at once.
+        success: both at once, and `lin` is silent on D0 and D1. This is the paper's success, with the mechanism in the
+            place of `exp`.
     """
 
     fires_on_d1: float
@@ -47,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class OutcomeEstimate:
-    """Estimates of the probabilities of the same names in `Outcome`, from the same trials."""
+    """Estimates of the probabilities of the same names in `Outcome`, all from one set of trials."""
 
     fires_on_d1: Estimate
     silent_on_d0: Estimate
@@ -89,11 +94,18 @@ def outcome(setting: AttentionSetting, mechanism: Mechanism) -> Outcome:
 def simulate_outcome(
     setting: AttentionSetting | SoftmaxRegression, mechanism: Mechanism, trials: int, seed: int
 ) -> OutcomeEstimate:
-    """The paper's Monte Carlo with any mechanism: the library's attention on all n tokens, y shared by the networks.
+    """Estimate the probabilities of `Outcome` by the paper's Monte Carlo, with the library's attention on all n tokens.
 
-    >>> from separatrix.separation.mechanisms import softmax
-    >>> simulate_outcome(SoftmaxRegression(100, 4), softmax(), trials=50, seed=0).success.hits
-    45
+    Args:
+        setting: the setting.
+        mechanism: the mechanism in the place of `exp`.
+        trials: the number of independent trials.
+        seed: the seed of the generator that draws the data and the signs.
+
+    Example:
+        >>> from separatrix.separation.mechanisms import softmax
+        >>> simulate_outcome(SoftmaxRegression(100, 4), softmax(), trials=50, seed=0).success.hits
+        45
     """
     whole("trials", trials, low=1)
     generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
@@ -115,13 +127,13 @@ def simulate_outcome(
 
 
 _Inputs = tuple[Tensor, Tensor, Tensor]
-"""Query, key and value of a batch of trials."""
+"""The query, key and value of a batch of trials."""
 
 
 def _regression(
     setting: SoftmaxRegression, trials: int, generator: torch.Generator
 ) -> Iterator[tuple[_Inputs, _Inputs, Tensor]]:
-    """Definition 3.5: the query is x = 1, the keys are the rows of A, and the values those of y."""
+    """The trials of Definition 3.5: the query is x = 1, the keys are the rows of A, and the values are those of y."""
     last = torch.eye(setting.m, dtype=torch.float64)
     for draws in regression_draws(setting.n, setting.m, trials, generator, shared_signs=True):
         query = torch.ones(len(draws.on_d1), 1, 1, dtype=torch.float64)
@@ -132,7 +144,7 @@ def _regression(
 def _attention(
     setting: AttentionSetting, trials: int, generator: torch.Generator
 ) -> Iterator[tuple[_Inputs, _Inputs, Tensor]]:
-    """Definition C.6, n x n attention and all; only the memory of a batch is bounded."""
+    """The trials of Definition C.6, with n x n attention, in batches of bounded memory."""
     weights = setting.weight_matrix()
     size = max(1, _BATCH_BYTES // (8 * setting.n**2))
     for start in range(0, trials, size):

@@ -22,7 +22,14 @@ AnySetting = SoftmaxRegression | SelfAttention | CrossAttention
 
 @dataclass(frozen=True)
 class Phase:
-    """A column for each setting: the probabilities at each value of `parameter`, and the edge, a `Boundary`."""
+    """A phase diagram, with one column for each setting.
+
+    Attributes:
+        parameter: the name of the parameter that changes within a column.
+        values: its values.
+        columns: for each setting, the probabilities at each of the values.
+        edges: for each setting, where success first reaches the level.
+    """
 
     parameter: str
     values: tuple[Any, ...]
@@ -31,7 +38,7 @@ class Phase:
 
     @property
     def success(self) -> tuple[tuple[float, ...], ...]:
-        """Success by column and value; of certified bounds, the lower."""
+        """The probability of success by column and value; the lower one where there are certified bounds."""
         return tuple(
             tuple(float(one.low.success if isinstance(one, Bracket) else one.success) for one in column)
             for column in self.columns
@@ -46,18 +53,23 @@ def phase(
     *,
     candidates: Sequence[Number] | None = None,
 ) -> Phase:
-    """Success of each setting with `parameter` at each of the values, and where it first reaches `level`.
+    """The success of each setting with `parameter` at each of the values, and where it first reaches `level`.
 
-    settings: the columns. They may differ in anything, say in a0, or in n and with it m; their own value of
-        `parameter` does not matter. Values may leave the theorem's range, as in the paper's own sweeps.
-    candidates: where `boundary` looks for the edge; by default, among the values.
+    Args:
+        settings: one setting for each column. They may differ in anything, for example in a0, or in n and with it m;
+            their own value of `parameter` does not matter.
+        parameter: the name of the parameter that changes within a column.
+        values: its values, which may lie outside the theorem's range, as in the paper's own sweeps.
+        level: the probability that success must reach at the edge.
+        candidates: the values among which `boundary` searches for the edge; by default `values`.
 
-    >>> settings = [CrossAttention(n, 2, 9, a0=0.01, a1=3) for n in (16, 64)]
-    >>> found = phase(settings, "d", [2, 3, 5, 9, 17], 0.5)
-    >>> [[round(success, 2) for success in column] for column in found.success]
-    [[0.0, 0.06, 0.51, 0.78, 0.92], [0.0, 0.06, 0.51, 0.89, 0.92]]
-    >>> [edge.value for edge in found.edges]
-    [5, 5]
+    Example:
+        >>> settings = [CrossAttention(n, 2, 9, a0=0.01, a1=3) for n in (16, 64)]
+        >>> found = phase(settings, "d", [2, 3, 5, 9, 17], 0.5)
+        >>> [[round(success, 2) for success in column] for column in found.success]
+        [[0.0, 0.06, 0.51, 0.78, 0.92], [0.0, 0.06, 0.51, 0.89, 0.92]]
+        >>> [edge.value for edge in found.edges]
+        [5, 5]
     """
     if not settings:
         raise ArgumentError("settings", expected="at least one", got=settings)

@@ -1,12 +1,12 @@
-r"""The sign of a sum of integer multiples of powers of n, exactly.
+r"""The exact sign of a sum of integer multiples of powers of n.
 
-Every decision "does this row fire?" is the sign of a finite sum
+Whether a row of attention fires is decided by the sign of a finite sum
 
     v = sum_i q_i n^{e_i} (log n)^{-l_i / 2},     q_i integer, e_i rational, l_i in {0, 1}
 
 (the logarithms come only from a tau that the caller gives in absolute terms). The sum is evaluated in fixed point with
 an error bound. If the bound does not exclude zero, we first decide whether v *is* zero, and only if it is not do we
-double the bits until it shows its sign; so the loop ends, and no tolerance is involved.
+double the number of bits until the bound excludes zero. So the loop ends, and no tolerance is involved.
 
 When is v zero? Write n = r^q with r not a perfect power. Then X^k - r is irreducible over the rationals for every k, so
 the powers r^f with distinct f in [0, 1) are linearly independent: v (without logarithms) is zero exactly when, for
@@ -26,12 +26,12 @@ from separatrix.separation.extended import fixed_power
 __all__ = ["Term", "power", "primitive_root", "sign"]
 
 Term = tuple[int, Fraction, int]
-"""(q, e, l): the term q n^e (log n)^{-l/2}."""
+"""The triple (q, e, l) stands for the term q n^e (log n)^{-l/2}."""
 
 
 @lru_cache(maxsize=4096)
 def power(n: int, e: Fraction, logs: int, bits: int) -> int:
-    """n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units; exact for e = logs = 0.
+    """The number n^e (log n)^{-logs/2} in units of 2^-bits, with an error below two units; exact for e = logs = 0.
 
     >>> power(5, Fraction(0), 0, 3)
     8
@@ -41,7 +41,7 @@ def power(n: int, e: Fraction, logs: int, bits: int) -> int:
 
 @lru_cache(maxsize=1024)
 def primitive_root(n: int) -> tuple[int, int]:
-    """(r, q) with n = r^q and q the largest possible.
+    """The pair (r, q) with n = r^q and the largest possible q.
 
     >>> primitive_root(64), primitive_root(200), primitive_root(10**100)
     ((2, 6), (200, 1), (10, 100))
@@ -54,7 +54,7 @@ def primitive_root(n: int) -> tuple[int, int]:
 
 
 def _integer_root(n: int, q: int) -> int:
-    """The floor of the q-th root, by Newton's iteration from above."""
+    """The floor of the q-th root of n, by Newton's iteration from above."""
     x = 1 << -(-n.bit_length() // q)
     while True:
         y = ((q - 1) * x + n // x ** (q - 1)) // q
@@ -65,7 +65,7 @@ def _integer_root(n: int, q: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _split(n: int, e: Fraction) -> tuple[int, tuple[int, int]]:
-    """The whole and the fractional part of q e, where n = r^q; the latter as numerator and denominator."""
+    """The integer part of q e, where n = r^q, and its fractional part as numerator and denominator."""
     whole, fraction = divmod(primitive_root(n)[1] * e, 1)
     return int(whole), (fraction.numerator, fraction.denominator)
 
@@ -75,8 +75,8 @@ def _is_zero(n: int, terms: Iterable[Term]) -> bool:
     for coefficient, e, logs in terms:
         whole, fraction = _split(n, e)
         parts[logs, fraction].append((coefficient, whole))
-    # Whole numbers, once divided by the least power: fractions with numerators of 10^4 digits would be a hundred times
-    # as slow.
+    # Dividing by the least power makes all terms integers; fractions with numerators of 10^4 digits would take a
+    # hundred times as long.
     r, _ = primitive_root(n)
     for part in parts.values():
         least = min(whole for _, whole in part)

@@ -6,12 +6,12 @@ k of the n signs are +1 this is a sum of independent terms of two laws, (1 - tau
 up to a lattice of spacing h moves the sum by less than n h, so two probabilities of the lattice sum bracket the true
 one; they come from its characteristic function, at the few frequencies where its n-th power is not negligible.
 
-From these tables to five brackets, with no approximation:
-* Given y, the data of D0 and D1 are independent. Given y, both events on D0 grow with the weights of the + signs and
-  fall with the others, so they are positively associated (Harris): the probability of their union is at least the
-  larger one's and at most that of independent events.
-* The m sign vectors share the data, and (1 - p)^m is convex in p: with p the data's own probability, E (1 - p)^m is at
-  least (1 - E p)^m (Jensen) and at most the chord from p = 0 to the largest p that any data allow, by Hoeffding.
+The five brackets follow from these tables without approximation:
+* Given y, the data of D0 and D1 are independent. Given y, both events on D0 are increasing in the weights of the signs
+  +1 and decreasing in the others, so they are positively associated (Harris): the probability of their union is at
+  least the larger of the two probabilities and at most the probability for independent events.
+* The m sign vectors share the data, and (1 - p)^m is convex in p: with p the probability given the data, E (1 - p)^m
+  is at least (1 - E p)^m (Jensen) and at most the chord from p = 0 to the largest p over all data (Hoeffding).
 """
 
 from __future__ import annotations
@@ -26,25 +26,30 @@ from numpy.typing import NDArray
 __all__ = ["Bounds", "SingleVector", "silent", "single_vector", "worst_data"]
 
 LARGEST_LATTICE = 4096
-"""Above this n the lattice is not used: the bound over all data is already tiny unless tau is."""
+"""The lattice is not used for n above this: the bound over all data is then tiny unless tau is tiny too."""
 
 _CELLS = 200
-"""The lattice has 200 sqrt(n) cells to the range of a term: n h is then about a fiftieth of the sum's deviation."""
+"""The range of a term has 200 sqrt(n) cells of the lattice: n h is then about 1/50 of the sum's standard deviation."""
 
 _SLACK = 1e-9
-"""Covers the rounding of float64 in the sums below, and what lies outside the window and beyond the frequencies."""
+"""A bound on the rounding errors of float64 and on the parts outside the window and beyond the frequencies used."""
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
-"""(low, high)."""
+"""A lower and an upper bound."""
 
 
 @dataclass(frozen=True)
 class SingleVector:
-    """Bounds on the expectation over the data of one sign vector's probabilities.
+    """Bounds on probabilities of events about one sign vector, in expectation over the data.
 
-    lin1, exp0, lin0: that network fires. bad: any of them. bad_if_minus: bad, given that the sign of D1's special index
-    is -1. The `worst` of each bounds the probability for every data set of Definition 3.8.
+    Attributes:
+        lin1: that F_lin fires on D1.
+        exp0: that F_exp fires on D0.
+        lin0: that F_lin fires on D0.
+        bad: that any of these three fires.
+        bad_if_minus: the same, given that the sign at D1's special index is -1.
+        worst: for each of these names, an upper bound on the probability given any data of Definition 3.8.
     """
 
     lin1: Bounds
@@ -56,7 +61,7 @@ class SingleVector:
 
 
 def silent(p: Bounds, worst: float, m: int) -> Bounds:
-    """Bounds on E (1 - p(data))^m, from bounds on E p(data) and from p(data) <= worst.
+    """Bounds on E (1 - p(data))^m, from the bounds `p` on E p(data) and from p(data) <= worst.
 
     >>> silent((0.1, 0.1), 0.1, 3), silent((0.0, 0.0), 0.5, 9)
     ((0.7290000000000001, 0.7290000000000001), (1.0, 1.0))
@@ -67,11 +72,17 @@ def silent(p: Bounds, worst: float, m: int) -> Bounds:
 
 
 def worst_data(n: float, tau: float, top: float, special: float | None) -> float:
-    """The largest probability that sum f_i y_i > tau, over all weights in [1, top] (and one equal to `special`).
+    """An upper bound on the probability that sum f_i y_i > tau, for all weights in [1, top].
 
-    Hoeffding: at most exp(-tau^2 / (2 sum f_i^2)), and at most 1/2 by symmetry. With S the sum of the weights in
-    [1, top], their squares sum to at most (1 + top) S - N top, because (w - 1)(top - w) >= 0; the share is then largest
-    at one S, found by calculus and held to its range.
+    By Hoeffding's inequality it is at most exp(-tau^2 / (2 sum f_i^2)), and by symmetry at most 1/2. With S the sum of
+    the weights in [1, top], their squares sum to at most (1 + top) S - N top, because (w - 1)(top - w) >= 0; the bound
+    on sum f_i^2 is then largest at one S, which is found by calculus and restricted to its range.
+
+    Args:
+        n: the number of weights.
+        tau: the threshold.
+        top: the largest weight, in units of the smallest.
+        special: the value of one further weight, which takes the place of one of the n; None if there is none.
     """
     if tau >= 1:
         return 0.0
@@ -86,7 +97,7 @@ def worst_data(n: float, tau: float, top: float, special: float | None) -> float
 
 @lru_cache(maxsize=1024)
 def single_vector(n: int, tau: float) -> SingleVector:
-    """The bounds for one sign vector."""
+    """The bounds for one sign vector, for n tokens and the threshold tau."""
     size = float(min(n, 10**300))
     top = size**0.4
     worst = {
@@ -134,9 +145,9 @@ def _binomial(n: int) -> Array:
 
 
 class _Laws:
-    """The laws of (1 - tau) w and -(1 + tau) w, rounded up to a lattice fit for sums of n of them.
+    """The laws of (1 - tau) w and -(1 + tau) w, rounded up to a lattice that is fine enough for sums of n of them.
 
-    w is 1 + 0.4 U, or exp(log_top U) if log_top is given.
+    The weight w is 1 + 0.4 U, or exp(log_top U) if `log_top` is not None, with U uniform in [0, 1].
     """
 
     def __init__(self, n: int, tau: float, log_top: float | None) -> None:
@@ -148,7 +159,7 @@ class _Laws:
         self.minus = _Law.rounded_up(-1 - tau, top, log_top, self.h)
 
     def chernoff(self, n: int, special: float = 0.0) -> float:
-        """At least P[sum of n terms, and of special (y - tau), > 0]: E exp(s sum) for the best of a few s."""
+        """An upper bound on P[sum of n terms, plus special (y - tau), > 0]: the least E exp(s sum) over a few s."""
         plus, minus = (self.h * (law.first + np.arange(len(law.probabilities))) for law in (self.plus, self.minus))
         w, p = plus / (1 - self.tau), self.plus.probabilities
         logs = [0.0]
@@ -160,17 +171,18 @@ class _Laws:
 
 
 class _Lattice:
-    """The transforms of two laws, and through them the laws of sums of up to n."""
+    """The Fourier transforms of two laws, from which the laws of sums of up to n terms follow."""
 
     def __init__(self, laws: _Laws) -> None:
         self.h, self.plus, self.minus, n = laws.h, laws.plus, laws.minus, laws.n
-        # A window of 8 sqrt(n) ranges about the mean: Hoeffding leaves 2 exp(-32) outside. FFTs like powers of two.
+        # The window has 8 sqrt(n) ranges of a term around the mean, outside of which the sum is with probability at
+        # most 2 exp(-32) (Hoeffding). It is a power of two, for which the FFT is fast.
         self.M = M = 1 << math.ceil(8 * math.sqrt(n) * (laws.cells + 2)).bit_length()
-        # Beyond j the transforms are at most steepest M / (2 j), so their n-th power is below exp(-40) beyond J.
+        # At frequency j the transforms are at most steepest M / (2 j), so beyond J their n-th power is below exp(-40).
         steepest = max(self.plus.probabilities.max(), self.minus.probabilities.max())
         J = min(M // 2, math.ceil(M / 2 * steepest * math.exp(40 / (n - 1))))
         self.frequencies = np.arange(J + 1)
-        # Each frequency stands for its mirror image too, except 0 and M / 2.
+        # Each frequency except 0 and M / 2 counts twice, for itself and for its mirror image.
         self.times = np.where(self.frequencies % (M // 2) == 0, 1.0, 2.0)
         self.logs = [_log(np.fft.rfft(law.probabilities, M)[: J + 1]) for law in (self.plus, self.minus)]
         self.means = [float(law.probabilities @ np.arange(len(law.probabilities))) for law in (self.plus, self.minus)]
@@ -178,14 +190,15 @@ class _Lattice:
     def fires(self, n: int, level: float) -> tuple[Array, Array]:
         """Bounds on P[sum of n terms > level | k signs are +1], for k = 0, ..., n.
 
-        They are 0 and 1 for k further than 3.5 sqrt(n) from n / 2, which has a chance below 2 exp(-24.5) (Hoeffding).
+        The bounds are 0 and 1 for k further than 3.5 sqrt(n) from n / 2; the probability of such k is below
+        2 exp(-24.5) (Hoeffding).
         """
         M = self.M
         upper, lower = math.floor(level / self.h) + 1, math.ceil(level / self.h) + n
         bounds = np.stack([np.zeros(n + 1), np.ones(n + 1)])
         away = 3.5 * math.sqrt(n)
         for k in range(max(0, math.ceil(n / 2 - away)), min(n, math.floor(n / 2 + away)) + 1):
-            # Counted from the least value the lattice sum can have.
+            # Positions are relative to the least value that the lattice sum can have.
             least = k * self.plus.first + (n - k) * self.minus.first
             end = round(k * self.means[0] + (n - k) * self.means[1]) + M // 2
             law = np.exp(k * self.logs[0] + (n - k) * self.logs[1])
@@ -202,7 +215,7 @@ def _log(transform: NDArray[np.complex128]) -> NDArray[np.complex128]:
 
 
 def _geometric(j: NDArray[np.int64], start: int, end: int, M: int) -> NDArray[np.complex128]:
-    """sum over v = start, ..., end - 1 of exp(2 pi i j v / M)."""
+    """The sum of exp(2 pi i j v / M) over v = start, ..., end - 1."""
     total = np.empty(len(j), dtype=complex)
     total[0] = end - start
     turn = 2j * math.pi / M
@@ -214,14 +227,14 @@ def _geometric(j: NDArray[np.int64], start: int, end: int, M: int) -> NDArray[np
 
 @dataclass(frozen=True)
 class _Law:
-    """A law on the integers first, first + 1, ..., falling or rising: its total variation is at most twice its top."""
+    """A law on the integers first, first + 1, ..., whose total variation is at most twice its largest probability."""
 
     first: int
     probabilities: Array
 
     @classmethod
     def rounded_up(cls, factor: float, top: float, log_top: float | None, h: float) -> _Law:
-        """factor * w in units of h, rounded up."""
+        """The law of factor * w, rounded up to a multiple of h, in units of h."""
         low, high = sorted((factor / h, factor * top / h))
         first = math.ceil(low)
         edges = np.arange(first - 1, math.ceil(high) + 1) * h / factor

@@ -1,4 +1,4 @@
-"""What a setting answers with: five probabilities, or five estimates with their intervals, under the same names."""
+"""The results of a setting: five probabilities, or bounds on them, or five estimates with their intervals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Probabilities:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Certified bounds, low <= probability <= high, and their midpoints under the names of `Probabilities`.
+    """Certified bounds, low <= probability <= high, and their midpoints by the names of `Probabilities`.
 
     >>> Bracket(Probabilities(0.5, 0.25, 1.0, 1.0, 0.0), Probabilities(0.5, 0.75, 1.0, 1.0, 0.5)).success
     0.25
@@ -58,7 +58,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Estimate:
-    """`hits` of `trials`, and the Wilson interval [low, high] of the probability."""
+    """An estimate of a probability: how many of `trials` trials were hits, and the Wilson interval [low, high]."""
 
     hits: int
     trials: int
@@ -67,6 +67,7 @@ class Estimate:
 
     @property
     def value(self) -> float:
+        """The estimate hits / trials."""
         return self.hits / self.trials
 
     def __float__(self) -> float:
@@ -75,7 +76,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Estimates of the `Probabilities` of the same names, from the same trials."""
+    """Estimates of the `Probabilities` of the same names, all from one set of trials."""
 
     exp_fires_on_d1: Estimate
     lin_silent_on_d1: Estimate
@@ -85,16 +86,22 @@ class Simulation:
 
 
 def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> Estimate:
-    """The score interval (E. B. Wilson, 1927) of z standard deviations; 1.96 makes it 95 %.
+    """The estimate hits / trials with its score interval (E. B. Wilson, 1927).
 
-    >>> estimate = wilson(0, 100)
-    >>> estimate.value, estimate.low, round(estimate.high, 4)
-    (0.0, 0.0, 0.037)
+    Args:
+        hits: how many trials were hits.
+        trials: the number of trials.
+        z: the half width of the interval in standard deviations; the default gives a 95 % interval.
+
+    Example:
+        >>> estimate = wilson(0, 100)
+        >>> estimate.value, estimate.low, round(estimate.high, 4)
+        (0.0, 0.0, 0.037)
     """
     trials = whole("trials", trials, low=1)
     hits = whole("hits", hits, low=0, high=trials)
     p, weight = hits / trials, z * z / trials
     centre = (p + weight / 2) / (1 + weight)
     radius = z * math.sqrt(p * (1 - p) / trials + weight / (4 * trials)) / (1 + weight)
-    # At 0 or all hits an end is exactly 0 or 1; the formula would leave a rounding error there.
+    # With no hits, or only hits, an end of the interval is exactly 0 or 1; the formula would round there.
     return Estimate(hits, trials, centre - radius if hits else 0.0, centre + radius if hits < trials else 1.0)

@@ -1,8 +1,8 @@
 r"""The few different rows of an attention matrix on the paper's data, with exact weights.
 
 The keys fall into g classes, by their column of the identity; class k has size_k of the n rows (all equal to t when g
-divides n, else t or t + 1). One key, j3, is special, and its class is called *own*. A query then sees at most four
-kinds of keys, and gives each key of a kind the same weight:
+divides n, else t or t + 1). One key, j3, is special, and its class is called *own*. For a query there are then at most
+four kinds of keys, and it gives all keys of one kind the same weight:
 
     special   the key j3
     own       the other keys of j3's class
@@ -10,8 +10,8 @@ kinds of keys, and gives each key of a kind the same weight:
     rest      all others
 
 Weights are only needed up to a common factor, chosen so that `rest` is an integer; the others are integers times powers
-of n. With QK^T = 1 a query sees no classes, with QK^T = I there are three kinds of queries (j3, the rest of its class,
-other classes), and in cross-attention two (j2 and the others).
+of n. With QK^T = 1 the classes make no difference to a query, with QK^T = I there are three kinds of queries (j3, the
+rest of its class, other classes), and in cross-attention two (j2 and the others).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Literal
 __all__ = ["Network", "Row", "Weight", "cross_attention_networks", "self_attention_networks"]
 
 Weight = tuple[int, int]
-"""(q, i): the weight q n^{e_i}, with e_i the network's i-th exponent; the first, i = 0, is always 0."""
+"""The pair (q, i) stands for the weight q n^{e_i}, with e_i the network's i-th exponent; e_0 is always 0."""
 
 Queries = Literal["special", "own class", "other class", "all but one", "all"]
 
@@ -34,7 +34,7 @@ _ONE: Weight = (1, 0)
 
 @dataclass(frozen=True)
 class Row:
-    """A kind of query: which queries these are, and the weights they give to the four kinds of keys."""
+    """A kind of query: which queries it includes, and the weights they give to the four kinds of keys."""
 
     queries: Queries
     special: Weight
@@ -45,10 +45,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Network:
-    """F_exp or F_lin on one data set: row kinds, and integers proportional to the values and to tau.
+    """F_exp or F_lin on one data set: its kinds of rows, and integers proportional to the values and to tau.
 
-    Row j of A_3 has `a` in the first column (j = j3 only), `b` in its class's column and `c` in the last, if there is
-    one. tau is in the same unit when `logs` = 0; when `logs` = 1, `tau` is absolute and the unit is sqrt(log n).
+    Attributes:
+        n: the number of tokens.
+        a: the entry of row j3 of A_3 in the first column; the other rows have 0 there.
+        b: the entry of every row of A_3 in the column of its class.
+        c: the entry of every row of A_3 in the last column; 0 if there is no such column.
+        tau: the threshold, in the unit of a, b and c if `logs` is 0.
+        logs: 1 if `tau` is absolute while the unit of a, b and c is sqrt(log n), else 0.
+        exponents: the exponents e_i that weights refer to.
+        rows: the kinds of queries.
     """
 
     n: int
@@ -64,11 +71,21 @@ class Network:
 def self_attention_networks(
     n: int, a: Fraction, b: Fraction, c: Fraction, tau: Fraction, logs: int, weights: Literal["identity", "ones"]
 ) -> tuple[Network, Network]:
-    """(F_exp, F_lin) on an element of Definition D.1, for QK^T = I_d or the all-ones matrix; a, b, c >= 0, b + c > 0.
+    """The networks (F_exp, F_lin) on an element of Definition D.1, for a, b, c >= 0 and b + c > 0.
 
-    >>> softmax, _ = self_attention_networks(8, *map(Fraction, ("1.2", "0.2", "0.8", "0.9")), 0, "ones")
-    >>> [row.queries for row in softmax.rows], softmax.exponents  # n^{a (a + b + c)} and n^{a (b + c)}
-    (['special', 'all but one'], (Fraction(0, 1), Fraction(66, 25), Fraction(6, 5)))
+    Args:
+        n: the number of tokens.
+        a: a0 or a1, in units of sqrt(log n).
+        b: the factor of the stacked identities, in the same unit.
+        c: the factor of the ones, in the same unit.
+        tau: the threshold, in the same unit if `logs` is 0, absolute if it is 1.
+        logs: 0 or 1, see `tau`.
+        weights: whether Q K^T is the identity or the all-ones matrix.
+
+    Example:
+        >>> softmax, _ = self_attention_networks(8, *map(Fraction, ("1.2", "0.2", "0.8", "0.9")), 0, "ones")
+        >>> [row.queries for row in softmax.rows], softmax.exponents  # n^{a (a + b + c)} and n^{a (b + c)}
+        (['special', 'all but one'], (Fraction(0, 1), Fraction(66, 25), Fraction(6, 5)))
     """
     D = lcm(a.denominator, b.denominator, c.denominator, tau.denominator)
     A, B, C, T = (x.numerator * (D // x.denominator) for x in (a, b, c, tau))
@@ -96,7 +113,7 @@ def self_attention_networks(
 
 
 def cross_attention_networks(n: int, a: Fraction, tau: Fraction) -> tuple[Network, Network]:
-    """(F_exp, F_lin) on an element of Definition F.1, where QK^T = I_d and a >= 0; there is no last column.
+    """The networks (F_exp, F_lin) on an element of Definition F.1, where QK^T = I_d and a >= 0.
 
     >>> softmax, linear = cross_attention_networks(200, Fraction(3), Fraction("0.9"))
     >>> [(row.queries, row.special, row.rest) for row in linear.rows], softmax.exponents

@@ -1,4 +1,4 @@
-r"""Self-attention (Definition D.1): softmax attention sees that one token's first coordinate is large, linear does not.
+r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate, linear does not.
 
 Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix.
 """
@@ -34,20 +34,29 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class SelfAttention:
-    """n tokens of width d, m sign vectors, the data sets' a0, a1, b, c, and Q K^T = `weights`.
+    """A setting of self-attention: the data sets of Definition D.1 and the networks on them.
 
-    weights: "identity", "ones", or a d x d matrix (nested sequences of numbers, or a tensor).
-    tau: absolute; None is the theorems' (c + 0.1) sqrt(log n), kept exact.
-    strict: refuse parameters outside Definition D.1; `strict=False` leaves it knowingly, and then n need not be a
-        multiple of d - 2 (the stack of identities is cut off after n rows).
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        m: the number of sign vectors.
+        a0: the first coordinate of the special token in D0, in units of sqrt(log n).
+        a1: the first coordinate of the special token in D1, in the same unit.
+        b: the factor of the stacked identities, in the same unit.
+        c: the factor of the ones in the last column, in the same unit.
+        weights: Q K^T as "identity", "ones", or a d x d matrix (nested sequences of numbers, or a tensor).
+        tau: the threshold, absolute; None stands for the theorems' (c + 0.1) sqrt(log n), as an exact number.
+        strict: whether parameters outside Definition D.1 are an error. With `strict=False`, n need not be a multiple
+            of d - 2 either (the stack of identities is cut off after n rows).
 
-    >>> setting = SelfAttention(n=200, d=12, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8, weights="identity")
-    >>> round(setting.success_probability().success, 4)
-    0.4691
-    >>> SelfAttention(n=200, d=13, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: n, d: expected n = (d - 2) t, got n = 200, d = 13. \
+    Example:
+        >>> setting = SelfAttention(n=200, d=12, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8, weights="identity")
+        >>> round(setting.success_probability().success, 4)
+        0.4691
+        >>> SelfAttention(n=200, d=13, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: n, d: expected n = (d - 2) t, got n = 200, d = 13. \
 This breaks Definition D.1 (n = (d - 2) t).
     """
 
@@ -81,13 +90,13 @@ This breaks Definition D.1 (n = (d - 2) t).
 
     @property
     def threshold(self) -> float:
-        """tau, as a float."""
+        """The threshold tau as a float."""
         if self.tau is None:
             return float(exact(self.c, "c") + Fraction(1, 10)) * math.sqrt(math.log(self.n))
         return float(exact(self.tau, "tau"))
 
     def values(self) -> Mapping[str, Fraction]:
-        """The parameters, exactly."""
+        """The exact value of each parameter, by its name; tau is absent if it is the theorems'."""
         return self._values
 
     @cached_property
@@ -96,7 +105,7 @@ This breaks Definition D.1 (n = (d - 2) t).
         return numbers if self.tau is None else {**numbers, "tau": exact(self.tau, "tau")}
 
     def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+        """The hypotheses of the definition and of the theorems that this setting does not satisfy."""
         return broken(self.kind, self.values())
 
     def weight_matrix(self) -> Tensor:
@@ -112,7 +121,7 @@ This breaks Definition D.1 (n = (d - 2) t).
         return self_attention_input(self.n, self.d, a, b, c, special)
 
     def sample(self, seed: int | torch.Generator) -> tuple[AttentionInput, AttentionInput]:
-        """One element of D0 and one of D1, their special indices drawn independently.
+        """Draw one element of D0 and one of D1, with independent special indices.
 
         >>> d0, d1 = SelfAttention(8, 4, 1, a0=0.05, a1=1, b=0.5, c=0.5).sample(seed=1)
         >>> d0.A1.shape, d0.special, d1.special
@@ -123,14 +132,18 @@ This breaks Definition D.1 (n = (d - 2) t).
         return self.element(0, j0), self.element(1, j1)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
-        """The paper's Monte Carlo, each estimate with its 95 % Wilson interval.
+        """Estimate the probabilities by the paper's Monte Carlo, each with its 95 % Wilson interval.
 
-        shared_signs: draw y once a trial for all four networks; False draws it anew for each.
+        Args:
+            trials: the number of independent trials.
+            seed: the seed of the generator that draws the data and the signs.
+            shared_signs: whether the four networks of a trial use the same y; False draws one for each.
 
-        >>> setting = SelfAttention(n=200, d=12, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
-        >>> estimate = setting.simulate(trials=1000, seed=0).success
-        >>> estimate.low < setting.success_probability().success < estimate.high
-        True
+        Example:
+            >>> setting = SelfAttention(n=200, d=12, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
+            >>> estimate = setting.simulate(trials=1000, seed=0).success
+            >>> estimate.low < setting.success_probability().success < estimate.high
+            True
         """
         return simulate_attention(
             self.n, self.d, self.m, self.d - 2, self.threshold, self._rows, self.weight_matrix(),
@@ -140,15 +153,21 @@ This breaks Definition D.1 (n = (d - 2) t).
     def success_probability(self, *, shared_signs: bool = True) -> Probabilities:
         """The exact probabilities; nothing is sampled, and n may be 10^100.
 
-        Weights other than the two, and negative a0, a1, b or c, are enumerated over the 2^d sign vectors, for d <= 20.
+        If the weights are neither "identity" nor "ones", or if a0, a1, b or c is negative, the 2^d sign vectors are
+        enumerated, which needs d <= 20.
 
-        >>> SelfAttention(10**100, 102, 15, a0=0.01, a1=1.2, b=0.2, c=0.8, weights="ones").success_probability().success
-        0.9866346203769518
+        Args:
+            shared_signs: whether the four networks use the same y.
+
+        Example:
+            >>> setting = SelfAttention(10**100, 102, 15, a0=0.01, a1=1.2, b=0.2, c=0.8, weights="ones")
+            >>> setting.success_probability().success
+            0.9866346203769518
         """
         return probabilities(self._mixture(), self.m, shared_signs)
 
     def log10_failure(self, *, shared_signs: bool = True) -> Probabilities:
-        """log10(1 - probability), for probabilities too near one for a float; -inf where it is exactly one."""
+        """The values log10(1 - probability), for probabilities too near one for a float; -inf if it is exactly one."""
         return log10_failures(self._mixture(), self.m, shared_signs)
 
     def _mixture(self) -> Mixture:

@@ -1,12 +1,13 @@
-r"""For each of the 2^d sign vectors, whether a mechanism fires on the paper's data: exactly, for d <= 16 and any n.
+r"""Whether a mechanism fires on the paper's data, for each of the 2^d sign vectors: exactly, for d <= 16 and any n.
 
 A query fires on y when
 
     sum_j W_j (<v_j, y> - tau) > 0
 
 over its keys (or pairs of keys) j, since the weights W_j are not negative. The different queries and keys are few
-(`tokens`), the sum is linear in y, and its coefficients are exact (`forms`). So all y are decided in float64 at once,
-and where the result is so small that rounding might have decided, by the exact sign: once for each different sum.
+(`tokens`), the sum is linear in y, and its coefficients are exact (`forms`). So the sums of all y are computed in
+float64 at once. Where a sum is so small that rounding might have changed its sign, the exact sign is computed, once for
+each different sum.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from separatrix.separation.tokens import AttentionSetting, Token, Tokens, class_
 __all__ = ["LARGEST_D", "fired_by_class", "projected_by_class", "sign_vectors"]
 
 LARGEST_D = 16
+"""The largest width whose 2^d sign vectors are enumerated."""
 _DOUBTFUL = 1e-9
 
 Masks = NDArray[np.bool_]
@@ -37,7 +39,15 @@ Which = Literal[0, 1]
 
 @dataclass(frozen=True)
 class _Query:
-    """The sum above for one query: the coefficients of y, tau's, and c and tau in float64."""
+    """The sum that decides whether one query fires.
+
+    Attributes:
+        n: the number of tokens.
+        exact: the exact coefficient of each y_i.
+        constant: the exact constant that is subtracted, tau times the sum of the weights.
+        c: the coefficients in float64, divided by the sum of the weights.
+        tau: the constant in float64, divided by the sum of the weights.
+    """
 
     n: int
     exact: tuple[Form, ...]
@@ -46,12 +56,12 @@ class _Query:
     tau: float
 
     def fires(self, Y: Vector) -> Masks:
-        """For each column of Y, exactly whether the sum is positive."""
+        """For each column of Y, whether the sum is positive, decided exactly."""
         excess = self.c @ Y - self.tau
         near = np.flatnonzero(np.abs(excess) <= _DOUBTFUL * (np.abs(self.c).sum() + self.tau))
         answer = np.asarray(excess > 0)
         if len(near):
-            # Coordinates with the same coefficient enter through the sum of their signs.
+            # Coordinates with equal coefficients contribute through the sum of their signs.
             groups: dict[frozenset[object], list[int]] = defaultdict(list)
             for i, form in enumerate(self.exact):
                 groups[frozenset(form.items())].append(i)
@@ -71,7 +81,7 @@ class _Query:
 
 
 def sign_vectors(d: int) -> Vector:
-    """(d, 2^d): all sign vectors, a column each; bit i of the column's number is set where y_i = -1.
+    """All sign vectors as columns, of shape (d, 2^d); bit i of the column's number is set where y_i = -1.
 
     >>> sign_vectors(2).tolist()
     [[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]
@@ -81,7 +91,16 @@ def sign_vectors(d: int) -> Vector:
 
 
 def fired_by_class(setting: AttentionSetting, mechanism: Mechanism, which: Which) -> dict[int, Masks]:
-    """For each class that j3 may be in, and each column of `sign_vectors`: whether the network fires."""
+    """Whether the network fires on each column of `sign_vectors`, for each class that j3 may be in.
+
+    Args:
+        setting: the setting, of width at most 16.
+        mechanism: the mechanism of the network.
+        which: 0 for D0, 1 for D1.
+
+    Returns:
+        A bool array of length 2^d for each class, counted from 0, that has a row.
+    """
     Y = sign_vectors(_checked(setting))
 
     def fires(k: int) -> Masks:
@@ -91,7 +110,16 @@ def fired_by_class(setting: AttentionSetting, mechanism: Mechanism, which: Which
 
 
 def projected_by_class(setting: AttentionSetting, mechanism: Mechanism, which: Which) -> dict[int, Vector]:
-    """The same for the largest <c, y> over all queries, in float64."""
+    """The largest <c, y> over all queries, for each column y of `sign_vectors` and each class that j3 may be in.
+
+    Args:
+        setting: the setting, of width at most 16.
+        mechanism: the mechanism of the network.
+        which: 0 for D0, 1 for D1.
+
+    Returns:
+        A float64 array of length 2^d for each class, counted from 0, that has a row.
+    """
     Y = sign_vectors(_checked(setting))
 
     def largest(k: int) -> Vector:
@@ -103,7 +131,10 @@ def projected_by_class(setting: AttentionSetting, mechanism: Mechanism, which: W
 def _by_class(
     setting: AttentionSetting, mechanism: Mechanism, compute: Callable[[int], NDArray[Any]]
 ) -> dict[int, NDArray[Any]]:
-    """compute(k) for each class k; where classes can be exchanged, once for each size, and then by exchanging signs."""
+    """The result of compute(k) for each class k.
+
+    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the others.
+    """
     sizes = class_sizes(setting)
     classes = [k for k in range(len(sizes)) if sizes[k]]
     if not mechanism.symmetric:
@@ -114,7 +145,7 @@ def _by_class(
 
 
 def _exchanged(d: int, i: int, j: int) -> NDArray[np.int64]:
-    """The number of each sign vector with the signs i and j exchanged.
+    """The number of each sign vector after its signs i and j are exchanged.
 
     >>> _exchanged(2, 0, 1).tolist()
     [0, 2, 1, 3]

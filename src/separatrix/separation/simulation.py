@@ -1,11 +1,11 @@
 r"""The paper's Monte Carlo (Section 7), batched: draw both data sets and y, evaluate four networks, count.
 
-Everything random is drawn as the paper draws it, a trial at a time in meaning. Only the evaluation is short-cut: the n
-rows of A_3 have at most g + 1 different values, so attention is computed once for each different query over the
-different keys, counted with their multiplicities, and the row of a trial is looked up by the class of its special key.
-A test runs the same draws through the networks of `networks`, n x n matrices and all, and compares every single trial.
+Everything random is drawn for each trial as the paper draws it. Only the evaluation takes a shorter way: the n rows of
+A_3 have at most g + 1 different values, so attention is computed once for each different query over the different keys,
+weighted by their multiplicities, and the row of a trial is looked up by the class of its special key. A test evaluates
+the networks of `networks`, with their n x n matrices, on the same draws and compares every single trial.
 
-Evaluation is in float64, which cannot see the terms of size 1/n that break ties when n is large: hence `LARGEST_N`.
+Evaluation is in float64, which cannot resolve the terms of size 1/n that break ties when n is large: hence `LARGEST_N`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,18 @@ __all__ = [
 ]
 
 LARGEST_N = 10**9
-_CHUNK_BYTES = 2**25
+"""The largest n that is simulated in float64."""
+_BATCH_BYTES = 2**25
 
 
 @dataclass(frozen=True)
 class Rows:
     """The different rows of K attention inputs.
 
-    queries: (K, q, d). keys, which are the values too: (K, k, d). multiplicity: how many keys are such, (K, k).
+    Attributes:
+        queries: the different queries, of shape (K, q, d).
+        keys: the different keys, which are the values too, of shape (K, k, d).
+        multiplicity: how many of the n keys are equal to each of `keys`, of shape (K, k).
     """
 
     queries: Tensor
@@ -51,11 +55,20 @@ class Rows:
 
 
 def self_attention_rows(n: int, d: int, a: float, b: float, c: float, special: Tensor) -> Rows:
-    """The different rows of elements of Definition D.1, one for each class of `special`: j3, and one of each class.
+    """The different rows of elements of Definition D.1: the row j3, and one row of each class.
 
-    >>> rows = self_attention_rows(7, 5, a=3.0, b=1.0, c=2.0, special=torch.tensor([1]))
-    >>> rows.multiplicity.tolist()  # the classes have 3, 2, 2 rows, and one of the second is j3
-    [[1.0, 3.0, 1.0, 2.0]]
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: the first coordinate of the special token, in units of sqrt(log n).
+        b: the factor of the stacked identities, in the same unit.
+        c: the factor of the ones, in the same unit.
+        special: for each element, the class of its special key j3.
+
+    Example:
+        >>> rows = self_attention_rows(7, 5, a=3.0, b=1.0, c=2.0, special=torch.tensor([1]))
+        >>> rows.multiplicity.tolist()  # the classes have 3, 2, 2 rows, and one of the second is j3
+        [[1.0, 3.0, 1.0, 2.0]]
     """
     g, each = d - 2, torch.arange(len(special))
     A = torch.zeros(len(special), g + 1, d, dtype=torch.float64)
@@ -65,12 +78,19 @@ def self_attention_rows(n: int, d: int, a: float, b: float, c: float, special: T
     A[:, :, -1] = c
     A *= math.sqrt(math.log(n))
     multiplicity = _multiplicity(n, g, special)
-    # A class whose only row is j3 has no other query: j3 stands in, which changes nothing.
+    # A class whose only row is j3 has no other query. The query j3 is repeated in its place, which changes no result.
     return Rows(torch.where(multiplicity[:, :, None] > 0, A, A[:, :1]), A, multiplicity)
 
 
 def cross_attention_rows(n: int, d: int, a: float, special: Tensor) -> Rows:
-    """The different rows of elements of Definition F.1: the queries j2 and another, the keys as above."""
+    """The different rows of elements of Definition F.1: the query j2 and another, the key j3 and one of each class.
+
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        a: the first coordinate of the special query, in units of log n.
+        special: for each element, the class of its special key j3.
+    """
     g, each = d - 1, torch.arange(len(special))
     A1 = torch.ones(len(special), 2, d, dtype=torch.float64)
     A1[:, :, 0] = torch.tensor([a, 0.0], dtype=torch.float64)
@@ -92,9 +112,14 @@ def _multiplicity(n: int, g: int, special: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionDraws:
-    """A batch of trials: j3 and j2 of D0 and D1, (T, 2) each, and y, (T, 1 or 4, d, m), of +1 and -1.
+    """A batch of T trials.
 
     The four networks are F_exp on D1, F_lin on D1, F_exp on D0, F_lin on D0, in this order.
+
+    Attributes:
+        special: the index j3 of the elements of D0 and D1, of shape (T, 2).
+        special_query: the index j2 of the elements of D0 and D1, of shape (T, 2).
+        y: the signs +1 and -1, of shape (T, 1, d, m) if the networks share them, else (T, 4, d, m).
     """
 
     special: Tensor
@@ -103,7 +128,7 @@ class AttentionDraws:
 
 
 def random_signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Independent fair signs, int8, eight to a random byte.
+    """Draw independent fair signs +1 and -1 as int8; each random byte gives eight of them.
 
     >>> signs = random_signs((1000,), torch.Generator().manual_seed(0))
     >>> sorted(set(signs.tolist())), signs.shape
@@ -118,11 +143,24 @@ def random_signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 def attention_draws(
     n: int, d: int, m: int, trials: int, generator: torch.Generator, *, shared_signs: bool, rows: int
 ) -> Iterator[AttentionDraws]:
-    """The trials in batches of bounded memory; `rows` is how many different rows an evaluation has."""
+    """Draw the trials in batches of bounded memory.
+
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        m: the number of sign vectors.
+        trials: the number of trials.
+        generator: the source of randomness.
+        shared_signs: whether the four networks of a trial use the same y.
+        rows: how many different rows the evaluation of an element has, for the estimate of the memory.
+
+    Yields:
+        The batches.
+    """
     networks = 1 if shared_signs else 4
-    chunk = max(1, _CHUNK_BYTES // (8 * (rows * (d + m) + networks * d * m)))
-    for start in range(0, trials, chunk):
-        T = min(chunk, trials - start)
+    size = max(1, _BATCH_BYTES // (8 * (rows * (d + m) + networks * d * m)))
+    for start in range(0, trials, size):
+        T = min(size, trials - start)
         special = torch.randint(0, n, (T, 2), generator=generator)
         special_query = torch.randint(0, n, (T, 2), generator=generator)
         yield AttentionDraws(special, special_query, random_signs((T, networks, d, m), generator))
@@ -141,7 +179,21 @@ def simulate_attention(
     seed: int,
     shared_signs: bool,
 ) -> Simulation:
-    """Simulate; `rows(which, special)` gives the different rows of elements of D0 or D1 by the class of their j3."""
+    """Estimate the probabilities of the paper's events by simulation.
+
+    Args:
+        n: the number of tokens.
+        d: the width of a token.
+        m: the number of sign vectors.
+        classes: the number g of classes of keys.
+        tau: the threshold.
+        rows: `rows(which, special)` gives the different rows of elements of D0 (0) or D1 (1) whose special keys are in
+            the classes `special`.
+        weights: Q K^T, of shape (d, d).
+        trials: the number of independent trials.
+        seed: the seed of the generator that draws the data and the signs.
+        shared_signs: whether the four networks of a trial use the same y.
+    """
     trials = whole("trials", trials, low=1)
     if n > LARGEST_N:
         raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=n)
@@ -161,7 +213,7 @@ def simulate_attention(
 
 
 def _attend(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of c_exp and of c_lin (Definitions C.4 and C.1), one for each different query."""
+    """The rows of c_exp and of c_lin (Definitions C.4 and C.1), one row for each different query."""
     scores = rows.queries @ weights @ rows.keys.mT
     multiplicity = rows.multiplicity[:, None, :]
     softmax = torch.softmax(scores + multiplicity.log(), -1)
@@ -170,7 +222,7 @@ def _attend(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def tally(fired: Tensor) -> Simulation:
-    """Estimates from which networks fired in which trial: (T, 4), in the order of `AttentionDraws`.
+    """The estimates, given which networks fired in which trial: bool, (T, 4), in the order of `AttentionDraws`.
 
     >>> tally(torch.tensor([[True, False, False, False], [True, False, True, False]])).success.value
     0.5

@@ -22,19 +22,26 @@ from separatrix.separation.simulation import LARGEST_N, random_signs, tally
 
 __all__ = ["RegressionDraws", "SoftmaxRegression", "regression_draws"]
 
-_CHUNK_BYTES = 2**25
+_BATCH_BYTES = 2**25
 
 
 @dataclass(frozen=True)
 class SoftmaxRegression:
-    """n tokens, m sign vectors of length n, and tau, which the paper does not print: 0.25 unless given.
+    """A setting of softmax regression: the data sets of Definition 3.8 and the networks on them.
 
-    >>> SoftmaxRegression(n=1000, m=6).success_probability().low.success > 0.984
-    True
-    >>> SoftmaxRegression(n=1000, m=6, tau=0)
-    Traceback (most recent call last):
-        ...
-    separatrix.errors.ArgumentError: tau: expected tau in (0, inf), got tau = 0. This breaks Definition 3.5 \
+    Args:
+        n: the number of tokens, which is also the length of a sign vector.
+        m: the number of sign vectors.
+        tau: the threshold; the paper does not print its value.
+        strict: whether a tau outside Definition 3.5 is an error.
+
+    Example:
+        >>> SoftmaxRegression(n=1000, m=6).success_probability().low.success > 0.984
+        True
+        >>> SoftmaxRegression(n=1000, m=6, tau=0)
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: tau: expected tau in (0, inf), got tau = 0. This breaks Definition 3.5 \
 (tau in (0, inf)).
     """
 
@@ -57,19 +64,19 @@ class SoftmaxRegression:
 
     @property
     def threshold(self) -> float:
-        """tau, as a float."""
+        """The threshold tau as a float."""
         return float(exact(self.tau, "tau"))
 
     def values(self) -> Mapping[str, Fraction]:
-        """The parameters, exactly."""
+        """The exact value of each parameter, by its name."""
         return {name: exact(getattr(self, name), name) for name in ("n", "m", "tau")}
 
     def broken_hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The hypotheses, of the definition and of the theorems, that this setting leaves."""
+        """The hypotheses of the definition and of the theorems that this setting does not satisfy."""
         return broken(self.kind, self.values())
 
     def sample(self, seed: int | torch.Generator) -> tuple[RegressionInput, RegressionInput]:
-        """One element of D0 and one of D1.
+        """Draw one element of D0 and one of D1.
 
         >>> d0, d1 = SoftmaxRegression(10, 1).sample(seed=0)
         >>> d0.A.shape, d0.special, d1.special
@@ -80,12 +87,16 @@ class SoftmaxRegression:
         return regression_input(self.n, generator), regression_input(self.n, generator, special=special)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
-        """The paper's Monte Carlo, data and signs drawn anew each trial, each estimate with its 95 % Wilson interval.
+        """Estimate the probabilities by the paper's Monte Carlo, each with its 95 % Wilson interval.
 
-        shared_signs: draw y once a trial for all four networks; False draws it anew for each.
+        Args:
+            trials: the number of independent trials, each with its own data and signs.
+            seed: the seed of the generator that draws the data and the signs.
+            shared_signs: whether the four networks of a trial use the same y; False draws one for each.
 
-        >>> SoftmaxRegression(1000, 6).simulate(trials=200, seed=0).lin_silent_on_d0.hits
-        200
+        Example:
+            >>> SoftmaxRegression(1000, 6).simulate(trials=200, seed=0).lin_silent_on_d0.hits
+            200
         """
         trials = whole("trials", trials, low=1)
         if self.n > LARGEST_N:
@@ -100,14 +111,18 @@ class SoftmaxRegression:
         return tally(torch.cat(fired))
 
     def success_probability(self, *, shared_signs: bool = True) -> Bracket:
-        """Certified bounds over random data and signs; `exp_fires_on_d1` is exact, 1 - 2^-m, unless tau is almost 1.
+        """Certified bounds on the probabilities, over random data and signs.
 
-        The midpoints carry the names of `Probabilities`. Only for (1 - tau) / (1 + tau) < n^-1.6 may the other weights
-        outvote the special one; then no more is said of F_exp on D1 than that it fires at most that often.
+        For 0 < tau < 1 both bounds on `exp_fires_on_d1` are 1 - 2^-m, except where (1 - tau) / (1 + tau) is below about
+        n^-1.6. There the other weights together may exceed the special one, and 1 - 2^-m is only an upper bound.
 
-        >>> found = SoftmaxRegression(100, 4).success_probability()
-        >>> found.exp_fires_on_d1, round(found.low.success, 2), round(found.high.success, 2)
-        (0.9375, 0.87, 0.9)
+        Args:
+            shared_signs: whether the four networks use the same y.
+
+        Example:
+            >>> found = SoftmaxRegression(100, 4).success_probability()
+            >>> found.exp_fires_on_d1, round(found.low.success, 2), round(found.high.success, 2)
+            (0.9375, 0.87, 0.9)
         """
         m, tau = self.m, exact(self.tau, "tau")
         one = single_vector(self.n, float(tau))
@@ -121,14 +136,14 @@ class SoftmaxRegression:
             no_bad = silent(one.bad, worst["bad"], m)
             success = 0.0, min(no_bad[1], fires[1])
             if fires[0] > 0:
-                # Neither good nor bad on any vector: the special sign is always -1, and given that never bad.
+                # No vector is good or bad if the special sign is -1 in all of them and, given that, none is bad.
                 neither = silent(one.bad_if_minus, worst["bad_if_minus"], m)
                 success = max(0.0, no_bad[0] - 0.5**m * neither[1]), min(success[1], no_bad[1] - 0.5**m * neither[0])
         low, high = zip(fires, lin1, exp0, lin0, success, strict=True)
         return Bracket(Probabilities(*low), Probabilities(*high))
 
     def _fires(self, tau: Fraction) -> tuple[float, float]:
-        """Bounds on P[F_exp > 0 on D1]; in units of n the weights are n^3 and at most n^0.4."""
+        """Bounds on P[F_exp > 0 on D1]; in units of n the special weight is n^3 and the others at most n^0.4."""
         if tau >= 1:
             return 0.0, 0.0
         for_it, against = tau.denominator - tau.numerator, tau.denominator + tau.numerator
@@ -141,7 +156,14 @@ class SoftmaxRegression:
 
 @dataclass(frozen=True)
 class RegressionDraws:
-    """A batch of trials: Ax of D1 and of D0, (T, n) each, D1's special index, and signs y, (T, 1 or 4, n, m)."""
+    """A batch of T trials.
+
+    Attributes:
+        on_d1: Ax of the element of D1, of shape (T, n).
+        on_d0: Ax of the element of D0, of shape (T, n).
+        special: the special index of the element of D1, of shape (T,).
+        y: the signs, of shape (T, 1, n, m) if the four networks share them, else (T, 4, n, m).
+    """
 
     on_d1: Tensor
     on_d0: Tensor
@@ -152,11 +174,11 @@ class RegressionDraws:
 def regression_draws(
     n: int, m: int, trials: int, generator: torch.Generator, *, shared_signs: bool
 ) -> Iterator[RegressionDraws]:
-    """The trials in batches of bounded memory, (Ax)_i uniform in [log n, 1.4 log n] as in `datasets`."""
+    """Draw the trials in batches of bounded memory, with (Ax)_i uniform in [log n, 1.4 log n] as in `datasets`."""
     networks = 1 if shared_signs else 4
-    chunk = max(1, _CHUNK_BYTES // (8 * n * (networks * m + 6)))
-    for start in range(0, trials, chunk):
-        T = min(chunk, trials - start)
+    size = max(1, _BATCH_BYTES // (8 * n * (networks * m + 6)))
+    for start in range(0, trials, size):
+        T = min(size, trials - start)
         Ax = math.log(n) * (1 + 0.4 * torch.rand(2, T, n, generator=generator, dtype=torch.float64))
         special = torch.randint(0, n, (T,), generator=generator)
         Ax[0, torch.arange(T), special] = 4 * math.log(n)

@@ -1,10 +1,10 @@
 """The paper's own sweeps, Figures 3, 4, 5 and 7, as data: a baseline and, per figure, the values that change.
 
-Steps are exact decimals. Where the text is silent or contradicts itself we say here what we took:
+Steps are exact decimals. Where the paper gives no value or contradicts itself, we chose:
 * tau of softmax regression (Figure 3) is not printed: 0.25.
 * m = log n and m = max(log(n / delta), 15) are rounded down (`decimals.log_width`).
 * Figures 4(e), 5(e), 7(c), 7(e) list the swept parameter among the fixed ones too: it is swept.
-* Figures 4(f), 5(f) do not give a0: 0.01. Figure 7(e) does not give a1: 3. Both as in the other panels.
+* Figures 4(f), 5(f) do not give a0, and Figure 7(e) does not give a1: 0.01 and 3, as in the other panels.
 * Figures 4(f), 5(f) vary c and keep b = 0.2, so b + c = 1 holds at c = 0.8 only.
 * Figures 7(d), 7(e) have d = 12 with n = 200, but 11 does not divide 200. We cut the stack of identities off after 200
   rows; `reading="d = 11"` gives the width of the other panels instead.
@@ -31,7 +31,17 @@ DELTA = Decimal("0.01")
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a figure: `axis` takes `values`, everything else is the `baseline`; m follows n unless given."""
+    """One panel of a figure.
+
+    Attributes:
+        model: the class of the settings.
+        axis: the parameter that changes.
+        values: its values.
+        baseline: the values of the other parameters.
+        trials: how many trials the paper ran for each value.
+        least_width: if the baseline and the axis leave m open, the smallest m that follows from n.
+        delta: if the baseline and the axis leave m open, the delta in m = log(n / delta); None stands for 1.
+    """
 
     model: Callable[..., Setting]
     axis: str
@@ -88,11 +98,17 @@ PANELS: Mapping[str, Panel] = {
 def panel_settings(name: str, *, reading: Literal["as printed", "d = 11"] = "as printed") -> list[Setting]:
     """The settings of a panel in the order of its axis.
 
-    >>> settings = panel_settings("4b")
-    >>> [(setting.n, setting.d, setting.m) for setting in settings]
-    [(256, 4, 15), (256, 6, 15), (256, 10, 15), (256, 18, 15), (256, 34, 15), (256, 66, 15)]
-    >>> sum(len(panel_settings(name)) for name in PANELS if name[0] in "457")
-    1160
+    Args:
+        name: a key of `PANELS`, such as "4b".
+        reading: how to read the width of Figures 7(d) and 7(e): "as printed" is d = 12, which does not fit n = 200;
+            "d = 11" is the width of the other panels.
+
+    Example:
+        >>> settings = panel_settings("4b")
+        >>> [(setting.n, setting.d, setting.m) for setting in settings]
+        [(256, 4, 15), (256, 6, 15), (256, 10, 15), (256, 18, 15), (256, 34, 15), (256, 66, 15)]
+        >>> sum(len(panel_settings(name)) for name in PANELS if name[0] in "457")
+        1160
     """
     one_of("name", name, PANELS)
     one_of("reading", reading, ("as printed", "d = 11"))

@@ -1,8 +1,8 @@
-r"""The different tokens of an element of D0 or D1, as exact numbers, and how many tokens are such.
+r"""The different tokens of an element of D0 or D1, as exact numbers, and how often each occurs.
 
-The n rows of Definitions D.1 and F.1 have few values: the special key j3, and one of each class of the stack of
-identities; in cross-attention also two kinds of queries, j2 and the others. They are kept as fractions, in units of a
-power of L = sqrt(log n).
+The n rows of Definitions D.1 and F.1 have few different values: the special key j3, and one value for each class of the
+stack of identities. Cross-attention also has two kinds of queries, j2 and the others. All are stored as fractions, in
+units of a power of L = sqrt(log n).
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ Token = tuple[Fraction, ...]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Queries (rows of A_1 Q K^T) in units of L^query_unit; keys, which are the values too, in units of L^key_unit.
+    """The different tokens of one element of D0 or D1.
 
-    `multiplicity` says how many of the n keys are such.
+    Attributes:
+        queries: the different rows of A_1 Q K^T, in units of L^query_unit.
+        keys: the different rows of A_2, which are the values too, in units of L^key_unit.
+        multiplicity: how many of the n keys are equal to each of `keys`.
+        query_unit: the power of L in the unit of the queries.
+        key_unit: the power of L in the unit of the keys.
     """
 
     queries: tuple[Token, ...]
@@ -36,7 +41,7 @@ class Tokens:
 
 
 def class_sizes(setting: AttentionSetting) -> tuple[int, ...]:
-    """How many of the n rows are in each class: n / g, or where g does not divide n also one more.
+    """How many of the n rows are in each of the g classes: n / g, rounded down or up where g does not divide n.
 
     >>> class_sizes(CrossAttention(8, 4, 1, a0=0, a1=2, strict=False))
     (3, 3, 2)
@@ -47,7 +52,7 @@ def class_sizes(setting: AttentionSetting) -> tuple[int, ...]:
 
 
 def threshold(setting: AttentionSetting) -> tuple[Fraction, int]:
-    """(q, p) with tau = q L^p.
+    """The numbers (q, p) with tau = q L^p.
 
     >>> threshold(SelfAttention(8, 4, 1, a0=0.05, a1=1, b=0.2, c=0.8))
     (Fraction(9, 10), 1)
@@ -57,14 +62,20 @@ def threshold(setting: AttentionSetting) -> tuple[Fraction, int]:
 
 
 def tokens(setting: AttentionSetting, which: Literal[0, 1], special: int) -> Tokens:
-    """The tokens of an element of D0 or D1 whose j3 is in the class `special`, counted from 0; j3 comes first.
+    """The different tokens of an element of D0 or D1; the special key j3 comes first.
 
-    >>> setting = CrossAttention(4, 3, 1, a0=0, a1=2, strict=False)
-    >>> found = tokens(setting, 1, special=1)
-    >>> [list(map(int, query)) for query in found.queries], [list(map(int, key)) for key in found.keys]
-    ([[2, 1, 1], [0, 1, 1]], [[1, 0, 1], [0, 1, 0], [0, 0, 1]])
-    >>> found.multiplicity
-    (1, 2, 1)
+    Args:
+        setting: the setting; its weights must be "identity" or "ones".
+        which: 0 for D0, 1 for D1.
+        special: the class of j3, counted from 0.
+
+    Example:
+        >>> setting = CrossAttention(4, 3, 1, a0=0, a1=2, strict=False)
+        >>> found = tokens(setting, 1, special=1)
+        >>> [list(map(int, query)) for query in found.queries], [list(map(int, key)) for key in found.keys]
+        ([[2, 1, 1], [0, 1, 1]], [[1, 0, 1], [0, 1, 0], [0, 0, 1]])
+        >>> found.multiplicity
+        (1, 2, 1)
     """
     values, sizes = setting.values(), class_sizes(setting)
     a, g, zero, one = values[f"a{which}"], len(sizes), Fraction(0), Fraction(1)

@@ -1,14 +1,15 @@
-r"""Separation at the best tau, with a margin: is a mechanism blind to the difference, or is tau only wrong for it?
+r"""Separation at the best threshold tau, with a margin.
 
-The paper's tau suits softmax attention. Let M_1(y) and M_0(y) be the largest <c, y> over the queries of an element of
-D1 and of D0. At any tau, a network with margin gamma tells them apart when, among y_1, ..., y_m,
+The paper's tau suits softmax attention; a mechanism that fails there may only need another tau. Let M_1(y) and M_0(y)
+be the largest <c, y> over the queries of an element of D1 and of D0. At any tau, a network with margin gamma tells the
+elements apart when, among y_1, ..., y_m,
 
     every M_0(y_l) <= tau - gamma    and    some M_1(y_l) >= tau + gamma,
 
 which has probability (1 - P[M_0 > u])^m - (1 - P[M_0 > u or M_1 >= u + 2 gamma])^m with u = tau - gamma, P over one
-sign vector, averaged over the classes of the special keys. Lowering u to the next value of M_0 below it changes
-nothing in the first condition and can only help the second, so the best u is a value of M_0. The values are in float64;
-gamma must be large beside their rounding.
+sign vector, averaged over the classes of the special keys. Lowering u to the next value of M_0 below it does not change
+the first condition and can only help the second, so the best u is a value of M_0. The values are in float64; gamma must
+be large compared with their rounding errors.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ _LEAST_MARGIN = 1e-9
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best tau for a margin, both in units of the setting's own tau, and the probability there.
+    """The best tau for a margin.
 
-    `tau` is None where no tau separates at all.
+    Attributes:
+        margin: the margin gamma, in units of the setting's own tau.
+        tau: the best tau, in the same unit; None if the mechanism separates at no tau.
+        separates: the probability that the mechanism separates at that tau.
     """
 
     margin: float
@@ -41,17 +45,21 @@ class Tuned:
 
 
 def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: Sequence[float]) -> tuple[Tuned, ...]:
-    """The largest probability, over tau, that the mechanism separates with each margin.
+    """The largest probability, over all tau, that the mechanism separates with each margin.
 
-    margins: in units of the setting's own tau, each at least 1e-9. Widths up to 16, as in `outcome`.
+    Args:
+        setting: the setting, of width d at most 16.
+        mechanism: the mechanism.
+        margins: the margins, in units of the setting's own tau, each at least 1e-9.
 
-    >>> from separatrix.separation.cross_attention import CrossAttention
-    >>> from separatrix.separation.mechanisms import linear, softmax
-    >>> setting = CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3)
-    >>> for mechanism in (softmax(), linear("identity")):
-    ...     [round(one.separates, 3) for one in tuned_separation(setting, mechanism, (0.001, 0.1))]
-    [0.925, 0.925]
-    [0.198, 0.0]
+    Example:
+        >>> from separatrix.separation.cross_attention import CrossAttention
+        >>> from separatrix.separation.mechanisms import linear, softmax
+        >>> setting = CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3)
+        >>> for mechanism in (softmax(), linear("identity")):
+        ...     [round(one.separates, 3) for one in tuned_separation(setting, mechanism, (0.001, 0.1))]
+        [0.925, 0.925]
+        [0.198, 0.0]
     """
     for margin in margins:
         if not margin >= _LEAST_MARGIN:
@@ -62,7 +70,7 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
     found = []
     for margin in margins:
         gamma, m = margin * setting.threshold, setting.m
-        # Values that differ by rounding alone are one, so u stays clear of them by a little of the margin.
+        # Values that differ by rounding alone count as one, so u lies above them by a small part of the margin.
         clear = gamma / 1000
         u = values[np.append(np.diff(values) > clear, True)] + clear
         separates = np.zeros(len(u))

@@ -54,7 +54,7 @@ def expansion_of(d: int, degree: int, dtype: torch.dtype) -> Expansion:
     nothing = torch.zeros(HEADS, d, dtype=torch.float64)
     frame = Frame(torch.arange(d), (nothing,) * 4, None, (nothing,) * 4, 1.0, d, dtype)
     index_set = total_degree(d, degree)
-    return Expansion(frame, index_set, torch.zeros(index_set.rank, dtype=dtype), None)
+    return Expansion(frame, index_set, torch.zeros(index_set.rank, dtype=torch.float64), None)
 
 
 def unrounded(lengths: list[int], d: int, queries: int, dtype: torch.dtype, is_causal: bool) -> Call:
@@ -70,6 +70,8 @@ def _exact_powers(monkeypatch):
     for name in ("divide", "multiply"):
         monkeypatch.setattr(Power, name, lambda self, x: x)
     monkeypatch.setattr(Power, "next_to", staticmethod(lambda largest: Power(largest)))
+    monkeypatch.setattr(Power, "of_heads", lambda self, rows: (self, self))
+    monkeypatch.setattr(polynomial, "far_apart", lambda *given: False)
 
 
 def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:

@@ -368,3 +368,30 @@ def test_no_heads_at_all():
 def test_lengths_whose_squares_leave_the_range(size):
     lengths = exact_rounding._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
     assert torch.allclose(lengths / (size or 1.0), torch.full((1, 2), 2.0 if size else 0.0, dtype=torch.float64))
+
+
+def test_terms_of_high_degree_in_float32():
+    """Scores near 30 take degrees above 34, where 1 / p! is below the range of float32 and R^p / p! is large."""
+    query = torch.tensor([[0.0913, 0.0786]])
+    keys = [torch.tensor([[0.045, -26.5], [-0.07, -26.4]]), torch.tensor([[11.3, 0.38]]), torch.tensor([[2.86, 75.5]])]
+    values = [draw(m, len(key), 2).float() for m, key in enumerate(keys)]
+    result = sx.certified_attention(query, keys, values, tolerance=1e-2, scale=-0.5, method="polynomial")
+    assert result.plan.degree > 34
+    wide = [[x.double() for x in sets] for sets in (keys, values)]
+    expected, lse = sx.tensor_attention(query.double(), *wide, scale=-0.5, return_lse=True)
+    assert (result.lse.double() - lse).abs().max() <= result.certificate.lse
+    assert (result.output.double() - expected).abs().max() <= result.certificate.total
+
+
+def test_gradients_of_queries_far_apart_in_what_comes_in():
+    """Near-linear attention too gives the gradient of a query next to what comes in for that query."""
+    leaves = [draw(m, 1, 300, 3).float().requires_grad_() for m in range(5)]
+    result = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-2, method="polynomial")
+    incoming = draw(9, 1, 300, 3).float() * torch.where(torch.arange(300) % 2 == 0, 2.0**90, 2.0**-62).reshape(
+        1, 300, 1
+    )
+    found = torch.autograd.grad(result.output, leaves, incoming)[0]
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    exact = torch.autograd.grad(sx.tensor_attention(wide[0], wide[1:3], wide[3:]), wide, incoming.double())[0]
+    off, size = ((x / incoming.double().abs().sum(-1, keepdim=True))[0, 1::2].abs() for x in (found - exact, exact))
+    assert off.max() <= 1e-2 * size.max() <= 1e-2 * result.certificate.gradient.query.max()

@@ -206,6 +206,60 @@ def test_gradients_of_balanced_factors(order, is_causal):
         assert torch.allclose(times_power(y, torch.tensor(power)), x, rtol=1e-4, atol=1e-5)
 
 
+def float64_gradients(tensors, order, incoming, **options):
+    wide = [x.detach().double().requires_grad_() for x in tensors]
+    out = sx.tensor_attention(wide[0], wide[1:order], wide[order:], **options)
+    return torch.autograd.grad(out, wide, incoming.double())
+
+
+@pytest.mark.parametrize("spread", [0, -40, -100])
+def test_gradients_of_small_columns_with_small_gradients_coming_in(spread):
+    """The columns of a key are tiny, its partners' are not, and what comes in for a head is far below other heads'."""
+    order = 3
+    tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
+    tensors[0] *= torch.tensor([2.0**-20, 2.0**-30, 2.0**-25])
+    tensors[1] *= torch.tensor([2.0**-50, 2.0**-3, 2.0**-70])
+    tensors[2] *= torch.tensor([2.0**-10, 2.0**-30, 2.0**-5])
+    tensors[3] *= 2.0**-60
+    incoming = draw(9, 2, 4, 3).float()
+    incoming[1] *= 2.0**spread
+    leaves = [x.requires_grad_() for x in tensors]
+    out = sx.tensor_attention(leaves[0], leaves[1:order], leaves[order:], scale=1.0)
+    found = torch.autograd.grad(out, leaves, incoming)
+    exact = float64_gradients(leaves, order, incoming, scale=1.0)
+    least = 2.0**-149
+    for x, y in zip(found, exact, strict=True):
+        largest = y.abs().amax((1, 2), keepdim=True)  # of each head
+        assert ((x.double() - y).abs() <= 1e-4 * largest + 2 * least).all()
+
+
+def test_gradients_of_a_factor_that_is_zero_in_a_column():
+    """A column in which a key set is zero adds nothing to a score, and this set has a gradient there all the same."""
+    tensors = [draw(m, 1, 4, 3).float() for m in range(5)]
+    tensors[0] *= 2.0**110
+    tensors[1][..., 1] = 0.0
+    leaves = [x.requires_grad_() for x in tensors]
+    incoming = draw(9, 1, 4, 3).float()
+    out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:], scale=2.0**-110)
+    found = torch.autograd.grad(out, leaves, incoming)
+    for x, y in zip(found, float64_gradients(leaves, 3, incoming, scale=2.0**-110), strict=True):
+        assert (x.double() - y).abs().max() <= 1e-4 * y.abs().max()
+    assert found[1][..., 1].abs().min() > 0
+
+
+def test_the_gradient_of_a_query_for_which_little_comes_in():
+    """It is as exact as those of its neighbours, next to what comes in for it."""
+    leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(5)]
+    incoming = draw(9, 1, 4, 3).float() * torch.tensor([2.0**100, 2.0**40, 2.0**-40, 0.0]).reshape(1, 4, 1)
+    out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])
+    found = torch.autograd.grad(out, leaves, incoming)
+    for x, y in zip(found, float64_gradients(leaves, 3, incoming), strict=True):
+        assert (x.double() - y).abs().max() <= 1e-4 * y.abs().max()
+    query, exact = found[0][0].double(), float64_gradients(leaves, 3, incoming)[0][0]
+    assert ((query - exact).abs() <= 1e-4 * exact.abs().amax(-1, keepdim=True) + 2.0**-148).all()
+    assert query[3].abs().max() == 0
+
+
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own

@@ -74,7 +74,7 @@ def test_the_filter(store: Path, filter: tuple[str, str, str], ids: list[str]) -
 
 def test_the_count(store: Path) -> None:
     found = Shelf(store).judgements()
-    assert counted(found) == "3 claims: 1 holds, 1 holds corrected, 1 undecided."
+    assert counted(found) == "3 claims: 1 holds, 1 holds corrected, 1 is undecided."
     assert counted([]) == "No claim matches."
 
 
@@ -107,7 +107,7 @@ def test_without_a_store_the_page_says_what_to_run(tmp_path: Path) -> None:
     visitor = reader(make_app(tmp_path / "nothing", pages={"claims": claims_tab}).server.test_client())
     found = visitor.open("?tab=claims&claim=kronecker/lemma-2")
     assert "separatrix reproduce" in texts(found["claim.children"])
-    assert found["claims-count.children"] == "3 claims: 3 undecided."
+    assert found["claims-count.children"] == "3 claims: 3 are undecided."
 
 
 @pytest.mark.parametrize("id", ["nothing/here", "../../etc/passwd", "<script>", "separation/theorem-"])

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from separatrix.claims.selection.heat_maps import heat_maps
+from separatrix.claims.selection.figure_8 import heat_maps
 from separatrix.claims.selection.training import training
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError

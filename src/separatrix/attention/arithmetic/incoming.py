@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_MOST = 1100
+"""The largest exponent of a power: with it every number of float64 can be brought near 1."""
+
 
 @dataclass(frozen=True)
 class Power:
-    """A power of two for each head, as a product of two: one alone may leave the range of the type it is used in.
+    """A power of two for each head, or for each row, as a product of two: one alone may leave the range of its type.
 
     Example:
         >>> power = Power.next_to(torch.tensor([[3e-42, -1e-44]]))
@@ -29,7 +32,17 @@ class Power:
     def next_to(largest: Tensor) -> Power:
         """The powers next to the largest magnitudes in the rows of (H, n); 1 for a row of zeros."""
         flat = largest.abs().amax(1) if largest.shape[1] else largest.new_zeros(largest.shape[0])
-        return Power(torch.frexp(flat).exponent.clamp(-1100, 1100))
+        return Power(torch.frexp(flat).exponent.clamp(-_MOST, _MOST))
+
+    def of_heads(self, rows: Tensor) -> tuple[Power, Power]:
+        """The largest power of each head, from those of its rows, and each row's share of it.
+
+        Args:
+            rows: The rows of the heads, (H, L, n), that these powers are next to; those of zeros do not count.
+        """
+        exponents = self.exponents.reshape(rows.shape[:2]).masked_fill((rows == 0).all(-1), -_MOST)
+        largest = exponents.amax(1, keepdim=True) if rows.shape[1] else exponents.new_zeros(rows.shape[0], 1)
+        return Power(largest.squeeze(1)), Power((exponents - largest).clamp(min=-_MOST).flatten())
 
     def _factors(self, x: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         half = torch.div(self.exponents, 2, rounding_mode="floor")

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,14 +43,12 @@ from separatrix.attention.certificate.gradient import GradientCertificate, Weigh
 from separatrix.attention.entries import Piece, finite_extremes, pieces
 from separatrix.attention.polynomial.chunks import PIECE
 from separatrix.attention.polynomial.frame import Frame
-from separatrix.attention.polynomial.remainder import Polynomial
+from separatrix.attention.polynomial.remainder import Polynomial, taylor
 from separatrix.attention.polynomial.rotation import derivative_drift
 from separatrix.attention.polynomial.sums import Expansion, Sums
 
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of the bounds themselves, as shown above."""
-_UNDERFLOW = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
-"""More than what the underflow of all monomials of a query can add, in balanced coordinates, relative to one tuple."""
 
 
 @dataclass(frozen=True)
@@ -178,14 +177,12 @@ def certify(
     `gradient_gamma` that of the sums of the backward pass, None where there will be none; up to `copies` heads share a
     tensor.
     """
-    dtype = expansion.coefficients.dtype
-    relative = gamma + _UNDERFLOW[dtype]
+    underflow = _underflow(expansion, polynomial, values)
     width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)
     weights = None
     if gradient_gamma is not None:
-        gradient_gamma += _UNDERFLOW[dtype]
         scores, shares, *rounded = (torch.empty_like(per_query) for _ in range(4))
         weights = Weights(scores, shares, per_query, *rounded)
     worst = [0.0, 0.0, 0.0]
@@ -198,10 +195,11 @@ def certify(
             E, magnitude = outside[here], torch.exp(R)
         else:
             most = N * _power(R, polynomial.moment)
-            power = torch.minimum(sums.moment[here] + relative * most, most).clamp(min=0.0)
+            power = torch.minimum(sums.moment[here] + gamma * most + underflow.total(N), most).clamp(min=0.0)
             E = polynomial.factors(R) * power
             magnitude = polynomial.magnitude(R)
-        rho = relative * N * magnitude
+        lost = underflow.total(N)
+        rho = gamma * N * magnitude + lost
         moved = torch.zeros_like(rho)
         if drift is not None:
             moved = torch.expm1(drift[here]) * (D + E + rho) * _SLACK
@@ -220,12 +218,12 @@ def certify(
         if weights is not None and gradient_gamma is not None:
             assert polynomial is not None, "a set that is not of total degree has no derivative"
             E_slope = polynomial.derivative_error(R, power, N) + moved
-            share = gradient_gamma * N / D
+            share, lost = gradient_gamma * N / D, lost / D
             for into, found in (
                 (weights.scores, (E_slope + E + rho) / D),
                 (weights.values, (2 * E + rho) / D),
-                (weights.score_rounding, share * polynomial.derivative_magnitude(R)),
-                (weights.value_rounding, share * magnitude),
+                (weights.score_rounding, share * polynomial.derivative_magnitude(R) + lost * polynomial.degree),
+                (weights.value_rounding, share * magnitude + lost),
             ):
                 into[here] = found.masked_fill(~proved, math.inf)
     gradient = None
@@ -237,6 +235,41 @@ def certify(
         if expansion.frame.shift is not None:  # what is taken off a key's gradient with the mean errs as much
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
+
+
+class _Underflow(NamedTuple):
+    """What underflow can take from the sums of a query, (H, 1): for each tuple, and once for all of them."""
+
+    each: Tensor
+    once: Tensor
+
+    def total(self, tuples: Tensor) -> Tensor:
+        return self.each * tuples + self.once
+
+
+def _underflow(expansion: Expansion, polynomial: Polynomial | None, values: ValueRange) -> _Underflow:
+    r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value.
+
+    A product that underflows loses at most t, the smallest normal number, and what comes after it multiplies the loss
+    by factors of which those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the
+    larger of b and 1. In the monomials of keys and queries there are less than 2 k g products, and the coefficients
+    are still to come, so that a tuple loses at most
+
+        2 k g t sum_alpha |c_alpha| prod_l (prod_m b+_ml)^alpha_l,
+
+    the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the type before
+    they meet the monomials of a query, of which none is above (max_l b+_0l)^g: that loses at most t times the rank
+    times this, once for all tuples. Values below 1 make the loss relative to them larger.
+    """
+    frame, degree = expansion.frame, expansion.index_set.degree
+    above = [x.clamp(min=1.0) for x in frame.largest]
+    products = torch.stack(above).prod(0).sum(-1, keepdim=True)
+    magnitude = (polynomial or taylor(degree)).magnitude(products)
+    query = above[0].amax(-1, keepdim=True) if above[0].shape[-1] else torch.ones_like(products)
+    unit = 4 * torch.finfo(expansion.dtype).tiny * 2.0 ** -min(values.low, 0.0)
+    each = unit * 2 * len(above) * max(degree, 1) * magnitude
+    once = unit * expansion.index_set.rank * torch.exp(degree * torch.log(query) + 2.0**-20)
+    return _Underflow(each, once)
 
 
 def _pieces(rows: int, length: int) -> Iterator[Piece]:

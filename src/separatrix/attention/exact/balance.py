@@ -14,6 +14,13 @@ must be below 2^-10 eps, so that it is small against the rounding of exp(s) itse
 range, and so becomes 0 or infinite, is one of these factors. Values are left as they are while no product of
 magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and while the largest product over a column, against
 which their errors are measured, is at least the reciprocal of that.
+
+Gradients ask for more. That of a key is a sum of products of all factors but this key, and of the incoming gradient; it
+is measured against the largest of such products, however small these are, and against the incoming gradient of its
+head, whatever those of other heads are. So in a backward pass factors are left as they are only while all these
+products are within 2^16 of 1 (2^200 in float64). Where they are balanced, no column's scale is made smaller than
+2^-60 (2^-400): a score changes by no more than d times that. And no column of the incoming gradient is made smaller
+than 2^-60 of the largest. What was kept larger is made up for in the gradients, with all other powers, in one step.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -76,9 +84,24 @@ class Magnitudes:
         near_one = (values.clamp(min=0.0).sum(0) <= limit / 2).all()
         return bool(small & near_one & ((products >= -limit / 2) | (products == -math.inf)).all())
 
+    def near_one(self) -> bool:
+        """Whether all is moderate, and so are the largest products of all factors but one, for each of them."""
+        if not self.moderate():
+            return False
+        limit = _NEAR[self.dtype]
+        factors = (self.scores.log2(), self.values.log2())
+        others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
+        large = torch.stack([x.clamp(min=0.0).sum(0).amax(-1) for x in factors])
+        far = (large > limit).any() | ((others < -limit) & (others > -math.inf)).any()
+        return not bool(far) and (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
+
     def log_output(self) -> float:
         """The logarithm to base 2 of the largest magnitude that an output may have, rounding aside."""
         return float(self.values.log2().sum(0).max())
+
+
+def _without(x: Tensor, m: int) -> Tensor:
+    return torch.cat([x[:m], x[m + 1 :]])
 
 
 @dataclass(frozen=True)
@@ -86,15 +109,18 @@ class Balance:
     """A call with factors near 1, and how to get from its results to those of the call it stands for.
 
     The factors were divided by two to the `exponents`, (H, 1, d) for the query and each key set and (H, 1, d_v) for
-    each value set; the query was also multiplied by `scale`, (H, 1, d), and the scale of the call is 1.
+    each value set; the query was also multiplied by `fraction` and by two to `scale`, (H, 1, d), and the scale of the
+    balanced call is 1. `scale` is `kept` more than it should be, where it would be very small.
     """
 
     call: Call
     exponents: tuple[Tensor, ...]
+    fraction: Tensor
     scale: Tensor
+    kept: Tensor
 
     @classmethod
-    def of(cls, call: Call, magnitudes: Magnitudes) -> Balance:
+    def of(cls, call: Call, magnitudes: Magnitudes, *, backward: bool = False) -> Balance:
         """For finite factors; an error that names them where the scores or the outputs themselves are out of range."""
         scores, values = (torch.frexp(x).exponent for x in (magnitudes.scores, magnitudes.values))
         fraction, exponent = math.frexp(call.scale)
@@ -105,7 +131,13 @@ class Balance:
             raise _scores_out_of_range(magnitudes)
         if float(values.sum(0).max()) > _MOST:
             raise _values_out_of_range(magnitudes)
-        scale = (fraction * _power(total.clamp(min=-_MOST // 2))).masked_fill(nothing, 0.0).unsqueeze(1)
+        least = -_LEAST[magnitudes.dtype] if backward else -_MOST // 2
+        factor = torch.full_like(magnitudes.scores[0], fraction)
+        if backward:
+            # A column in which a factor is zero adds nothing to a score, but that factor's gradient is not zero.
+            scale = total.masked_fill(nothing, 0).clamp(min=least)
+        else:
+            scale, factor = total.clamp(min=least), factor.masked_fill(nothing, 0.0)
         exponents = tuple(x.unsqueeze(1) for x in (*scores, *values))
         query, *sets = (
             times_power(x, -by) for x, by in zip((call.query, *call.keys, *call.values), exponents, strict=True)
@@ -113,12 +145,13 @@ class Balance:
         count = len(call.keys)
         balanced = replace(
             call,
-            query=query * scale.to(query.dtype),
+            query=times_power(query * factor.unsqueeze(1).to(query.dtype), scale.unsqueeze(1)),
             keys=tuple(sets[:count]),
             values=tuple(sets[count:]),
             scale=1.0,
         )
-        return cls(balanced, exponents, scale)
+        kept = (scale - (scores.sum(0) + exponent)).unsqueeze(1)
+        return cls(balanced, exponents, factor.unsqueeze(1), scale.unsqueeze(1), kept)
 
     @property
     def _of_output(self) -> Tensor:
@@ -131,17 +164,56 @@ class Balance:
     def balanced_output(self, out: Tensor) -> Tensor:
         return times_power(out, -self._of_output)
 
-    def balanced_gradient(self, grad_out: Tensor) -> Tensor:
-        """The gradient of the balanced call's output from that of the output."""
-        return times_power(grad_out, self._of_output)
+    def balanced_tangents(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tangents of the balanced call's query, keys and values from those of the call's."""
+        query, *sets = tensors
+        by_query, *by_sets = self.exponents
+        query = times_power(query * self.fraction.to(query.dtype), self.scale - by_query)
+        return [query, *(times_power(x, -by) for x, by in zip(sets, by_sets, strict=True))]
 
-    def rescaled(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Tensors like query, keys and values, multiplied as these were to be balanced.
+    def incoming(self, grad_out: Tensor, grad_lse: Tensor) -> Incoming:
+        """The incoming gradients of the balanced call, near 1 in each head, from those of the call."""
+        columns = self._of_output
+        kept = (columns.amax(-1, keepdim=True) - _LEAST[grad_out.dtype] - columns).clamp(min=0)
+        columns = columns + kept
+        largest = grad_out.abs().amax(1, keepdim=True)
+        by_column = (torch.frexp(largest).exponent + columns).masked_fill(largest == 0, -_MOST)
+        of_lse = grad_lse.abs().amax(1)
+        by_lse = torch.frexp(of_lse).exponent.masked_fill(of_lse == 0, -_MOST).reshape(-1, 1, 1)
+        power = torch.maximum(by_column.amax(-1, keepdim=True), by_lse)
+        return Incoming(times_power(grad_out, columns - power), times_power(grad_lse, -power.squeeze(-1)), power, kept)
 
-        That takes tangents of the call to those of the balanced one, and gradients of the balanced one back.
-        """
-        query, *sets = (times_power(x, -by) for x, by in zip(tensors, self.exponents, strict=True))
-        return [query * self.scale.to(query.dtype), *sets]
+    def gradients(self, grads: Sequence[Tensor], incoming: Incoming) -> list[Tensor]:
+        """The gradients of query, keys and values from those that the balanced call has for incoming ones."""
+        count = len(self.call.keys)
+        by_query, *by_sets = self.exponents
+        query = times_power(
+            grads[0] * self.fraction.to(grads[0].dtype), self.scale - self.kept - by_query + incoming.power
+        )
+        keys = [
+            times_power(x, incoming.power - by - self.kept)
+            for x, by in zip(grads[1 : 1 + count], by_sets[:count], strict=True)
+        ]
+        values = [
+            times_power(x, incoming.power - by - incoming.kept)
+            for x, by in zip(grads[1 + count :], by_sets[count:], strict=True)
+        ]
+        return [query, *keys, *values]
+
+
+class Incoming(NamedTuple):
+    """Incoming gradients of a balanced call: divided by two to `power`, and columns too large by two to `kept`."""
+
+    output: Tensor
+    lse: Tensor
+    power: Tensor
+    kept: Tensor
+
+
+_NEAR = {torch.float32: 16.0, torch.float64: 200.0}
+"""The logarithms to base 2 of products that may be left as they are in a backward pass."""
+_LEAST = {torch.float32: 60, torch.float64: 400}
+"""The logarithms to base 2 below which columns are not made smaller in a backward pass."""
 
 
 _MOST = 2000

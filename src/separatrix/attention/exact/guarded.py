@@ -45,15 +45,16 @@ def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
     magnitudes = None if call.is_empty else Magnitudes.of(call)
-    if magnitudes is None or magnitudes.moderate():
+    if magnitudes is None or magnitudes.near_one():
         return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
     if not magnitudes.finite():
         return _backward_not_finite(call, out, lse, grad_out, grad_lse)
-    balance = Balance.of(call, magnitudes)
+    balance = Balance.of(call, magnitudes, backward=True)
+    incoming = balance.incoming(grad_out, grad_lse)
     query, keys, values = engine_for(balance.call).backward(
-        balance.call, balance.balanced_output(out), lse, balance.balanced_gradient(grad_out), grad_lse
+        balance.call, balance.balanced_output(out), lse, incoming.output, incoming.lse
     )
-    query, *sets = balance.rescaled([query, *keys, *values])
+    query, *sets = balance.gradients([query, *keys, *values], incoming)
     return query, sets[: len(keys)], sets[len(keys) :]
 
 
@@ -66,7 +67,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
     if magnitudes is None or magnitudes.moderate() or not magnitudes.finite():
         return engine_for(call).tangents(call, out, lse, changes)
     balance = Balance.of(call, magnitudes)
-    query, *sets = balance.rescaled([changes[0], *changes[1], *changes[2]])
+    query, *sets = balance.balanced_tangents([changes[0], *changes[1], *changes[2]])
     count = len(call.keys)
     balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
     out_dot, lse_dot = engine_for(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)

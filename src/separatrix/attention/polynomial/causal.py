@@ -77,7 +77,7 @@ def _chunk(
     assert product is not None
     x = expansion.frame.coordinates(query, 0).to(dtype)
     features = monomials(x, index_set).mT
-    sums = torch.einsum("hcr,hcrv->hcv", features * expansion.coefficients.to(dtype), product)
+    sums = torch.einsum("hcr,hcrv->hcv", features * expansion.coefficients, product)
     moment = features.new_zeros(features.shape[:2])
     if expansion.moment is not None:
         level = slice(*index_set.levels[expansion.moment])
@@ -96,7 +96,7 @@ def _chunk_backward(
     """
     query, keys, values = rows
     frame, steps = expansion.frame, expansion.index_set.steps
-    coefficients = expansion.coefficients.to(torch.float64)
+    coefficients = expansion.coefficients
     sets = [_running(expansion, m, *one) for m, one in enumerate(zip(keys, values, masks, Z, strict=True))]
     product = sets[0].states
     for running in sets[1:]:

@@ -12,7 +12,7 @@ key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Ste
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,7 +30,9 @@ from separatrix.attention.polynomial.products import Products, products
 class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
-    `moment` is the level whose sum over tuples, sum_t s_t^moment, is computed beside the output; None for none.
+    The coefficients are in float64 whatever the type of the coordinates: 1 / alpha! is below the range of float32 from
+    degree 34 on, where its terms may still be large. `moment` is the level whose sum over tuples, sum_t s_t^moment, is
+    computed beside the output; None for none.
     """
 
     frame: Frame
@@ -38,9 +40,18 @@ class Expansion:
     coefficients: Tensor
     moment: int | None
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type in which monomials are computed."""
+        return self.frame.dtype
+
+    def wide(self) -> Expansion:
+        """The expansion with its monomials in float64."""
+        return replace(self, frame=replace(self.frame, dtype=torch.float64))
+
     def chunk(self, heads: int) -> int:
         """Tokens to a chunk, at the most."""
-        return chunk_tokens(heads, self.index_set.rank, self.coefficients.dtype == torch.float64)
+        return chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64)
 
     def even_chunk(self, heads: int, length: int) -> int:
         """Tokens to a chunk when `length` of them are cut into as few, equally long ones, up to a multiple of 64.
@@ -53,7 +64,7 @@ class Expansion:
 
     def products(self, heads: int, size: int, columns: int) -> Products:
         """Products with the monomials of up to `size` tokens a head, `columns` wide."""
-        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0))
+        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0, dtype=self.dtype))
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, 
         here = slice(first, min(first + size, stop))
         mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        met.add(state, x, with_ones(value[:, here], mask, expansion.coefficients.dtype))
+        met.add(state, x, with_ones(value[:, here], mask, expansion.dtype))
     return met.finish(state)
 
 
@@ -106,7 +117,7 @@ def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
     product = Z[0]
     for z in Z[1:]:
         product = product * z
-    met = product * expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    met = product * expansion.coefficients.unsqueeze(-1)
     column = torch.zeros_like(met[..., :1])
     if expansion.moment is not None:
         level = slice(*expansion.index_set.levels[expansion.moment])
@@ -139,7 +150,9 @@ def backward(
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
     power = incoming_power(sums, grad_out, grad_lse)
-    dtype, frame = expansion.coefficients.dtype, expansion.frame
+    if far_apart(sums, grad_out, grad_lse):
+        expansion = expansion.wide()
+    dtype, frame = expansion.dtype, expansion.frame
     heads, length, _ = call.query.shape
     size = expansion.even_chunk(2 * heads, length)
     against = expansion.products(heads, size, grad_out.shape[2] + 1)
@@ -152,7 +165,7 @@ def backward(
         d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
         grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
     grad_product = power.multiply(against.finish(state))
-    grad_product *= expansion.coefficients.to(torch.float64).unsqueeze(-1)
+    grad_product *= expansion.coefficients.unsqueeze(-1)
     grad_keys, grad_values = [], []
     for m in range(len(call.keys)):
         grad_Z = grad_product
@@ -167,8 +180,20 @@ def backward(
 
 def incoming_power(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Power:
     """The power of two next to the largest incoming gradient over its query's denominator, for each head."""
+    return Power.next_to(_incoming(sums, grad_out, grad_lse))
+
+
+def far_apart(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> bool:
+    """Whether the incoming gradients of two queries of a head differ by so much that float32 would lose the smaller."""
+    sizes = _incoming(sums, grad_out, grad_lse)
+    least = sizes.masked_fill(sizes == 0, math.inf).amin(1) if sizes.shape[1] else sizes.new_zeros(sizes.shape[0])
+    return bool((least < 2.0**-40 * sizes.amax(1)).any()) if sizes.numel() else False
+
+
+def _incoming(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
+    """The largest incoming gradient of each query over its denominator, (H, L_q), in float64."""
     largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
-    return Power.next_to(largest / sums.denominator.masked_fill(sums.denominator == 0, math.inf))
+    return largest / sums.denominator.masked_fill(sums.denominator == 0, math.inf)
 
 
 def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
@@ -193,7 +218,7 @@ def state_backward(
         here = slice(first, last)
         mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        V = with_ones(value[:, here], mask, expansion.coefficients.dtype)
+        V = with_ones(value[:, here], mask, expansion.dtype)
         grad_x, grad_W = met.gradient(x, prepared, V, None)
         grad_K = power.multiply(expansion.frame.pull_back(grad_x, m + 1))
         grad_V = power.multiply(grad_W[:, :-1].mT.to(torch.float64))

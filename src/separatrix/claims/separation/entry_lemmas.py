@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim
-from separatrix.claims.separation.statements import Reading, Values, evaluate
+from separatrix.claims import load
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
+from separatrix.separation.statements import Reading, Values, evaluate
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,21 @@ class Lemma:
     slips: tuple[Slip, ...] = ()
     note: str = ""
 
+    @property
+    def errata(self) -> tuple[Erratum, ...]:
+        """The misprints of all slips."""
+        return tuple(slip.erratum for slip in self.slips)
+
+
+LEMMAS: dict[str, Lemma] = {}
+"""The lemmas that were registered, by their places."""
+
+
+def entry_lemma(where: str) -> Lemma:
+    """The lemma at a place of the paper. A worker has imported one file of claims only, so all of them are loaded."""
+    load("separation")
+    return LEMMAS[where]
+
 
 def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
     """How each line fared, over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
@@ -53,16 +69,18 @@ def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
     return {"right": right, "slips": slips, "relation": relation}
 
 
-def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]]) -> Claim:
-    """The lemma as a claim. `cells` of its name return what `outcome` does."""
+def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
+    """The lemma as a claim. `cells` of its name return what `outcome` does; `home` is the module that declares it."""
+    LEMMAS[lemma.where] = lemma
 
     @claim(
         paper="separation",
         where=lemma.where,
         says=lemma.says,
         cells=lambda: cells(lemma.where),
-        errata=tuple(slip.erratum for slip in lemma.slips),
+        errata=lemma.errata,
         figures=("entry_bounds",),
+        home=home,
     )
     def check(found: Sequence[Found]) -> Finding:
         return judged(lemma, found)
@@ -71,24 +89,20 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]]) -> Claim:
 
 
 def judged(lemma: Lemma, found: Sequence[Found]) -> Finding:
-    """Holds (corrected) if no entry anywhere goes against the right lines, and every slip is refuted somewhere."""
+    """Holds if no entry anywhere goes against the right lines; a slip is shown if it is refuted somewhere."""
     rows = [row for one in found for row in one.result["right"].values()]
     numbers: dict[str, float | str] = {
         "settings (n, d, a_0, a_1, b, c)": len(found),
         "comparisons": sum(compared for compared, _, _ in rows),
         "against the lemma": sum(violations for _, violations, _ in rows),
     }
-    refuted = []
-    for k in range(len(lemma.slips)):
+    shows = {}
+    for k, erratum in enumerate(lemma.errata):
         counts = [one.result["slips"][k] for one in found]
-        refuted.append(sum(violations for _, violations in counts))
-        total = sum(compared for compared, _ in counts)
-        numbers[f"against what is printed, slip {k + 1}"] = f"{refuted[-1]:,} of {total:,}"
+        refuted, total = (sum(count[at] for count in counts) for at in (1, 0))
+        shows[erratum.shown_by] = refuted > 0
+        numbers[f"against what is printed, {erratum.shown_by}"] = f"{refuted:,} of {total:,}"
     unmet = [part for part in found[0].result["right"] if not any(one.result["right"][part][0] for one in found)]
     if unmet:
         return Finding(Verdict.UNDECIDED, numbers, f"No setting has an entry of part {', '.join(unmet)}.")
-    if numbers["against the lemma"]:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    if not all(refuted):
-        return Finding(Verdict.UNDECIDED, numbers, "A slip is not refuted by these settings.")
-    return Finding(Verdict.HOLDS_CORRECTED if refuted else Verdict.HOLDS, numbers, lemma.note)
+    return holds_if(not numbers["against the lemma"], numbers, lemma.note, shows=shows)

@@ -1,7 +1,7 @@
-"""How d may grow with n: exact probabilities along paths d(n), n to 10^300 and d to 10^6 (Theorems 6.2, E.4, F.5).
+"""How d may grow with n: exact probabilities along paths d(n), n to 10^300 and d to 10^6.
 
-n is the least multiple of g from 10^k on, delta = 0.01, and m = C log(n / delta), rounded up, C being `width`. `paths`
-has the paths.
+n is the least multiple of g from 10^k on, delta = 0.01, and m = C log(n / delta), rounded up, C being `width`.
+`separatrix.separation.paths` has the paths.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
-from separatrix.claims.separation.paths import ALLOWED, DELTA, PATHS, classes, passes, power_of_ten, setting
+from separatrix.claims.ledger import Finding, Found, Verdict
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
+from separatrix.separation.paths import ALLOWED, DELTA, classes, passes, power_of_ten, setting
 from separatrix.separation.results import PARTS
 
 _LARGEST_G, _LARGEST_K = 10**6, 300
+
+
 _EXPONENTS = (*range(1, 20), *range(20, 60, 2), *range(60, _LARGEST_K + 1, 10))
 
 
@@ -51,7 +53,7 @@ def cells(model: str, paths: Sequence[str], width: float) -> Iterator[Cell]:
         yield along.cell(seed=0, model=model, path=path, width=width)
 
 
-def _paths_finding(found: Sequence[Found], note: str) -> Finding:
+def paths_finding(found: Sequence[Found], note: str) -> Finding:
     """Holds asymptotically if success passes 0.99 for good along every allowed path, and does not at fixed d."""
     numbers: dict[str, float | str] = {}
     good = True
@@ -67,53 +69,3 @@ def _paths_finding(found: Sequence[Found], note: str) -> Finding:
     if not good:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, "An allowed path does not reach 0.99, or a fixed d does.")
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)
-
-
-@claim(
-    paper="separation",
-    where="Theorem 6.2",
-    part="paths",
-    says="With d = omega(n^0.02), d <= n and m of order log(n / delta) the separation succeeds with high probability.",
-    cells=lambda: cells("ones", PATHS["ones"], 1.0),
-    figures=("success_along_paths",),
-)
-def paths_ones(found: Sequence[Found]) -> Finding:
-    return _paths_finding(
-        found,
-        "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before success passes 0.99. At "
-        "fixed d it never does: m grows, and with it the chance that linear attention fires. The theorem is not sharp: "
-        "g = log n is enough, because a class has 1/g of the weight and the sum over the classes deviates by "
-        "b / sqrt(g).",
-    )
-
-
-@claim(
-    paper="separation",
-    where="Theorem E.4",
-    part="paths",
-    says="With QK^T = I, d = omega(n^(2 b^2 + 0.02)) is asked for; the omitted proofs for the other three networks are "
-    "said to be similar.",
-    cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
-    figures=("success_along_paths",),
-)
-def paths_identity(found: Sequence[Found]) -> Finding:
-    return _paths_finding(
-        found,
-        "What decides is g = d - 2 against n^(b^2), a row's weight on its own class: along g = n^0.02 < n^(b^2) "
-        "success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 or more.",
-    )
-
-
-@claim(
-    paper="separation",
-    where="Theorem F.5",
-    part="paths",
-    says="Cross-attention: d = omega(n^0.02), d <= n and m of order log(n / delta).",
-    cells=lambda: cells("cross", PATHS["cross"], 1.0),
-    figures=("success_along_paths",),
-)
-def paths_cross(found: Sequence[Found]) -> Finding:
-    return _paths_finding(
-        found,
-        "At fixed d success falls with n, because m grows; g = d - 1 = log n is enough, and the theorem is not sharp.",
-    )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 
-from separatrix import claims
+from separatrix import studies
 from separatrix.claims import PAPERS, ledger
-from separatrix.claims.ledger import Claim, Found, Verdict
-from separatrix.claims.verdicts import Judgement, judge
+from separatrix.claims.ledger import Claim, Verdict
+from separatrix.claims.verdicts import Judgement, found_in, judge
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.store import Store
@@ -58,7 +57,7 @@ class Shelf:
 
     def judgements(self) -> list[Judgement]:
         """Every claim with its verdict; undecided all, if there is no store. Nothing is run."""
-        claims.load()
+        studies.load()
         with self._lock:
             stamp = self._stamp()
             if self._known is None or self._known[0] != stamp:
@@ -84,7 +83,7 @@ class Shelf:
             for cell, record in store.find(claim.cells()):
                 if record is None or record.status != "done":
                     return []
-                found.append(Found(cell.arguments, cell.seed, store.result(record), record.seconds))
+                found.append(found_in(store, cell, record))
         return [(name, draw(name, found)) for name in claim.figures]
 
     def _stamp(self) -> object:
@@ -117,6 +116,5 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
 
 def counted(judgements: Sequence[Judgement]) -> str:
     """How many there are, of which verdicts."""
-    count = Counter(one.verdict for one in judgements)
-    kinds = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
-    return f"{many(len(judgements), 'claim')}: {kinds}." if judgements else "No claim matches."
+    told = ledger.counted(one.verdict for one in judgements)
+    return f"{many(len(judgements), 'claim')}: {told}." if judgements else "No claim matches."

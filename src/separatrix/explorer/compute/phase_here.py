@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.kronecker.threshold import worst_case
+from separatrix.claims.kronecker.theorem_1_4 import worst_case
 from separatrix.claims.ledger import Found
 from separatrix.explorer.compute.view import Sizes
 from separatrix.report.figures import draw

@@ -15,9 +15,9 @@ from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cos
 from separatrix.attention.planning.paper_rules import max_order, threshold
 from separatrix.attention.planning.plan import Plan, plan_shapes
 from separatrix.attention.polynomial.products import expanded_total_degree
-from separatrix.claims.kronecker.exponents import least_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import Speeds
+from separatrix.hardness.exponents import least_degree
 
 EASY_RADIUS, HOPELESS_RADIUS = 20.0, 50.0
 """Scores up to the first are planned in a tenth of a second; above the second nothing is tried at all."""

@@ -16,14 +16,16 @@ import numpy.typing as npt
 from separatrix.errors import ArgumentError
 from separatrix.selection.dynamics import population_dynamics
 from separatrix.selection.laws import (
+    broken_hypotheses,
+    loss_allowed,
     plateau_time,
     slow_curve_alpha,
     slow_curve_C,
     slow_curve_loss,
     slow_curve_time,
+    steps_allowed,
     tail_constant,
 )
-from separatrix.selection.theorem_3_1 import broken_hypotheses, loss_allowed, steps_allowed
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,9 +46,7 @@ class Descent:
 
     def broken(self) -> dict[str, str]:
         """Give the hypotheses of Theorem 3.1 that do not hold, by the field that breaks each."""
-        broken = broken_hypotheses(self.T, self.q, self.d, self.eta)
-        fields = {"q": "q", "lr": "eta"}
-        return {fields[name]: f"Theorem 3.1 asks for {statement}." for name, statement in broken.items()}
+        return broken_hypotheses(self.T, self.q, self.d, self.eta)
 
 
 @dataclass(frozen=True)

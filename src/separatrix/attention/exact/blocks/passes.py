@@ -164,9 +164,15 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     d = call.query.shape[2]
     empty = lse == -math.inf
     dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
-    power = Power.next_to(torch.cat([dO.flatten(1), dL], 1))
-    dO, dL = power.divide(dO), power.divide(dL)
-    delta = (dO * out).sum(-1) - dL
+    # A query's own gradient is measured against what comes in for it, however little that is next to other queries.
+    incoming = torch.cat([dO, dL.unsqueeze(-1)], -1)
+    own = Power.next_to(incoming.flatten(0, 1))
+    near_one = own.divide(incoming.flatten(0, 1)).unflatten(0, lse.shape)
+    delta = (near_one[..., :-1] * out).sum(-1, keepdim=True) - near_one[..., -1:]
+    head, share = own.of_heads(incoming)
+    dO = share.multiply(near_one[..., :-1].flatten(0, 1)).unflatten(0, lse.shape)
+    weighted = share.multiply(call.query.flatten(0, 1) * call.scale).unflatten(0, lse.shape)
+    dO_delta = torch.cat([near_one[..., :-1], -delta], -1)
     grad_query = torch.zeros_like(call.query)
     grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in call.keys]
     for first in range(0, call.query.shape[0] if tiling.found else 0, tiling.heads):
@@ -177,10 +183,12 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
             tiling,
             lse[group].masked_fill(empty[group], 0.0),
             dO[group],
-            delta[group],
+            dO_delta[group],
+            weighted[group],
             *into,
         )
-    grad_query, *grad_sets = (power.multiply(x) for x in (grad_query, *grad_sets))
+    grad_query = own.multiply(grad_query.flatten(0, 1)).unflatten(0, lse.shape)
+    grad_sets = [head.multiply(x) for x in grad_sets]
     return grad_query, [x[..., :d] for x in grad_sets], [x[..., d:] for x in grad_sets]
 
 
@@ -189,15 +197,28 @@ def _backward(
     tiling: Tiling,
     shift: Tensor,
     dO: Tensor,
-    delta: Tensor,
+    dO_delta: Tensor,
+    weighted: Tensor,
     grad_query: Tensor,
     grad_sets: list[Tensor],
 ) -> None:
-    """A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key."""
+    """Add the gradients of some heads to the last two arguments.
+
+    A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key.
+
+    Args:
+        call: The call of these heads.
+        tiling: How the volume is cut.
+        shift: The log-sum-exps of the queries.
+        dO: The incoming gradients.
+        dO_delta: The incoming gradients and -delta, each query's divided by a power of two of its own.
+        weighted: The queries times the scale and that power.
+        grad_query: The gradients of the queries, divided by that power.
+        grad_sets: The gradients of keys and values.
+    """
     near = needs_no_shift(call.query, call.keys, call.values, call.scale)
     d, d_v = call.query.shape[2], dO.shape[2]
     left = torch.cat([call.query * call.scale, -shift.unsqueeze(-1)], -1)
-    dO_delta = torch.cat([dO, -delta.unsqueeze(-1)], -1)
     heads = left.shape[0]
     rows_of = KroneckerRows(_sets(call, 1), tiling.capacity)
     sets = KroneckerRows(_sets(call, 0), tiling.capacity)
@@ -206,26 +227,27 @@ def _backward(
     grad_rows = left.new_empty(heads, tiling.capacity, d + d_v)
     for box in tiling.found:
         row_blocks = tiling.row_blocks(box)
-        parts = [tuple(x[:, slice(*rows)] for x in (left, dO, dO_delta, grad_query)) for rows in row_blocks]
+        parts = [tuple(x[:, slice(*rows)] for x in (left, dO, dO_delta, weighted, grad_query)) for rows in row_blocks]
         splits = [split_of(heads, rows[1] - rows[0]) for rows in row_blocks]
         for chunk in chunks(box, tiling.chunk_size(box)):
             built = rows_of.build(chunk)
             k, v = built[..., : d + 1], built[..., d + 1 :].mT
             grad_chunk = grad_rows[:, : chunk.size].zero_()
             H, G = grad_chunk[..., :d], grad_chunk[..., d:]
-            for rows, split, (here, dO_here, dO_delta_here, grad_here) in zip(row_blocks, splits, parts, strict=True):
+            for rows, split, part in zip(row_blocks, splits, parts, strict=True):
+                here, dO_here, dO_delta_here, weighted_here, grad_here = part
                 P, dP = (x[: heads * (rows[1] - rows[0]) * chunk.size].view(heads, -1, chunk.size) for x in memory)
                 batch, d_batch = P.view(split, -1, chunk.size), dP.view(split, -1, chunk.size)
                 torch.bmm(here.view(split, -1, d + 1), k.mT.expand(split, -1, -1), out=batch)
                 if not near:
                     batch.clamp_(lowest(P.dtype), 1.0)
                 batch.exp_()
-                for part, may in contested.parts(P, box, chunk, rows):
-                    part.mul_(may)
+                for hidden, may in contested.parts(P, box, chunk, rows):
+                    hidden.mul_(may)
                 G.baddbmm_(P.mT, dO_here)
                 torch.bmm(dO_delta_here.view(split, -1, d_v + 1), v.expand(split, -1, -1), out=d_batch)
                 batch.mul_(d_batch)
-                H.baddbmm_(P.mT, here[..., :d])
+                H.baddbmm_(P.mT, weighted_here)
                 grad_here.view(split, -1, d).baddbmm_(batch, k[..., :d].expand(split, -1, -1))
             sets.fold(chunk, grad_chunk, grad_sets)
     grad_query *= call.scale

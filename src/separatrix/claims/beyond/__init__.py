@@ -1,1 +1,0 @@
-"""Claims of our own, beyond the papers: a module for each question."""

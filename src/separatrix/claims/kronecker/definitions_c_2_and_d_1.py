@@ -1,0 +1,97 @@
+"""Definitions C.2 and D.1 of Alman and Song, which restate Definition 1.1, as printed and as they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+import separatrix as sx
+from separatrix.attention.reference import column_kronecker
+from separatrix.claims.kronecker.definition_1_5 import ROUNDING, draw, literal
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+
+@experiment(version=1, name="kronecker.definition_c_2")
+def restatements(n: int, d: int, seed: int) -> dict[str, float | int]:
+    """Definitions C.2 and D.1 as printed and with what they lack, against Definition 1.1."""
+    Q, K, V = draw(3, n, d, seed)
+    S = Q @ column_kronecker(*K).mT
+    A = torch.exp(S / d)
+    first = literal(A, V)
+    return {
+        "c2_printed": float((literal(S, V) - first).abs().max()),
+        "d1_printed": float((literal(torch.exp(S), V) - first).abs().max()),
+        "corrected": float((sx.tensor_attention(Q, K, V) - first).abs().max()),
+        "negative_weights": int((S < 0).sum()),
+        "n": n,
+        "columns_of_D": torch.diag(A @ torch.ones(n * n, dtype=A.dtype)).shape[1],
+    }
+
+
+def _restatement_cells() -> Iterator[Cell]:
+    for n, d in ((5, 3), (12, 4), (24, 8)):
+        yield restatements.cell(seed=0, n=n, d=d)
+
+
+_DIFFERS = "the printed formula is not Definition 1.1"
+_COLUMNS = "D has n columns"
+
+
+def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | str], shows: dict[str, bool]) -> Finding:
+    corrected = max(one.result["corrected"] for one in found)
+    differs = min(one.result[printed] for one in found)
+    numbers = {
+        "largest difference from Definition 1.1, corrected": corrected,
+        "least difference from Definition 1.1, as printed": differs,
+        **numbers,
+    }
+    return holds_if(corrected <= ROUNDING, numbers, shows={_DIFFERS: differs > ROUNDING, **shows})
+
+
+@claim(
+    paper="kronecker",
+    where="Definition C.2",
+    says="It restates Definition 1.1, tensor attention of order 3.",
+    cells=_restatement_cells,
+    errata=(
+        Erratum(
+            printed="A = Q (K_1 (x) K_2)^T.",
+            right="A = exp(Q (K_1 (x) K_2)^T / d).",
+            why="Without exp it is linear attention: weights may be negative and their sum may vanish. Definition 1.1 "
+            "and the lemmas that use it have exp, and divide by d.",
+            shown_by=_DIFFERS,
+        ),
+        Erratum(
+            printed="D has n rows and n^2 columns.",
+            right="D has n rows and n columns.",
+            why="D = diag(A 1) is the diagonal matrix of n row sums, and is inverted.",
+            shown_by=_COLUMNS,
+        ),
+    ),
+)
+def definition_c_2(found: Sequence[Found]) -> Finding:
+    square = all(one.result["columns_of_D"] == one.result["n"] for one in found)
+    negative = sum(one.result["negative_weights"] for one in found)
+    return _restated(found, "c2_printed", {"negative weights as printed": negative}, {_COLUMNS: square})
+
+
+@claim(
+    paper="kronecker",
+    where="Definition D.1",
+    says="It restates Definition 1.2, whose attention is that of Definition 1.1.",
+    cells=_restatement_cells,
+    errata=(
+        Erratum(
+            printed="A = exp(Q (K_1 (x) K_2)^T).",
+            right="A = exp(Q (K_1 (x) K_2)^T / d).",
+            why="Definition 1.1, which Definition 1.2 points to, divides by d, and so does Lemma D.3's bound on the "
+            "scores.",
+            shown_by=_DIFFERS,
+        ),
+    ),
+)
+def definition_d_1(found: Sequence[Found]) -> Finding:
+    return _restated(found, "d1_printed", {}, {})

@@ -1,0 +1,82 @@
+"""Hypothesis 4.1 of Alman and Song (strong exponential time): how the chain from SAT to attention grows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.hardness import attention_decision, maxip, orthogonal_vectors
+from separatrix.hardness.protocol import Protocol
+from separatrix.hardness.protocol_vectors import protocol_sizes
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_DENSITY = 4.27
+"""Clauses a variable at which random 3-SAT turns from satisfiable to not: the hardest."""
+
+
+@experiment(version=1, name="kronecker.chain_sizes")
+def sizes(variables: list[int], seed: int) -> dict[str, list[float]]:
+    """Numbers in each problem of the chain, log2, for v variables and 4.27 v clauses of three literals."""
+    rows = [_sizes(v) for v in variables]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _sizes(variables: int) -> dict[str, float]:
+    m = math.ceil(_DENSITY * variables)
+    n_a, n_b, n_c = (2 ** len(part) for part in orthogonal_vectors.parts(variables))
+    total = n_a + n_b + n_c
+    direct = attention_decision.attention_sizes(n_a, (n_b, n_c), 3 * m, m - 1, m)
+    protocol = Protocol(m, -(-m // 2))
+    made = protocol_sizes((n_a, n_b, n_c), protocol)
+    by_protocol = attention_decision.attention_sizes(
+        made.rows, (n_b, n_c), made.dimension, *maxip.levels(protocol.length, 0.5)
+    )
+    return {
+        "clauses": m,
+        "cnf": math.log2(3 * m),
+        "orthogonal_vectors": math.log2(total * m),
+        "direct_maxip": math.log2(total * 3 * m),
+        "direct_work": math.log2(direct.work),
+        "protocol_maxip": math.log2((made.rows + n_b + n_c) * made.dimension),
+        "protocol_work": math.log2(by_protocol.work),
+        "every_message": made.every_message,
+        "direct_bound": direct.bound,
+        "protocol_bound": by_protocol.bound,
+    }
+
+
+def size_cells() -> Iterator[Cell]:
+    yield sizes.cell(seed=0, variables=list(range(6, 61, 6)))
+
+
+def conditional(found: Sequence[Found], note: str) -> Finding:
+    (one,) = found
+    v, work = one.parameters["variables"], one.result["direct_work"]
+    rows = list(zip(v, work, one.result["clauses"], strict=True))
+    beyond = sum(bits > variables + math.log2(16 * clauses) for variables, bits, clauses in rows)
+    numbers: dict[str, float | str] = {
+        "formulas that take more than 16 m 2^v multiplications": f"{beyond} of {len(rows)}",
+        "variables, at most": v[-1],
+        "log2 of the multiplications there": work[-1],
+    }
+    if beyond:
+        return Finding(Verdict.UNDECIDED, numbers, "The chain takes more than 2^v times a polynomial.")
+    return Finding(Verdict.ILLUSTRATED, numbers, note)
+
+
+@claim(
+    paper="kronecker",
+    where="Hypothesis 4.1",
+    says="The Strong Exponential Time Hypothesis: for every eps > 0 some k-SAT takes more than 2^((1 - eps) v) time.",
+    cells=size_cells,
+    figures=("chain_sizes",),
+)
+def hypothesis_4_1(found: Sequence[Found]) -> Finding:
+    """A hypothesis; what a program shows is what the chain costs, 2^v times a polynomial."""
+    return conditional(
+        found,
+        "A hypothesis about all algorithms: no program decides it. What ran: the sizes of the chain from SAT to "
+        "attention, whose work is 2^v times a polynomial, as that of trying all assignments.",
+    )

@@ -1,0 +1,87 @@
+"""Lemma C.3 of Alman and Song: products of column-wise Kronecker products factor.
+
+It is an identity between polynomials in the entries, so it is tested at random integers, where nothing is rounded: one
+entry that differs refutes it. A false identity of degree D agrees at a point drawn from S in each coordinate with
+probability at most D / |S| (Schwartz and Zippel), so agreement at several points makes an error unlikely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from separatrix.attention.reference import column_kronecker
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.errors import ArgumentError
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_FACTORING_RANGE = 2048
+"""How many values an entry is drawn from: few enough that no sum leaves int64."""
+
+
+_LARGEST_N = 512
+
+
+def integers(generator: torch.Generator, size: int, *shape: int) -> Tensor:
+    """Integers (int64) from [-size / 2, size / 2), each as likely as the others."""
+    return torch.randint(-size // 2, size // 2, shape, generator=generator)
+
+
+def check_length(n: int) -> None:
+    if not 1 <= n <= _LARGEST_N:
+        raise ArgumentError("n", expected=f"from 1 to {_LARGEST_N}, so that no sum leaves int64", got=n)
+
+
+@experiment(version=1, name="kronecker.lemma_c3")
+def factoring(n: int, d1: int, d2: int, seed: int) -> dict[str, int]:
+    """Lemma C.3: C = A^T B for column-wise Kronecker products A, B, against C_1 o C_2; and the flops of each way."""
+    check_length(n)
+    generator = torch.Generator().manual_seed(seed)
+    A1, A2 = (integers(generator, _FACTORING_RANGE, n, d1) for _ in range(2))
+    B1, B2 = (integers(generator, _FACTORING_RANGE, n, d2) for _ in range(2))
+    with FlopCounterMode(display=False) as direct:
+        C = column_kronecker(A1, A2).mT @ column_kronecker(B1, B2)
+    with FlopCounterMode(display=False) as factored:
+        product = (A1.mT @ B1) * (A2.mT @ B2)
+    return {
+        "entries": C.numel(),
+        "mismatches": int((product != C).sum()),
+        "direct_flops": direct.get_total_flops(),
+        "factored_flops": factored.get_total_flops(),
+    }
+
+
+def _factoring_cells() -> Iterator[Cell]:
+    for n, d1, d2 in ((1, 3, 2), (3, 1, 5), (16, 7, 4), (32, 7, 4), (64, 7, 4), (128, 7, 4)):
+        for seed in range(4):
+            yield factoring.cell(seed=seed, n=n, d1=d1, d2=d2)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma C.3",
+    says="The product A^T B of two column-wise Kronecker products, each with n^2 rows, is the entrywise product of "
+    "A_1^T B_1 and A_2^T B_2, so that it costs two products with n rows.",
+    cells=_factoring_cells,
+    figures=("kronecker_product_flops",),
+)
+def lemma_c_3(found: Sequence[Found]) -> Finding:
+    """Part 1 by integers; part 2 by counting: 2 T_mat(d_1, n, d_2) is 4 d_1 n d_2 flops."""
+    mismatches = sum(one.result["mismatches"] for one in found)
+    # Part 2 promises O(T_mat(d_1, n, d_2)); we hold it to the two products that its proof makes.
+    other_flops = sum(
+        one.result["factored_flops"] != 4 * one.parameters["n"] * one.parameters["d1"] * one.parameters["d2"]
+        for one in found
+    )
+    seeds = len({one.seed for one in found})
+    numbers: dict[str, float | str] = {
+        "entries compared": sum(one.result["entries"] for one in found),
+        "entries that differ": mismatches,
+        "cells with other flops than two products": other_flops,
+        "chance that a false identity passes": (4 / _FACTORING_RANGE) ** seeds,
+    }
+    return holds_if(not (mismatches or other_flops), numbers)

@@ -1,0 +1,94 @@
+"""Lemma C.5 of Alman and Song: the scores as a tensor, their row sums, and their product with the values.
+
+As in `lemma_c_3`, identities between polynomials are tested at random integers, where nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.attention.reference import column_kronecker, tensor_scores
+from separatrix.claims.kronecker.lemma_c_3 import check_length, integers
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_TENSOR_RANGE = 512
+"""How many values an entry is drawn from: few enough that no sum leaves int64."""
+
+
+@experiment(version=1, name="kronecker.lemma_c5")
+def tensor_identities(n: int, d: int, seed: int) -> dict[str, int]:
+    """Lemma C.5: entries that differ in its three parts, and how many there are."""
+    check_length(n)
+    generator = torch.Generator().manual_seed(seed)
+    Q, K1, K2, V1, V2 = (integers(generator, _TENSOR_RANGE, n, d) for _ in range(5))
+    A = Q @ column_kronecker(K1, K2).mT
+    T = tensor_scores(Q, [K1, K2], 1)
+    # Columns j_1 + (j_2 - 1) n, counted from 1, are j_1 + j_2 n from 0.
+    columns = torch.arange(n).unsqueeze(1) + n * torch.arange(n)
+    one = torch.ones(n, 1, dtype=torch.int64)
+    sums = A.sum(1, keepdim=True)
+    by_tensor = torch.einsum("abc,ai,bj,cl->ijl", T, torch.eye(n, dtype=torch.int64), one, one).flatten(1)
+    by_sums = tensor_scores(Q, [K1.sum(0, keepdim=True), K2.sum(0, keepdim=True)], 1).flatten(1)
+    applied = A @ column_kronecker(V1, V2)
+    factored = Q @ ((K1.mT @ V1) * (K2.mT @ V2))
+    return {
+        "part1": int((A[:, columns] != T).sum()),
+        "part2": int((sums != by_tensor).sum() + (sums != by_sums).sum()),
+        "part3": int((applied != factored).sum()),
+        "entries": T.numel() + 2 * sums.numel() + applied.numel(),
+    }
+
+
+def _tensor_cells() -> Iterator[Cell]:
+    for n, d in ((1, 1), (2, 5), (9, 3), (24, 6)):
+        for seed in range(5):
+            yield tensor_identities.cell(seed=seed, n=n, d=d)
+
+
+def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
+    mismatches = sum(one.result[part] for one in found)
+    seeds = len({one.seed for one in found})
+    numbers: dict[str, float | str] = {
+        "entries that differ": mismatches,
+        "shapes": len({(one.parameters["n"], one.parameters["d"]) for one in found}),
+        "chance that a false identity passes": (degree / _TENSOR_RANGE) ** seeds,
+    }
+    return holds_if(not mismatches, numbers)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma C.5",
+    part="part 1",
+    says="The matrix Q (K_1 (x) K_2)^T is the tensor of the triple inner products, its column j_1 + (j_2 - 1) n being "
+    "the pair (j_1, j_2).",
+    cells=_tensor_cells,
+)
+def lemma_c_5_part_1(found: Sequence[Found]) -> Finding:
+    return _check_part(found, "part1", 3)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma C.5",
+    part="part 2",
+    says="Its row sums need only the column sums of K_1 and K_2.",
+    cells=_tensor_cells,
+)
+def lemma_c_5_part_2(found: Sequence[Found]) -> Finding:
+    return _check_part(found, "part2", 3)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma C.5",
+    part="part 3",
+    says="Its product with V_1 (x) V_2 is Q times the entrywise product of K_1^T V_1 and K_2^T V_2.",
+    cells=_tensor_cells,
+)
+def lemma_c_5_part_3(found: Sequence[Found]) -> Finding:
+    return _check_part(found, "part3", 5)

@@ -1,0 +1,98 @@
+"""Lemma D.6 of Alman and Song: how errors in the weights A and the row sums D reach the output.
+
+Every comparison is one of fractions: nothing is rounded, and "at most" means at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Literal
+
+import torch
+
+from separatrix.attention.reference import column_kronecker
+from separatrix.claims.kronecker.lemma_d_3 import uniform
+from separatrix.claims.kronecker.lemma_d_5 import EPSILONS
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+
+@experiment(version=1, name="kronecker.lemma_d6")
+def outputs(
+    n: int,
+    d: int,
+    bound: int,
+    thousandths: int,
+    normaliser: Literal["row sums", "row sums, worst errors", "within eps_D", "unrelated"],
+    seed: int,
+) -> dict[str, float | int]:
+    """Lemma D.6: the largest |D~^-1 A~ V - D^-1 A V| over (eps_A + eps_D) B^2, eps_A = eps_D = `thousandths` / 1000.
+
+    The first two kinds have D = diag(A 1) and D~ = diag(A~ 1). "within eps_D" keeps the former, and takes for D~ what
+    the lemma allows at worst, (1 - eps_D) D. In "unrelated" D is a sixteenth of A's row sums, which the lemma allows.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    a = torch.randint(1, 1001, (n, n * n), generator=generator)
+    V = column_kronecker(*(uniform(generator, bound, n, d) for _ in range(2)))
+    limit = thousandths * a
+    if normaliser == "row sums":
+        share = torch.rand(n, n * n, generator=generator, dtype=torch.float64)
+        A_tilde = 1000 * a + (share * (2 * limit + 1)).long() - limit
+    elif normaliser == "row sums, worst errors":
+        # Where the first column of V = +-B^2 is positive the weight grows, elsewhere it falls.
+        V = torch.where(V >= 0, bound**2, -(bound**2))
+        A_tilde = 1000 * a + limit * V[:, 0].sign()
+    else:
+        V = torch.full_like(V, bound**2)
+        A_tilde = 1000 * a + limit
+    D = [Fraction(x) for x in (1000 * a).sum(1).tolist()]
+    D_tilde = [Fraction(x) for x in A_tilde.sum(1).tolist()]
+    if normaliser == "unrelated":
+        D = [x / 16 for x in D]
+    if normaliser in ("within eps_D", "unrelated"):
+        D_tilde = [x * (1 - Fraction(thousandths, 1000)) for x in D]
+    N, N_tilde = (1000 * a @ V).tolist(), (A_tilde @ V).tolist()
+    largest = max(abs(N_tilde[i][j] / D_tilde[i] - N[i][j] / D[i]) for i in range(n) for j in range(d))
+    ratio = largest / (2 * Fraction(thousandths, 1000) * bound**2)
+    return {"violated": int(ratio > 1), "ratio": float(ratio), "epsilon": thousandths / 1000}
+
+
+def _output_cells() -> Iterator[Cell]:
+    for thousandths in EPSILONS:
+        for normaliser in ("row sums", "row sums, worst errors", "within eps_D", "unrelated"):
+            for n, d, bound in ((2, 1, 2), (6, 3, 2), (10, 4, 5)):
+                yield outputs.cell(seed=0, n=n, d=d, bound=bound, thousandths=thousandths, normaliser=normaliser)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma D.6",
+    says="Relative errors eps_A of the weights and eps_D of the denominators move no entry of the output by more than "
+    "(eps_A + eps_D) B^2.",
+    cells=_output_cells,
+    figures=("output_error",),
+    errata=(
+        Erratum(
+            printed="D and D~ are any positive diagonal matrices with |D~ - D| <= eps_D D.",
+            right="D = diag(A 1) and D~ = diag(A~ 1), as in Lemma D.5.",
+            why="The proof uses that the rows of D~^-1 A~ and of D^-1 A sum to one. Without the first, "
+            "A~ = (1 + eps_A) A and D~ = (1 - eps_D) D exceed the bound by the factor 1 / (1 - eps_D); without the "
+            "second, by any.",
+            shown_by="other D and D~ exceed the bound",
+        ),
+    ),
+)
+def lemma_d_6(found: Sequence[Found]) -> Finding:
+    """Holds with row sums; as printed it must not, or there is no erratum to report."""
+    tied = [one.result for one in found if str(one.parameters["normaliser"]).startswith("row sums")]
+    free = [one.result for one in found if not str(one.parameters["normaliser"]).startswith("row sums")]
+    numbers: dict[str, float | str] = {
+        "largest error / bound, D and D~ row sums": max(one["ratio"] for one in tied),
+        "largest error / bound, as printed": max(one["ratio"] for one in free),
+        "cells beyond the bound, D and D~ row sums": sum(one["violated"] for one in tied),
+        "cells beyond the bound, as printed": sum(one["violated"] for one in free),
+    }
+    shows = {"other D and D~ exceed the bound": any(one["violated"] for one in free)}
+    return holds_if(not any(one["violated"] for one in tied), numbers, shows=shows)

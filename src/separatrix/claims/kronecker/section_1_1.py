@@ -1,0 +1,82 @@
+"""The rule of Alman and Song's introduction: attend at the largest order k with B < (ln n)^(1/k)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from separatrix.attention.planning.paper_rules import max_order
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.hardness import exponents
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_BOUNDS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0)
+
+
+@experiment(version=1, name="kronecker.largest_order")
+def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
+    """For each bound B: the library's order, the rule's solved for k, and log_n of the worst-case flops at it.
+
+    B^k < ln n is k < ln ln n / ln B. `above` is the exponent at the next order. Nothing is drawn.
+    """
+    n, log_log_n = 2**log2_n, math.log(log2_n * math.log(2.0))
+    orders = [int(max_order(n, bound)) for bound in bounds]
+
+    def cost(order: int, bound: float) -> float | None:
+        return exponents.polynomial_exponent(log2_n, order, bound)[2] if order >= 2 else None
+
+    return {
+        "order": orders,
+        "solved": [max(0, math.ceil(log_log_n / math.log(bound)) - 1) for bound in bounds],
+        "exponent": [cost(order, bound) for order, bound in zip(orders, bounds, strict=True)],
+        "above": [cost(order + 1, bound) for order, bound in zip(orders, bounds, strict=True)],
+        "limit_at_border": exponents.limit_exponent(1.0),
+    }
+
+
+def _cells() -> Iterator[Cell]:
+    for log2_n in range(6, 41, 2):
+        yield rule.cell(seed=0, log2_n=log2_n, bounds=list(_BOUNDS))
+
+
+@claim(
+    paper="kronecker",
+    where="Section 1.1",
+    part="largest order",
+    says="With entries up to B, the largest order k with B < (log n)^(1/k) is the one to use: it can be computed "
+    "quickly, and a higher one cannot.",
+    cells=_cells,
+    figures=("largest_order",),
+)
+def largest_order(found: Sequence[Found]) -> Finding:
+    """Holds if the library's rule is the paper's and the next order costs more, at an exponent near 1."""
+    results = [one.result for one in found]
+    wrong = sum(ours != theirs for one in results for ours, theirs in zip(one["order"], one["solved"], strict=True))
+    pairs = [
+        (at, above)
+        for one in results
+        for at, above in zip(one["exponent"], one["above"], strict=True)
+        if at is not None and above is not None
+    ]
+    cheaper = sum(above <= at for at, above in pairs)
+    largest = max(at for at, _ in pairs)
+    numbers: dict[str, float | str] = {
+        "pairs (n, B)": sum(len(one["order"]) for one in results),
+        "pairs where the library's order is not the rule's": wrong,
+        "pairs where the next order costs no more": cheaper,
+        "exponent at the rule's order, least": min(at for at, _ in pairs),
+        "exponent at the rule's order, largest": largest,
+        "its limit at B = (ln n)^(1/k)": max(one["limit_at_border"] for one in results),
+    }
+    if wrong or cheaper:
+        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
+    if largest < 1.1:
+        return Finding(Verdict.HOLDS, numbers)
+    note = (
+        "The rule puts the border where the theorems do, up to a constant. At the border the polynomial method's "
+        "exponent is a constant for every order, far below k when k is large, and not 1: near-linear needs B^k to be "
+        "small beside ln n."
+    )
+    return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)

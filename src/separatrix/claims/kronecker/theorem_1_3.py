@@ -1,0 +1,40 @@
+"""Theorem 1.3 of Alman and Song: no algorithm is truly subcubic above the border of Theorem 1.4.
+
+That other algorithms than ours do no better is a theorem under the Strong Exponential Time Hypothesis, which no program
+decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from separatrix.claims.kronecker.theorem_1_4 import RATIOS, grid, grid_of
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
+
+
+@claim(
+    paper="kronecker",
+    where="Theorem 1.3",
+    says="Under the Strong Exponential Time Hypothesis no algorithm is truly subcubic once entries reach a constant "
+    "times (log n)^(1/3), with d of order log n and a tolerance that is a power of 1/n.",
+    cells=grid,
+    figures=("threshold_phase_diagram",),
+)
+def theorem_1_3(found: Sequence[Found]) -> Finding:
+    """Illustrated if, at every n, exact attention costs less than Theorem 1.4's method from some ratio on."""
+    cubic = [one for one in grid_of(found) if one.parameters["order"] == 3]
+    borders = [one.result["border"] for one in cubic]
+    beaten = sum(one.result["polynomial_exponent"][-1] < one.result["exact_exponent"] for one in cubic)
+    numbers: dict[str, float | str] = {
+        "lengths": len(cubic),
+        f"lengths at which it beats exact attention at ratio {RATIOS[-1]:g}": beaten,
+        "ratio from which exact attention is cheaper, least": min(borders),
+        "ratio from which exact attention is cheaper, largest": max(borders),
+    }
+    if beaten:
+        return Finding(Verdict.UNDECIDED, numbers, "The grid does not reach the border at every length.")
+    note = (
+        "A conditional lower bound cannot be decided by running. What ran: the worst case of the polynomial method at "
+        "order 3, which costs more than exact attention from the ratios above on, for every n."
+    )
+    return Finding(Verdict.ILLUSTRATED, numbers, note)

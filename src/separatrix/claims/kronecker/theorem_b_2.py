@@ -1,0 +1,138 @@
+"""Theorem B.2 of Alman and Song: the lower bound, and where the chain's instances lie in the plane of n and B.
+
+Two families. `constant gap` is what Theorem 4.7 promises: t = ln n, d = 2 t, eps = 1/2, padded to 2 d as in Lemma
+B.1. `direct road` is what runs: 3-SAT at 4.27 clauses a variable, v = 3 log2 n, so d = 3 m, t = m, eps = 1/m, with
+m = 4.27 v, padded to 4 m. For each, the B at which the rank of the polynomial method, certified for any scores so
+large, passes n^2, so that it is no longer subcubic, and the least B at which the instances are decided at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import separatrix as sx
+from separatrix.claims.kronecker.theorem_1_3 import theorem_1_3
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.errors import SeparatrixError
+from separatrix.hardness import exponents
+from separatrix.hardness.attention_decision import attention_sizes
+from separatrix.hardness.cnf import random_formula
+from separatrix.hardness.maxip import to_maxip
+from separatrix.hardness.orthogonal_vectors import to_orthogonal_vectors
+from separatrix.hardness.padded_attention import pad_for_attention
+from separatrix.hardness.sat import decide_formula
+from separatrix.hardness.smallest_beta import beta_of_the_rule, beta_on_exact_outputs
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_TOLERANCE = 0.1
+"""Enough to decide: with one blank, outputs are above 0.47 or below 0.06."""
+_HIGHEST = 6.0
+"""The largest B at which a border is looked for."""
+
+
+def rank_border(log2_n: int, width: int, share: float, log_tolerance: float) -> float:
+    """The B at which C(width + g, g) passes n^2, g the least degree for scores up to share B^3.
+
+    >>> round(rank_border(20, 28, 0.5, -20 * math.log(2)), 2)
+    2.07
+    """
+
+    def below(bound: float) -> bool:
+        degree = exponents.least_degree(share * bound**3, log_tolerance)
+        return math.log2(math.comb(width + degree, degree)) <= 2 * log2_n
+
+    return exponents.border(below, 1e-3, _HIGHEST)
+
+
+@experiment(version=1, name="kronecker.lower_bound")
+def plane(log2_n: int, seed: int) -> dict[str, float]:
+    """The borders in B for both families at n = 2^log2_n. Nothing is drawn."""
+    log_n = log2_n * math.log(2)
+    t = 2 * math.ceil(log_n / 2)
+    d = 2 * t
+    m = math.ceil(4.27 * 3 * log2_n)
+    pairs = 4**log2_n
+    return {
+        "cube_root": math.cbrt(log_n),
+        "constant_rank": rank_border(log2_n, 2 * d, 0.5, -log_n),
+        "constant_exact": math.cbrt(beta_on_exact_outputs(pairs, t // 2, t, 2 * d)),
+        "constant_rule": math.cbrt(beta_of_the_rule(pairs, t // 2, t, d, 2 * d)),
+        "direct_rank": rank_border(log2_n, 4 * m, 0.25, math.log(_TOLERANCE)),
+        "direct_exact": math.cbrt(beta_on_exact_outputs(pairs, m - 1, m, 4 * m)),
+    }
+
+
+@experiment(version=1, name="kronecker.chain_rank")
+def measured(variables: int, seed: int) -> dict[str, float]:
+    """One formula: the B at which the library's plan for its attention passes n^2, and the B that decides it."""
+    formula = random_formula(variables, math.ceil(4.27 * variables), 3, seed)
+    instance = to_maxip(to_orthogonal_vectors(formula))
+    n = len(instance.a)
+    sizes = attention_sizes(n, (len(instance.b), len(instance.c)), instance.dimension, instance.low, instance.high)
+
+    def rank(bound: float) -> float:
+        made = pad_for_attention(instance, bound**3, pad=instance.high, blanks=(1, 1))
+        try:
+            plan = sx.plan_attention(made.query, made.keys, made.values, tolerance=_TOLERANCE, method="polynomial")
+        except SeparatrixError:
+            return math.inf  # No rank up to the largest that is tried.
+        return math.inf if plan.rank is None else plan.rank
+
+    border = exponents.border(lambda bound: rank(bound) <= n * n, 0.25, 3.0, steps=7)
+    return {
+        "n": n,
+        "below": float(rank(border)),
+        "border": border,
+        "deciding": sizes.bound,
+        "rank_reaches": int(rank(sizes.bound) <= n * n),
+        "satisfiable": int(bool(decide_formula(formula))),
+    }
+
+
+def _cells() -> Iterator[Cell]:
+    for log2_n in (3, 4, 5, 6, 8, 10, 14, 20, 26, 32, 40):
+        yield plane.cell(seed=0, log2_n=log2_n)
+    for variables in (6, 9, 12):
+        yield measured.cell(seed=0, variables=variables)
+    # Order 3 of the phase diagram, which the lower bound's curves are drawn into.
+    yield from (cell for cell in theorem_1_3.cells() if cell.arguments["order"] == 3)
+
+
+@claim(
+    paper="kronecker",
+    where="Theorem B.2",
+    says="Assuming the Strong Exponential Time Hypothesis, tensor attention with d of order log n, entries up to a "
+    "constant times (log n)^(1/3) and an error that is a power of 1/n takes time n^(3 - q) for no q > 0.",
+    cells=_cells,
+    figures=("lower_bound_plane", "lower_bound_phase"),
+)
+def theorem_b_2(found: Sequence[Found]) -> Finding:
+    """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""
+    rows = [one.result for one in found if "cube_root" in one.result]
+    chain = [one.result for one in found if "deciding" in one.result]
+    early = sum(
+        row["constant_rank"] >= row["constant_exact"] or row["direct_rank"] >= row["direct_exact"] for row in rows
+    )
+    reached = sum(one["rank_reaches"] for one in chain)
+    last = rows[-1]
+    numbers: dict[str, float | str] = {
+        "lengths at which rank n^2 reaches a B that decides": early,
+        "formulas that a rank up to n^2 would decide": f"{reached} of {len(chain)}",
+        "constant gap, n = 2^40: rank passes n^2 at B / (ln n)^(1/3)": last["constant_rank"] / last["cube_root"],
+        "constant gap, n = 2^40: exact outputs decide from B / (ln n)^(1/3)": last["constant_exact"]
+        / last["cube_root"],
+        "direct road, n = 2^40: rank passes n^2 at B": last["direct_rank"],
+        "direct road, n = 2^40: exact outputs decide from B": last["direct_exact"],
+        "formulas: rank passes n^2 at B": ", ".join(f"{one['border']:.2f} (n = {one['n']:g})" for one in chain),
+        "formulas: decided at B": ", ".join(f"{one['deciding']:.2f}" for one in chain),
+    }
+    if early or reached:
+        return Finding(Verdict.UNDECIDED, numbers, "The polynomial method would decide the chain's instances.")
+    note = (
+        "A conditional lower bound cannot be decided by running. What ran: the chain from 3-SAT to attention, and the "
+        "polynomial method on it, whose rank passes n^2 at a smaller B than decides. At the constant gap both are "
+        "constants times (ln n)^(1/3); on the direct road, whose gap is 1/m, a B of order (ln n)^(2/3) decides."
+    )
+    return Finding(Verdict.ILLUSTRATED, numbers, note)

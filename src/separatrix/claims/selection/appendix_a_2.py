@@ -1,0 +1,76 @@
+"""Appendix A.2 of Wang, Wei, Hsu and Lee: one query against T queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import near_orthogonal_encoding
+from separatrix.selection.moments import exact_gradient
+from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.transformer import SelectionTransformer
+
+_SIGMAS = 6.0
+"""A normal variable is farther from its mean with probability 2e-9."""
+
+
+@experiment(version=1, name="selection.one_query_or_many")
+def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> dict[str, float]:
+    """Appendix A.2: the sampled loss of the task with T queries, and its slope in a direction, against T times ours.
+
+    The position block of W is random and its token rows are zero, so that our own loss and gradient are exact means
+    over all subsets and all tokens. A slope is the derivative along a random direction of (W, V).
+    """
+    source = torch.Generator().manual_seed(seed)
+    E = near_orthogonal_encoding(T, width, threshold=0.8, generator=source, dtype=torch.float64).E
+    W, V = torch.zeros(d + width, d + width).double(), torch.zeros(d, d + width).double()
+    W[d:, d:].normal_(generator=source)
+    V.normal_(generator=source)
+    along = torch.randn(W.shape, generator=source).double(), torch.randn(V.shape, generator=source).double()
+    loss, dW, dV = exact_gradient(W, V, E, q)
+    slope = (dW * along[0]).sum() + (dV * along[1]).sum()
+    X, y, target = SparseTokenSelection(T, q, d).original_batch(samples, generator=source, dtype=torch.float64)
+    model = SelectionTransformer(d, width, dtype=torch.float64)
+
+    # Twice backwards gives each input's own slope: once in t, then in the weight v of the input.
+    t = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    v = torch.ones(samples, dtype=torch.float64, requires_grad=True)
+    moved = {"W": W + t * along[0], "V": V + t * along[1]}
+    answers = torch.func.functional_call(model, moved, (X.unsqueeze(1).expand(-1, T, -1, -1), y, E))
+    drawn: Tensor = 0.5 * (answers - target).square().sum((1, 2))
+    (summed,) = torch.autograd.grad((drawn * v).sum(), t, create_graph=True)
+    (slopes,) = torch.autograd.grad(summed, v)
+    ratios = {"loss": (drawn.detach(), loss), "slope": (slopes, slope)}
+    result = {}
+    for name, (values, exact) in ratios.items():
+        result[f"{name}_ratio"] = float(values.mean() / (T * exact))
+        result[f"{name}_sigmas"] = float((values.mean() - T * exact) / (values.std() / samples**0.5))
+    return result
+
+
+def _query_cells() -> Iterator[Cell]:
+    for T, q, d, width in ((3, 1, 1, 8), (5, 2, 2, 12), (7, 3, 1, 16)):
+        yield one_or_many.cell(seed=0, T=T, q=q, d=d, width=width, samples=4000)
+
+
+@claim(
+    paper="selection",
+    where="Appendix A.2",
+    says="On the original task, with T queries a sequence, the population loss is T times that of the task with one, "
+    "so that gradient descent differs by the scale of its rate alone.",
+    cells=_query_cells,
+)
+def appendix_a_2(found: Sequence[Found]) -> Finding:
+    """The mean of the original loss, and of its slope, within six standard errors of T times ours."""
+    far = max(abs(one.result[f"{name}_sigmas"]) for one in found for name in ("loss", "slope"))
+    apart = max(abs(one.result["loss_ratio"] - 1) for one in found)
+    numbers: dict[str, float | str] = {
+        "largest distance, in standard errors": far,
+        "largest |ratio of the losses / T - 1|": apart,
+    }
+    return holds_if(far <= _SIGMAS, numbers)

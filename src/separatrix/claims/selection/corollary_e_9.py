@@ -1,0 +1,81 @@
+"""Corollary E.9 of Wang, Wei, Hsu and Lee: longer sequences after the training time of Theorem E.6."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.lab.registry import experiment
+from separatrix.selection.dynamics import population_loss
+from separatrix.selection.flow import population_flow
+
+
+@experiment(version=1, name="selection.corollary_e9")
+def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -> dict[str, float]:
+    """The losses after the time T_1^2 d / epsilon of eta t, at most, in parts of what the corollaries promise."""
+    epsilon = np.array(sorted(epsilons, reverse=True))
+    run = population_flow(T1, q1, d, T1**2 * d / epsilon)
+    longer = [
+        population_loss(run.alpha, run.C, times * T1, q2, d) / (times**2 * epsilon)
+        for times in (2, 10)
+        for q2 in (q1, 2 * q1)
+    ]
+    return {"trained": float((run.loss / epsilon).max()), "longer": float(np.max(longer))}
+
+
+@claim(
+    paper="selection",
+    where="Corollary E.9",
+    says="After the training time of Theorem E.6 for epsilon, the loss at any T_2 and q_2 up to the largest that the "
+    "encodings allow is O(T_2^2 epsilon / T_1^2).",
+    cells=lambda: [after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4]) for T1 in (50, 1000)],
+)
+def corollary_e_9(found: Sequence[Found]) -> Finding:
+    """With the constant 1 and no logarithm in the time, for orthogonal encodings, T_2 up to 10 T_1, q_2 up to 2 q_1."""
+    longer = max(one.result["longer"] for one in found)
+    numbers: dict[str, float | str] = {
+        "largest loss at (T_2, q_2) / (T_2^2 epsilon / T_1^2)": longer,
+        "largest training loss / epsilon": max(one.result["trained"] for one in found),
+    }
+    return holds_if(longer <= 1, numbers)
+
+
+LAST_LINE = (
+    Erratum(
+        shown_by="epsilon of the first term",
+        printed="Proof of Corollary E.9: in the last line, T_2 (T_2 - q_2) q_1^3 / (2 q_2^2 T_1 (T_1 - q_1)).",
+        right="Times epsilon (and over q_2^3; with q_2^2 it is still an upper bound).",
+        why="It is (d/2) T_2 / ((T_2 - q_2) q_2) times the square of the bound on 1 - q_2 s', which has sqrt(epsilon).",
+    ),
+)
+
+
+@experiment(version=1, name="selection.corollary_e9_proof")
+def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, list[float]]:
+    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one."""
+    spill = (T2 - q2) * q1 / (T1 - q1) * math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d)) / q2
+    first = d / 2 * T2 / ((T2 - q2) * q2) * spill**2
+    printed = T2 * (T2 - q2) * q1**3 / (2 * q2**2 * T1 * (T1 - q1))
+    exact = printed * epsilon / q2
+    return {
+        "epsilon of the first term": [
+            abs(printed / first - 1) - 1,
+            max(abs(exact / first - 1), first / (printed * epsilon) - 1),
+        ]
+    }
+
+
+@claim(
+    paper="selection",
+    where="Corollary E.9",
+    part="proof",
+    says="The loss at T_2 is at most a sum of four terms, each of order T_2^2 epsilon / T_1^2.",
+    cells=lambda: [last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4) for q2 in (3, 6)],
+    errata=LAST_LINE,
+)
+def corollary_e_9_proof(found: Sequence[Found]) -> Finding:
+    return compared(found, LAST_LINE)

@@ -1,0 +1,107 @@
+"""Lemma A.3 of Wang, Wei, Hsu and Lee: the code of a subset, its norm and its overlaps.
+
+The constant delta of an encoding is exact, by enumeration of all sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import ROUNDING, compared, missed
+from separatrix.errors import ArgumentError
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.construction import overlaps
+from separatrix.selection.encodings import random_signs, subset_code
+from separatrix.selection.isometry import restricted_isometry
+from separatrix.selection.task import all_subsets
+
+CODE = (
+    Erratum(
+        shown_by="overlap outside the subset",
+        printed="Lemma A.3: |<e_i, e_v>| <= delta / (1 - 2 delta) for every i outside v.",
+        right="|<e_i, e_v>| <= delta sqrt(q) / (1 - delta).",
+        why="<e_i, e_v> = <E 1_i, E u> with u = (E_v^T E_v)^-1 1 of norm at most sqrt(q) / (1 - delta), and the "
+        "property gives delta |u|. Lemma 2.1 of Candes and Tao, cited for it, spares the sqrt(q) only outside an "
+        "exceptional set. With q orthogonal vectors and one that has the same small product with each, the overlap is "
+        "delta sqrt(q). Section 2.2, Theorem C.3, Lemmas E.7, E.15, Theorem E.6 and Corollary E.16 take it over.",
+    ),
+)
+
+
+def leaning(q: int, width: int) -> Tensor:
+    """q orthogonal sign vectors, and one with the same dot product 2 / width with each: (q + 1, width).
+
+    >>> (leaning(2, 4) @ leaning(2, 4).mT)[-1].tolist()
+    [0.5, 0.5, 1.0]
+    """
+    H = torch.ones(1, 1, dtype=torch.float64)
+    while len(H) < width:
+        H = torch.cat([torch.cat([H, H], 1), torch.cat([H, -H], 1)])
+    if len(H) != width or not 1 <= q < width:
+        raise ArgumentError("width", expected=f"a power of 2 above q = {q}", got=width)
+    last = torch.ones(width, dtype=torch.float64)
+    last[0] = -1
+    return torch.cat([-H[1 : q + 1], last.unsqueeze(0)]) / math.sqrt(width)
+
+
+@experiment(version=1, name="selection.lemma_a3")
+def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int, seed: int) -> dict[str, object]:
+    """Every subset of up to q positions: the norm of its code, its products inside and outside, against the bounds."""
+    source = torch.Generator().manual_seed(seed)
+    signs = random_signs(T, width, source).double() / math.sqrt(width)
+    E = leaning(q, width) if kind == "leaning" else signs
+    found = restricted_isometry(E, q)
+    delta = found.upper
+    if not found.exact or delta >= 0.5:
+        raise ArgumentError("width", expected="an encoding with delta below 1/2, by enumeration", got=delta)
+    inside, norms, outside = 0.0, -math.inf, []
+    for size in range(1, q + 1):
+        y = all_subsets(len(E), size)
+        codes = subset_code(E, y)
+        inside = max(inside, float(((E[y] @ codes.unsqueeze(2)).squeeze(2) - 1).abs().max()))
+        norms = max(norms, float(codes.norm(dim=1).max()) - math.sqrt(q) / (1 - 2 * delta))
+        outside.append(float(overlaps(E, y).abs().max()))
+    largest = max(outside)
+    slips = [(largest - delta / (1 - 2 * delta), largest - delta * math.sqrt(q) / (1 - delta))]
+    return {
+        "delta": delta,
+        "largest_overlap": largest,
+        "inside": inside,
+        "norm_missed": norms,
+        "overlap outside the subset": missed(slips),
+    }
+
+
+def _code_cells() -> Iterator[Cell]:
+    for q in (2, 3, 4, 6):
+        yield subset_codes.cell(seed=0, kind="leaning", T=q + 1, q=q, width=64)
+    for T, q, width in ((10, 1, 256), (9, 2, 512), (8, 3, 2048)):
+        yield subset_codes.cell(seed=1, kind="random", T=T, q=q, width=width)
+
+
+@claim(
+    paper="selection",
+    where="Lemma A.3",
+    says="If E has the (q, delta)-property, the code e_v = E_v (E_v^T E_v)^-1 1 of a set of at most q positions has "
+    "norm at most sqrt(q) / (1 - 2 delta), product 1 with the encodings in the set, and at most delta / (1 - 2 delta) "
+    "with all others.",
+    cells=_code_cells,
+    errata=CODE,
+)
+def lemma_a_3(found: Sequence[Found]) -> Finding:
+    """The norm and the products inside hold as printed; the bound on the products outside does not."""
+    inside = max(one.result["inside"] for one in found)
+    norm = max(one.result["norm_missed"] for one in found)
+    numbers: dict[str, float | str] = {
+        "largest |<e_i, e_v> - 1| inside": inside,
+        "norm bound missed by": max(norm, 0.0),
+        "deltas": f"{min(one.result['delta'] for one in found):.4f} to {max(one.result['delta'] for one in found):.4f}",
+    }
+    return compared(found, CODE, numbers, held=max(inside, norm) <= ROUNDING)

@@ -1,0 +1,64 @@
+"""Lemma D.1 of Wang, Wei, Hsu and Lee: the gradient of the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import ROUNDING, compared
+from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import subset_weights
+from separatrix.selection.gradient import Inputs, batch_gradient
+from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.transformer import SelectionTransformer, selection_loss
+
+JACOBIAN = (
+    Erratum(
+        shown_by="Jacobian of the softmax",
+        printed="Proof of Lemma D.1: d softmax(v) = (diag(v) - v v^T) dv.",
+        right="(diag(p) - p p^T) dv with p = softmax(v).",
+        why="The next line already has S_y in the place of v.",
+    ),
+)
+
+
+@experiment(version=1, name="selection.lemma_d1")
+def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, object]:
+    """Lemma D.1's gradient on a batch, at random W and V, against autograd; and the softmax's Jacobian."""
+    source = torch.Generator().manual_seed(seed)
+    E = torch.randn(T, width, generator=source, dtype=torch.float64) / math.sqrt(width)
+    X, y, target = SparseTokenSelection(T, q, d).batch(32, generator=source, dtype=torch.float64)
+    model = SelectionTransformer(d, width, dtype=torch.float64)
+    model.randomise(1.0, source)
+    loss = selection_loss(model(X, y, E), target)
+    loss.backward()
+    assert model.W.grad is not None
+    assert model.V.grad is not None
+    inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y))
+    by_formula, dW, dV = batch_gradient(model.W.detach(), model.V.detach(), inputs)
+    apart = [by_formula - loss.detach(), dW - model.W.grad[:, d:], dV - model.V.grad, model.W.grad[:, :d]]
+    v = torch.randn(T, generator=source, dtype=torch.float64)
+    J = torch.autograd.functional.jacobian(lambda u: torch.softmax(u, 0), v)
+    p = torch.softmax(v, 0)
+    forms = [float((J - (torch.diag(u) - torch.outer(u, u))).abs().max()) for u in (v, p)]
+    return {"apart": max(float(gap.abs().max()) for gap in apart), "Jacobian of the softmax": forms}
+
+
+@claim(
+    paper="selection",
+    where="Lemma D.1",
+    says="The gradients of the loss are -E Z (diag(S) - S S^T) Z^T V^T (X Y/q - V Z S) z^T in W, and "
+    "-E (X Y/q - V Z S)(Z S)^T in V.",
+    cells=lambda: [
+        batch_gradients.cell(seed=0, T=T, q=q, d=d, width=w)
+        for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))
+    ],
+    errata=JACOBIAN,
+)
+def lemma_d_1(found: Sequence[Found]) -> Finding:
+    """The formula is autograd's gradient; one line of its proof is misprinted."""
+    apart = max(one.result["apart"] for one in found)
+    return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING)

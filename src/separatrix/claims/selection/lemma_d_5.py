@@ -1,0 +1,100 @@
+"""Lemma D.5 of Wang, Wei, Hsu and Lee: gradient descent stays on a plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared, missed
+from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.dynamics import population_dynamics
+from separatrix.selection.moments import exact_descent
+from separatrix.selection.task import all_subsets
+
+PLANE = (
+    Erratum(
+        shown_by="sign of the gradient in V",
+        printed="Proof of Lemma D.5: the gradient in V is +E (X Y/q - V Z S)(Z S)^T.",
+        right="With the minus sign of Lemma D.1.",
+        why="The loss is half the square of STS - f. The update rules that follow have the sign of a descent, so that "
+        "the slip is made twice.",
+    ),
+    Erratum(
+        shown_by="sign of the gradient in W",
+        printed="Proof of Lemma D.5: the position block of the gradient in W is + alpha d s ((1 - alpha)(1 - q s) + "
+        "T alpha (1 - q s)^2 / (T - q)) / (T - 1) times I - 1 1^T / T.",
+        right="With a minus sign.",
+        why="As for V.",
+    ),
+    Erratum(
+        shown_by="share of the subsets",
+        printed="Proof of Lemma D.5, case I of W: binom(T-1, q) / binom(T, q) of the subsets contain a position.",
+        right="binom(T-1, q-1) / binom(T, q) = q/T.",
+        why="One member is chosen, and q - 1 of the T - 1 others remain to be. The next line has q/T.",
+    ),
+)
+
+
+@experiment(version=1, name="selection.lemma_d5")
+def plane_gradients(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> dict[str, object]:
+    """The population gradient on the plane: how far it leaves the plane, and its two numbers against the formulas."""
+    W, V = plane(T, d, alpha, C)
+    _, dW, dV = population(W, V, torch.eye(T, dtype=torch.float64), q)
+    along_W, along_V = plane(T, d, 1.0, 1.0)
+    in_C, in_alpha = (dW * along_W).sum() / (T - 1), (dV * along_V).sum() / d
+    leaves = max(float((dW - in_C * along_W).abs().max()), float((dV - in_alpha * along_V).abs().max()))
+    s = 1 / (q + (T - q) * math.exp(-C))
+    w = 1 - q * s
+    down_alpha = (1 - alpha * q * s) * s - alpha * w**2 / (T - q)
+    down_C = alpha * d / (T - 1) * s * ((1 - alpha) * w + T * alpha / (T - q) * w**2)
+    holding = float((all_subsets(T, q) == 0).any(1).double().mean())
+    every = math.comb(T, q)
+    return {
+        "leaves": leaves,
+        "sign of the gradient in V": [abs(float(in_alpha) - down_alpha), abs(float(in_alpha) + down_alpha)],
+        "sign of the gradient in W": [abs(float(in_C) - down_C), abs(float(in_C) + down_C)],
+        "share of the subsets": missed(
+            [(abs(math.comb(T - 1, q) / every - holding), abs(math.comb(T - 1, q - 1) / every - holding))]
+        ),
+    }
+
+
+@experiment(version=1, name="selection.exact_descent")
+def descents(T: int, q: int, d: int, lr: float, steps: int, seed: int) -> dict[str, float]:
+    """Descent of the whole matrices with exact means: how far from the plane it ends, and from the two-number law."""
+    W, V, loss = exact_descent(torch.eye(T, dtype=torch.float64), q, d, lr, steps)
+    run = population_dynamics(T, q, d, lr, steps)
+    off, apart = 0.0, 0.0
+    for t in range(steps + 1):
+        on_W, on_V = plane(T, d, float(run.alpha[t]), float(run.C[t]))
+        off = max(off, float((W[t] - on_W).abs().max()), float((V[t] - on_V).abs().max()))
+        apart = max(apart, abs(float(loss[t]) - float(run.loss[t])))
+    return {"off": off, "apart": apart, "C": float(run.C[-1])}
+
+
+def _d5_cells() -> Iterator[Cell]:
+    for sizes in plane_sizes():
+        yield plane_gradients.cell(seed=0, **sizes)
+    for T, q, d, lr in ((5, 2, 1, 0.05), (9, 2, 2, 0.0125), (8, 3, 3, 0.2)):
+        yield descents.cell(seed=0, T=T, q=q, d=d, lr=lr, steps=400)
+
+
+@claim(
+    paper="selection",
+    where="Lemma D.5",
+    says="With one-hot encodings and a zero start, gradient descent on the population loss keeps V on [I, 0] and W on "
+    "the projection orthogonal to the constant vector (Lemma 3.2).",
+    cells=_d5_cells,
+    errata=PLANE,
+)
+def lemma_d_5(found: Sequence[Found]) -> Finding:
+    """The gradient never leaves the plane, and descent of the matrices is the recursion for alpha and C."""
+    leaves = max(one.result["leaves"] for one in found if "leaves" in one.result)
+    off = max(max(one.result["off"], one.result["apart"]) for one in found if "off" in one.result)
+    numbers: dict[str, float | str] = {"gradient leaves the plane by": leaves, "descent is off the recursion by": off}
+    return compared(found, PLANE, numbers, held=max(leaves, off) < TIGHT)

@@ -1,0 +1,72 @@
+"""Lemma E.14 of Wang, Wei, Hsu and Lee: the mean attention over valid encodings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared, missed
+from separatrix.claims.selection.valid_encodings import TIGHT, Q, T, codes, valid_encodings
+from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
+from separatrix.selection.task import all_subsets
+
+EXCHANGE = (
+    Erratum(
+        shown_by="what is exchanged",
+        printed="Proof of Lemma E.14: E' = R_ij E, which exchanges coordinates i and j of every encoding, turns "
+        "S_y(i) into S_y(j).",
+        right="E' = E P_ij, which exchanges the encodings of positions i and j.",
+        why="Exchanging coordinates changes no dot product, so that it leaves S_y(i) as it is (Lemma E.11).",
+    ),
+)
+
+
+@experiment(version=1, name="selection.lemma_e14")
+def mean_attention(C: float, seed: int) -> dict[str, object]:
+    """The mean attention over all valid encodings; and one encoding's, its coordinates or its positions exchanged."""
+    stack = valid_encodings()
+    uneven, unmoved = 0.0, 0.0
+    for subset in all_subsets(T, Q):
+        S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+        inside = torch.zeros(T, dtype=torch.bool).index_fill(0, subset, True)
+        mean = S.mean(0)
+        uneven = max(uneven, *(float(part.max() - part.min()) for part in (mean[inside], mean[~inside])))
+        for changed in (stack * torch.tensor([1.0, -1.0, 1.0, 1.0]), stack[:, :, [1, 0, 2, 3]]):
+            again = torch.softmax(C * (changed @ codes(changed, subset).unsqueeze(2)).squeeze(2), 1)
+            unmoved = max(unmoved, float((again - S).abs().max()))
+    E = near_orthogonal_encoding(6, 10, threshold=0.8, generator=seed, dtype=torch.float64).E
+    pairs = []
+    for i, j in itertools.combinations(range(2, 6), 2):
+        order, places = list(range(6)), list(range(10))
+        order[i], order[j] = j, i
+        places[i], places[j] = j, i
+        wanted = _attention(E, C)[j]
+        pairs.append(
+            (float((_attention(E[:, places], C)[i] - wanted).abs()), float((_attention(E[order], C)[i] - wanted).abs()))
+        )
+    return {"uneven": uneven, "unmoved": unmoved, "what is exchanged": missed(pairs)}
+
+
+def _attention(E: Tensor, C: float) -> Tensor:
+    """S_y of the subset of the first two positions."""
+    return torch.softmax(C * E @ subset_code(E, torch.tensor([0, 1])), 0)
+
+
+@claim(
+    paper="selection",
+    where="Lemma E.14",
+    says="The mean attention over valid encodings is the same for all positions in the subset, and the same for all "
+    "outside it; flips and exchanges of coordinates change no attention (Lemmas E.10, E.11).",
+    cells=lambda: [mean_attention.cell(seed=1, C=C) for C in (0.5, 2.0, 6.0)],
+    errata=EXCHANGE,
+)
+def lemma_e_14(found: Sequence[Found]) -> Finding:
+    uneven = max(one.result["uneven"] for one in found)
+    unmoved = max(one.result["unmoved"] for one in found)
+    numbers: dict[str, float | str] = {"mean attention is uneven by": uneven, "flips and exchanges move it by": unmoved}
+    return compared(found, EXCHANGE, numbers, held=max(uneven, unmoved) < TIGHT)

@@ -1,0 +1,66 @@
+"""Lemma E.15 of Wang, Wei, Hsu and Lee: the attention on a position of the subset lies between two bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.lemma_a_3 import leaning
+from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import subset_code
+from separatrix.selection.isometry import restricted_isometry
+
+WEIGHTS = (
+    Erratum(
+        shown_by="upper bound of the softmax",
+        printed="Proof of Lemma E.15: S_y(i) <= e^C / (q + (T - q) e^{-c C}), equal to the bound of the lemma.",
+        right="e^C / (q e^C + (T - q) e^{-c C}).",
+        why="The q positions of the subset have the score C each. The next line has it.",
+    ),
+    Erratum(
+        shown_by="bounds of the lemma",
+        printed="Lemma E.15: 1 / (q + (T - q) e^{-(1 - c) C}) <= S_y(i) <= 1 / (q + (T - q) e^{-(1 + c) C}) with c = "
+        "delta / (1 - 2 delta).",
+        right="With c = delta sqrt(q) / (1 - delta).",
+        why="The overlaps are bounded by Lemma A.3, whose printed bound is false.",
+    ),
+)
+
+
+@experiment(version=1, name="selection.lemma_e15")
+def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[float]]:
+    """The weight of a position in the subset, for q orthogonal encodings and T - q copies of none: the worst there is.
+
+    One position outside leans on all q, with overlap q c where the isometry constant is c sqrt(q).
+    """
+    E = leaning(q, width)
+    delta = restricted_isometry(E, q).upper
+    S = torch.softmax(C * E @ subset_code(E, torch.arange(q)), 0)
+    weight, length = float(S[0]), len(E)
+    overlap = float((E[-1] @ subset_code(E, torch.arange(q))).abs())
+
+    def outside(c: float) -> float:
+        low, high = (1 / (q + (length - q) * math.exp(-(1 - e * c) * C)) for e in (1, -1))
+        return max(low - weight, weight - high)
+
+    true = 1 / (q + (length - q) * math.exp(-(1 + overlap) * C))
+    forms = [math.exp(C) / (first + (length - q) * math.exp(-overlap * C)) for first in (q, q * math.exp(C))]
+    return {
+        "upper bound of the softmax": [abs(forms[0] - true), abs(forms[1] - true)],
+        "bounds of the lemma": [outside(delta / (1 - 2 * delta)), outside(delta * math.sqrt(q) / (1 - delta))],
+    }
+
+
+@claim(
+    paper="selection",
+    where="Lemma E.15",
+    says="With W = C W*, the attention on a position of the subset lies between two functions of C and delta.",
+    cells=lambda: [weight_bounds.cell(seed=0, q=q, width=64, C=C) for q in (2, 3, 4, 6) for C in (0.5, 2.0, 5.0)],
+    errata=WEIGHTS,
+)
+def lemma_e_15(found: Sequence[Found]) -> Finding:
+    return compared(found, WEIGHTS)

@@ -1,0 +1,68 @@
+"""Section 3.1 of Wang, Wei, Hsu and Lee: the end of training, where the loss falls as 1/t."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.lab.registry import experiment
+from separatrix.selection.flow import population_flow
+from separatrix.selection.laws import plateau_time, tail_constant
+
+RATE = (
+    Erratum(
+        shown_by="rate of s_+",
+        printed="Section 3.1: s_+ converges to 1/q at a rate of O(1/t).",
+        right="At the rate 1 / sqrt(t); the loss, which is quadratic in 1 - q s_+, at 1/t.",
+        why="1 - q s_+ tends to sqrt((T - 1)(T - q) / (2 d eta t)), and the loss to (T - 1) / (4 eta t).",
+    ),
+)
+
+
+@experiment(version=1, name="selection.tail")
+def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
+    """The loss and 1 - q s_+ of equation (6) at log-spaced times up to 10^5 plateaus, tau = eta t."""
+    tau = np.geomspace(1.0, 1e5 * plateau_time(T, q, d), 121)
+    run = population_flow(T, q, d, tau)
+    odds = (T - q) / q * np.exp(-run.C)
+    w = odds / (1 + odds)
+    late = tau > tau[-1] / 100
+    slopes = {
+        name: float(np.polyfit(np.log(tau[late]), np.log(y[late]), 1)[0]) for name, y in (("loss", run.loss), ("w", w))
+    }
+    return {
+        "tau": tau,
+        "loss": run.loss,
+        "w": w,
+        "loss_power": slopes["loss"],
+        "w_power": slopes["w"],
+        "constant": float(run.loss[-1] * tau[-1]) / tail_constant(T, 1.0),
+        "increases": int((np.diff(run.loss) > 0).sum()),
+        "rate of s_+": [slopes["w"] + 0.9, abs(slopes["w"] + 0.5) - 0.02],
+    }
+
+
+@claim(
+    paper="selection",
+    where="Section 3.1",
+    part="tail",
+    says="In the end s_+ converges to 1/q at a rate of O(1/t), and the loss with it.",
+    cells=lambda: [tail.cell(seed=0, T=T, q=q, d=d) for T, q, d in ((20, 2, 1), (60, 3, 5), (200, 3, 5))],
+    figures=("population_tail",),
+    errata=RATE,
+)
+def section_3_1_tail(found: Sequence[Found]) -> Finding:
+    """The power of t in the loss is -1 with the constant (T - 1) / 4, and that of 1 - q s_+ is -1/2."""
+    power = max(abs(one.result["loss_power"] + 1) for one in found)
+    constant = max(abs(one.result["constant"] - 1) for one in found)
+    increases = sum(one.result["increases"] for one in found)
+    numbers: dict[str, float | str] = {
+        "powers of t in 1 - q s_+": ", ".join(f"{one.result['w_power']:.3f}" for one in found),
+        "powers of t in the loss": ", ".join(f"{one.result['loss_power']:.3f}" for one in found),
+        "largest |eta t loss / ((T - 1) / 4) - 1|": constant,
+        "times at which the loss increases": increases,
+    }
+    return compared(found, RATE, numbers, held=max(power, constant) <= 0.02 and not increases)

@@ -1,0 +1,29 @@
+"""Claims C.3 and C.5: the rows of linear and softmax attention are blocks of a Kronecker product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
+
+
+@claim(
+    paper="separation",
+    where="Claim C.3",
+    says="Block j_0 of (A_1 (x) A_2) vec(QK^T) is row j_0 of A_1 QK^T A_2^T: that is u_lin, and alpha_lin is its sum.",
+    cells=trick_cells,
+)
+def claim_c_3(found: Sequence[Found]) -> Finding:
+    return trick_finding(found, ("blocks", "sums"), {})
+
+
+@claim(
+    paper="separation",
+    where="Claim C.5",
+    says="u_exp(A, x)_{j_0} is the exponential of row j_0 of A_1 QK^T A_2^T, and alpha_exp is its sum.",
+    cells=trick_cells,
+)
+def claim_c_5(found: Sequence[Found]) -> Finding:
+    """The exponents agree as integers, so their exponentials and the sums of these do."""
+    return trick_finding(found, ("blocks",), {})

@@ -1,0 +1,79 @@
+"""Definition C.6 and Equation (1): the network on softmax attention, and the shapes that are printed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.attention.operator import tensor_attention
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.datasets import AttentionInput
+from separatrix.separation.networks import rectified, softmax_network
+
+
+@experiment(version=1, name="separation.shapes")
+def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
+    """F_exp and Att by their definitions beside the library's; which shapes of y and D(X) the definitions take."""
+    generator = torch.Generator().manual_seed(seed)
+    A1, A2, A3 = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3))
+    X = torch.randn(d, d, generator=generator, dtype=torch.float64)
+    u = torch.exp(A1 @ X @ A2.mT)
+    D = torch.diag(u.sum(1))
+    c = torch.linalg.solve(D, u) @ A3
+
+    def network(rows: int) -> float | None:
+        y = torch.ones(rows, m, dtype=torch.float64)
+        return float(rectified(c @ y, 0.1)) if c.shape[1] == y.shape[0] else None
+
+    by_library = softmax_network(AttentionInput(A1, A2, A3, 0, 0), X, torch.ones(d, m, dtype=torch.float64), 0.1)
+    literal = network(d)
+    return {
+        "attention": float((c - tensor_attention(A1 @ X, A2, A3, scale=1.0)).abs().max()),
+        "network": abs(float(by_library) - literal) if literal is not None else float("inf"),
+        "takes_n": network(n) is not None,
+        "normaliser_is_n_by_n": D.shape == (n, n),
+        "normaliser_is_d_by_d": D.shape == (d, d),
+    }
+
+
+def _shape_cells() -> Iterator[Cell]:
+    for n, d, m in ((4, 3, 2), (9, 5, 3), (6, 8, 1)):
+        yield shapes.cell(seed=0, n=n, d=d, m=m)
+
+
+@claim(
+    paper="separation",
+    where="Definition C.6",
+    says="F_exp = phi(sum over j_0 and l of phi_tau(<c_exp(A, x)_{j_0}, y_l>)), with the attention of Equation (1).",
+    cells=_shape_cells,
+    errata=(
+        Erratum(
+            printed="y in R^{n x m}, y_l in R^n.",
+            right="y in R^{d x m}, y_l in R^d, as in Definition C.2.",
+            why="c_exp(A, x)_{j_0} is in R^d. (Theorems D.5, F.5, F.9, F.13 and F.17 print <c(A, x), y> without the "
+            "index j_0.)",
+            shown_by="c has no product with a y of n rows",
+        ),
+        Erratum(
+            printed="Equation (1): D(X) in R^{d x d}.",
+            right="In R^{n x n}.",
+            why="It has an entry for each of the n rows of A_1.",
+            shown_by="D(X) is not d x d",
+        ),
+    ),
+)
+def definition_c_6(found: Sequence[Found]) -> Finding:
+    """The literal definition against the library's networks, and the printed shapes, which do not fit."""
+    worst = max(max(one.result["attention"], one.result["network"]) for one in found)
+    takes_n = sum(bool(one.result["takes_n"]) for one in found)
+    d_by_d = sum(bool(one.result["normaliser_is_d_by_d"]) for one in found)
+    right = all(one.result["normaliser_is_n_by_n"] for one in found)
+    numbers: dict[str, float | str] = {
+        "largest difference from the library's network": worst,
+        "cells that the printed shapes fit": takes_n + d_by_d,
+    }
+    shows = {"c has no product with a y of n rows": not takes_n, "D(X) is not d x d": not d_by_d}
+    return holds_if(worst <= 1e-11 and right, numbers, shows=shows)

@@ -1,0 +1,111 @@
+"""Fact A.1: attention by blocks of a Kronecker product.
+
+Identities between polynomials in the entries, tested at random integers, where nothing is rounded; exp is applied entry
+by entry, so what stands under it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_RANGE = 1024
+"""How many values an entry is drawn from: a false identity of degree 3 passes a cell with a chance of 3 / 1024."""
+
+
+def _integers(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randint(-_RANGE // 2, _RANGE // 2, shape, generator=generator)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1)
+
+
+def _columns(x: Tensor) -> Tensor:
+    return x.mT.reshape(-1)
+
+
+def _kronecker(A: Tensor, B: Tensor, column: Callable[[int, int], int]) -> Tensor | None:
+    """A (x) B by its entries, with the column (`column`(i1, j1)) d2 + j2, from 1; None where that is no column."""
+    (n1, d1), (n2, d2) = A.shape, B.shape
+    made = torch.zeros(n1 * n2, d1 * d2, dtype=A.dtype)
+    for i1 in range(1, n1 + 1):
+        for j1 in range(1, d1 + 1):
+            start = column(i1, j1) * d2
+            if not 0 <= start <= (d1 - 1) * d2:
+                return None
+            made[(i1 - 1) * n2 : i1 * n2, start : start + d2] = A[i1 - 1, j1 - 1] * B
+    return made
+
+
+@experiment(version=1, name="separation.tensor_trick")
+def tensor_trick(n: int, d: int, seed: int) -> dict[str, int | bool]:
+    """Entries that differ between vec(A_1 X A_2^T) and (A_1 (x) A_2) vec(X), vec by rows and by columns; and blocks."""
+    generator = torch.Generator().manual_seed(seed)
+    A1, A2 = _integers(generator, n, d), _integers(generator, n, d)
+    X = _integers(generator, d, d)
+    A, scores = torch.kron(A1, A2), A1 @ X @ A2.mT
+    blocks = (A @ _rows(X)).reshape(n, n)
+    printed = _kronecker(A1, A2, lambda i1, j1: j1 - i1)
+    right = _kronecker(A1, A2, lambda i1, j1: j1 - 1)
+    return {
+        "entries": scores.numel(),
+        "by_rows": int((_rows(scores) != A @ _rows(X)).sum()),
+        "by_columns": int((_columns(scores) != A @ _columns(X)).sum()),
+        "blocks": int((blocks != scores).sum()),
+        "sums": int((blocks.sum(1) != (A1 @ X @ A2.sum(0, keepdim=True).mT).squeeze(1)).sum()),
+        "index_right": right is not None and torch.equal(right, A),
+        "index_printed": printed is not None and torch.equal(printed, A),
+    }
+
+
+def trick_cells() -> Iterator[Cell]:
+    for n, d in ((2, 2), (5, 3), (3, 5), (8, 4)):
+        for seed in range(4):
+            yield tensor_trick.cell(seed=seed, n=n, d=d)
+
+
+def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str, bool]) -> Finding:
+    mismatches = sum(one.result[name] for one in found for name in wrong)
+    numbers: dict[str, float | str] = {
+        "entries compared": sum(one.result["entries"] for one in found),
+        "entries that differ": mismatches,
+        "chance that a false identity passes": (3 / _RANGE) ** len({one.seed for one in found}),
+    }
+    return holds_if(not mismatches, numbers, shows=shows)
+
+
+@claim(
+    paper="separation",
+    where="Fact A.1",
+    says="vec(exp(A_1 QK^T A_2^T)) = exp((A_1 (x) A_2) vec(QK^T)).",
+    cells=trick_cells,
+    errata=(
+        Erratum(
+            printed="vec is not defined.",
+            right="vec stacks rows. (If it stacks columns, as is usual, A_1 (x) A_2 must be A_2 (x) A_1.)",
+            why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 want rows too.",
+            shown_by="stacking columns is another matrix",
+        ),
+        Erratum(
+            printed="Appendix A: A_{i_1, j_1} B_{i_2, j_2} is in column (j_1 - i) d_2 + j_2 of A (x) B.",
+            right="(j_1 - 1) d_2 + j_2.",
+            why="There is no i; with i_1 for it the column need not exist.",
+            shown_by="the printed column is wrong, the corrected one right",
+        ),
+    ),
+)
+def fact_a_1(found: Sequence[Found]) -> Finding:
+    shows = {
+        "stacking columns is another matrix": all(one.result["by_columns"] for one in found),
+        "the printed column is wrong, the corrected one right": all(
+            one.result["index_right"] and not one.result["index_printed"] for one in found
+        ),
+    }
+    return trick_finding(found, ("by_rows",), shows)

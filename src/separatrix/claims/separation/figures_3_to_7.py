@@ -1,0 +1,280 @@
+"""Figures 3, 4, 5 and 7: how often E_success happens along the paper's own sweeps.
+
+The paper draws curves of 100 or 1000 trials. Here each point has the exact probability (for softmax regression,
+certified bounds), and beside it the paper's Monte Carlo at the paper's number of trials. Its curves themselves are
+pictures, which no program reads: what is judged is that the Monte Carlo, done again, agrees with the exact
+probabilities, and which of the settings lie within the hypotheses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation import HYPOTHESES, PANELS, Bracket, SelfAttention, Setting, panel_settings
+
+_CHANCE = 1e-9
+"""A simulated count with a smaller chance than this, given the exact probability, would refute one of the two."""
+
+
+@experiment(version=1, name="separation.panel")
+def panel(
+    name: str, reading: Literal["as printed", "d = 11"], every: int, simulated: int, seed: int
+) -> dict[str, list[Any] | int | None]:
+    """One panel: every `every`-th of its points exactly, and of these every `simulated`-th by Monte Carlo (0: none).
+
+    `low` and `high` bound the probability, equal where it is exact. `inside` says whether the swept parameter is where
+    the definition, and the theorem's range of it, allow; `broken` names the hypotheses that a point leaves.
+    """
+    declared = PANELS[name]
+    rows = []
+    for at, setting in enumerate(panel_settings(name, reading=reading)[::every]):
+        found = setting.success_probability()
+        low, high = (found.low, found.high) if isinstance(found, Bracket) else (found, found)
+        hits = None
+        if simulated and at % simulated == 0:
+            hits = setting.simulate(declared.trials, seed + at).success.hits
+        rows.append(
+            {
+                "x": float(setting.values()[declared.axis]),
+                "low": low.success,
+                "high": high.success,
+                "hits": hits,
+                "inside": _inside(setting, declared.axis, declared.delta),
+                "broken": [str(hypothesis) for hypothesis in setting.broken_hypotheses()],
+            }
+        )
+    first = panel_settings(name, reading=reading)[0]
+    entries = first.weight_matrix().numel() if isinstance(first, SelfAttention) else None
+    columns: dict[str, list[Any] | int | None] = {key: [row[key] for row in rows] for key in rows[0]}
+    return {**columns, "trials": declared.trials, "n": first.n, "weight_entries": entries}
+
+
+def _inside(setting: Setting, axis: str, delta: Any) -> bool:
+    if axis == "m":  # Definition 3.7: m = C log(n / delta) with C > 1
+        return setting.m > math.log(setting.n / float(delta or 1))
+    values = setting.values()
+    about = [h for h in HYPOTHESES[setting.kind] if axis in h.parameters]
+    return all(h.holds(values) for h in about if h.level == "definition" or h.interval is not None)
+
+
+def _panels(figure: str, every: Mapping[str, tuple[int, int]] | None = None) -> Iterator[Cell]:
+    for name in (name for name in PANELS if name[0] == figure):
+        step, simulated = (every or {}).get(name, (1, 1))
+        yield panel.cell(seed=1, name=name, reading="as printed", every=step, simulated=simulated)
+        if name in ("7d", "7e"):
+            yield panel.cell(seed=1, name=name, reading="d = 11", every=step, simulated=0)
+
+
+def chance(hits: int, trials: int, low: float, high: float) -> float:
+    """The chance of a count as extreme as `hits`, on its side, for the probability in [low, high] that suits it best.
+
+    >>> round(chance(0, 10, 0.5, 0.5) * 2**10, 9), chance(5, 10, 0.4, 0.6)
+    (1.0, 1.0)
+    """
+    if low <= hits / trials <= high:
+        return 1.0
+    p = low if hits / trials < low else high
+    side = range(hits + 1) if hits / trials < p else range(hits, trials + 1)
+    return math.fsum(_point(k, trials, p) for k in side)
+
+
+def _point(k: int, trials: int, p: float) -> float:
+    if p in (0.0, 1.0):
+        return float(k == trials * p)
+    log = math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+    return math.exp(log + k * math.log(p) + (trials - k) * math.log1p(-p))
+
+
+def by_name(found: Sequence[Found], reading: str = "as printed") -> dict[str, Mapping[str, Any]]:
+    """The panels of one reading, by name."""
+    return {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == reading}
+
+
+def _numbers(found: Sequence[Found]) -> tuple[dict[str, float | str], float]:
+    """What each panel shows, and the least chance of a simulated point."""
+    numbers: dict[str, float | str] = {}
+    chances = []
+    for name, result in by_name(found).items():
+        low, high = min(result["low"]), max(result["high"])
+        numbers[f"success in panel {name[1]}, along {PANELS[name].axis}"] = f"{low:.4f} to {high:.4f}"
+        points = zip(result["hits"], result["low"], result["high"], strict=True)
+        chances += [chance(hits, result["trials"], p, q) for hits, p, q in points if hits is not None]
+    numbers["points simulated"] = len(chances)
+    numbers["least chance of a simulated count"] = min(chances)
+    return numbers, min(chances)
+
+
+def _judged(numbers: dict[str, float | str], least: float, shows: Mapping[str, bool], note: str) -> Finding:
+    fits = least >= _CHANCE
+    told = note if fits else "A simulated count does not fit the exact probability."
+    return holds_if(fits, numbers, told, shows=shows)
+
+
+_FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
+
+
+@claim(
+    paper="separation",
+    where="Figure 3",
+    says="Softmax regression: the share of 1000 trials in which E_success happens, (a) over n with m = log n, (b) over "
+    "m at n = 1000.",
+    cells=lambda: _panels("3", _FIGURE_3),
+    figures=("figure_3",),
+)
+def figure_3(found: Sequence[Found]) -> Finding:
+    """Every fifth point over n, every second of these simulated; every point over m, every tenth of these simulated."""
+    return _judged(*_numbers(found), {}, _FIGURE_3_NOTE)
+
+
+_FIGURE_3_NOTE = (
+    "tau is not printed; it is 0.25 here, and another claim shows what it does. Bounds are certified for the random "
+    "data; from n = 200 on they all but meet, at 1 - 2^-m."
+)
+
+
+@claim(
+    paper="separation",
+    where="Figure 3",
+    part="every point",
+    says="The same at every point of the paper's sweeps, all of them simulated.",
+    cells=lambda: _panels("3"),
+    profile="full",
+)
+def figure_3_whole(found: Sequence[Found]) -> Finding:
+    return _judged(*_numbers(found), {}, _FIGURE_3_NOTE)
+
+
+def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
+    """Whether the flags are set at one x and nowhere else."""
+    return [place for place, value in zip(x, values, strict=True) if value] == [at]
+
+
+_SWEPT_TWICE = Erratum(
+    printed="In panel (e) a_0 is swept, and a_0 = 0.01 is in the list of what is fixed.",
+    right="a_0 is swept.",
+    why="A parameter has one value; at most one point of the sweep has this one.",
+    shown_by="a_0 = 0.01 at one point of panel (e)",
+)
+_SUM_OF_B_AND_C = Erratum(
+    printed="Panel (f) takes its data from Definition D.1 with c in [0.5, 0.9] and b = 0.2.",
+    right="Only c = 0.8 is a setting of Definition D.1; the other points are outside it.",
+    why="Definition D.1 has b + c = 1.",
+    shown_by="b + c = 1 at c = 0.8 alone",
+)
+
+
+def _self_shows(figure: str, found: Sequence[Found]) -> dict[str, bool]:
+    panels = by_name(found)
+    e, f = panels[f"{figure}e"], panels[f"{figure}f"]
+    summed = [not any("b + c = 1" in one for one in broken) for broken in f["broken"]]
+    return {
+        _SWEPT_TWICE.shown_by: e["x"].count(0.01) == 1 < len(e["x"]),
+        _SUM_OF_B_AND_C.shown_by: _only(summed, f["x"], 0.8),
+    }
+
+
+def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
+    a, b = panels[f"{figure}a"], panels[f"{figure}b"]
+    return (
+        f"At the paper's sizes success is far from 1: {a['low'][0]:.2f} at n = 200, d = 12, m = 15, and over all n of "
+        f"panel (a) at most {max(a['high']):.2f}. The largest in panel (b) is {max(b['high']):.3f}, at d = "
+        f"{b['x'][b['high'].index(max(b['high']))]:.0f}."
+    )
+
+
+@claim(
+    paper="separation",
+    where="Figure 4",
+    says="Self-attention with QK^T = I: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    cells=lambda: _panels("4"),
+    figures=("figure_4",),
+    errata=(
+        _SWEPT_TWICE,
+        _SUM_OF_B_AND_C,
+        Erratum(
+            printed="The experiments with X = vec(I_d) are those of Section E: b = 0.2, c = 0.8.",
+            right="None of them is within Theorem E.4, which asks b < 0.2 and b^2 + c^2 = 1.",
+            why="0.2 is not below 0.2, and 0.2^2 + 0.8^2 = 0.68.",
+            shown_by="every point outside Theorem E.4",
+        ),
+    ),
+)
+def figure_4(found: Sequence[Found]) -> Finding:
+    outside = [any("Theorem E.4" in one for one in broken) for p in by_name(found).values() for broken in p["broken"]]
+    shows = {**_self_shows("4", found), "every point outside Theorem E.4": all(outside)}
+    return _judged(*_numbers(found), shows, _far_from_one(by_name(found), "4"))
+
+
+@claim(
+    paper="separation",
+    where="Figure 5",
+    says="Self-attention with QK^T = 1: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    cells=lambda: _panels("5"),
+    figures=("figure_5",),
+    errata=(
+        _SWEPT_TWICE,
+        _SUM_OF_B_AND_C,
+        Erratum(
+            printed="X = 1_{n^2} (Section 7.2.2 and the caption).",
+            right="X = 1_{d^2}.",
+            why="X stands for vec(QK^T), which has d^2 entries (Definition C.1).",
+            shown_by="QK^T has d^2 and not n^2 entries",
+        ),
+    ),
+)
+def figure_5(found: Sequence[Found]) -> Finding:
+    a = by_name(found)["5a"]
+    shows = {
+        **_self_shows("5", found),
+        "QK^T has d^2 and not n^2 entries": a["weight_entries"] == 12**2 != a["n"] ** 2,
+    }
+    return _judged(*_numbers(found), shows, _far_from_one(by_name(found), "5"))
+
+
+@claim(
+    paper="separation",
+    where="Figure 7",
+    says="Cross-attention: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0.",
+    cells=lambda: _panels("7"),
+    figures=("figure_7",),
+    errata=(
+        Erratum(
+            printed="Panels (d) and (e) have n = 200 and d = 12.",
+            right="d = 11, as in panels (a) and (c); or a stack of identities that is cut off.",
+            why="Definition F.1 has n = (d - 1) t, and 11 does not divide 200. Both readings are drawn.",
+            shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
+        ),
+        Erratum(
+            printed="In panel (e) a_0 is swept and a_0 = 0.01 is fixed, a_1 is not given; in panel (c) m is swept and "
+            "m = log(n / delta) is fixed.",
+            right="a_0 and m are swept; a_1 = 3 as elsewhere.",
+            why="A parameter has one value.",
+            shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",
+        ),
+    ),
+)
+def figure_7(found: Sequence[Found]) -> Finding:
+    printed, other = by_name(found), by_name(found, "d = 11")
+    cut = [any("n = (d - 1) t" in one for one in broken) for name in ("7d", "7e") for broken in printed[name]["broken"]]
+    even = [any("n = (d - 1) t" in one for one in broken) for p in other.values() for broken in p["broken"]]
+    apart = max(
+        abs(x - y) for name in ("7d", "7e") for x, y in zip(printed[name]["low"], other[name]["low"], strict=True)
+    )
+    shows = {
+        "n = (d - 1) t fails at d = 12, holds at d = 11": all(cut) and not any(even),
+        "a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)": printed["7e"]["x"].count(0.01) == 1
+        and printed["7c"]["x"].count(9.0) == 1,
+    }
+    numbers, least = _numbers(found)
+    numbers["largest difference between the readings d = 12 and d = 11"] = apart
+    note = (
+        f"With m = log(n / delta) success stays at {max(printed['7a']['high']):.3f} or below in panel (a): (3/4)^m of "
+        f"the "
+        "loss is F_exp silent on D1."
+    )
+    return _judged(numbers, least, shows, note)

@@ -1,0 +1,177 @@
+"""Section 5: the networks of softmax regression (Lemmas 5.1 to 5.4), for every data set of Definition 3.8.
+
+The chances are at most what Hoeffding's inequality gives with sum f_i^2 <= max f_i, times m; for F_exp on D1 exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.separation.lemmas_4_1_and_4_2 import LOG_10, TAU, entry_cells, split
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation import SoftmaxRegression, log_width
+from separatrix.separation.networks import linear_regression, softmax_regression
+from separatrix.separation.paths import DELTA, power_of_ten, rare_from
+
+_EXPONENTS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
+_PARTS = ("exp_silent_on_d0", "lin_silent_on_d0", "lin_silent_on_d1", "exp_fires_on_d1")
+
+
+@experiment(version=1, name="separation.regression_path")
+def networks(width: float, seed: int) -> dict[str, Any]:
+    """Along n = 10^k, m = width log(n / delta): log10 of the most that each part can fail with, over all data.
+
+    F_exp on D1 fails with exactly 2^-m. `sample` compares the two networks on one draw.
+    """
+    columns: dict[str, list[float]] = {name: [] for name in ("log10_n", "m", *_PARTS)}
+    for k in _EXPONENTS:
+        n = round(10**k) if k % 1 else 10 ** int(k)
+        log_n = math.log(n)
+        m = math.ceil(width * (log_n - math.log(DELTA)))
+        sharpest = {"exp_silent_on_d0": n**-0.6, "lin_silent_on_d0": 1.4 / n, "lin_silent_on_d1": 4 / (n + 3)}
+        failures = [(math.log(m) - TAU**2 / (2 * squares)) / LOG_10 for squares in sharpest.values()]
+        row = (log_n / LOG_10, float(m), *(min(x, 0.0) for x in failures), -m * math.log10(2))
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+    data, _ = SoftmaxRegression(30, 3).sample(seed)
+    y = torch.ones(30, 3, dtype=torch.float64)
+    y[::3] = -1
+    values = [float(network(data, y, 0.01)) for network in (softmax_regression, linear_regression)]
+    return {**columns, "sample": values}
+
+
+@experiment(version=1, name="separation.regression_at")
+def at_size(n: int, seed: int) -> dict[str, float]:
+    """The certified least probabilities at one n of Figure 3, m = log n, tau = 1/4."""
+    low = SoftmaxRegression(n, log_width(n)).success_probability().low
+    return {part: getattr(low, part) for part in _PARTS}
+
+
+def _network_cells() -> Iterator[Cell]:
+    for width in (1.0, 1.5):
+        yield networks.cell(seed=0, width=width)
+    yield at_size.cell(seed=0, n=100)
+
+
+def _silent(found: Sequence[Found], part: str, shows: dict[str, bool]) -> Finding:
+    paths = [one for one in found if "sample" in one.result]
+    (size,) = (one.result for one in found if "sample" not in one.result)
+    reached = [rare_from(one.result, part) for one in paths]
+    numbers: dict[str, float | str] = {
+        f"failure <= delta / n, for all data, C = {one.parameters['width']:g}, from": power_of_ten(n)
+        for one, n in zip(paths, reached, strict=True)
+    }
+    numbers["probability at n = 100, m = 4, random data, at least"] = size[part]
+    verdict = Verdict.FAILS_AS_PRINTED if None in reached else Verdict.HOLDS_ASYMPTOTICALLY
+    return Finding(verdict, numbers, shows=shows)
+
+
+@claim(
+    paper="separation",
+    where="Lemma 5.1",
+    says="On every data set of D0, F_exp = 0 with probability 1 - delta / poly(n).",
+    cells=_network_cells,
+    figures=("regression_failures",),
+    errata=(
+        Erratum(
+            printed="m <= delta / poly(n) (also in the proofs of Lemmas 5.3 and 5.4).",
+            right="m <= poly(n), so that m delta / poly(n) is again delta / poly(n).",
+            why="m is at least 1, and delta / poly(n) is below 1.",
+            shown_by="m > delta at every n, and m <= n^2",
+        ),
+        Erratum(
+            printed="In the proof: F_lin(A, x) = phi(sum_l phi_tau(<f_exp(A, x), y_l>)).",
+            right="F_exp(A, x).",
+            why="The two networks have different values on the same data.",
+            shown_by="F_exp and F_lin differ on the same data",
+        ),
+    ),
+)
+def lemma_5_1(found: Sequence[Found]) -> Finding:
+    paths = [one.result for one in found if "sample" in one.result]
+    widths = [(m, log10_n) for one in paths for m, log10_n in zip(one["m"], one["log10_n"], strict=True)]
+    shows = {
+        "m > delta at every n, and m <= n^2": all(
+            m > float(DELTA) and math.log10(m) <= 2 * log10_n for m, log10_n in widths
+        ),
+        "F_exp and F_lin differ on the same data": all(
+            abs(one["sample"][0] - one["sample"][1]) > 1e-6 for one in paths
+        ),
+    }
+    return _silent(found, "exp_silent_on_d0", shows)
+
+
+@claim(
+    paper="separation",
+    where="Lemma 5.3",
+    says="On every data set of D0, F_lin = 0 with probability 1 - delta / poly(n).",
+    cells=_network_cells,
+    figures=("regression_failures",),
+)
+def lemma_5_3(found: Sequence[Found]) -> Finding:
+    return _silent(found, "lin_silent_on_d0", {})
+
+
+@claim(
+    paper="separation",
+    where="Lemma 5.4",
+    says="On every data set of D1, F_lin = 0 with probability 1 - delta / poly(n).",
+    cells=_network_cells,
+    figures=("regression_failures",),
+)
+def lemma_5_4(found: Sequence[Found]) -> Finding:
+    return _silent(found, "lin_silent_on_d1", {})
+
+
+@claim(
+    paper="separation",
+    where="Lemma 5.2",
+    says="On every data set of D1, F_exp > 0 with probability 1 - delta / poly(n).",
+    cells=lambda: (*_network_cells(), *entry_cells()),
+    figures=("regression_failures",),
+    errata=(
+        Erratum(
+            printed="Definition 3.7: m = C log(n / delta) for some C > 1; (1/2)^m <= delta / poly(n).",
+            right="C >= 1 / log 2 = 1.443.",
+            why="(1/2)^m = (delta / n)^(C log 2), and delta must have a power of at least 1.",
+            shown_by="m = log(n / delta) is too few",
+        ),
+        Erratum(
+            printed="The sums of Section 5 go from l = 0 to m.",
+            right="From l = 1.",
+            why="y has m columns; m + 1 of them would give 1 - 2^-(m+1), and the probability is 1 - 2^-m.",
+            shown_by="the probability is 1 - 2^-m and not 1 - 2^-(m+1)",
+        ),
+        Erratum(
+            printed="By Lemma 4.2, phi_tau(<f_exp, y_l>) > 1/4 with probability 1/2.",
+            right="<f_exp, y_l> is above 1/2 if it is positive, hence phi_tau is above 1/4 at tau = 1/4.",
+            why="Lemma 4.2 gives only |<f_exp, y_l>| >= 1/4, for which phi_tau may be 0.",
+            shown_by="<f_exp, y> is above 1/2 where it is positive",
+        ),
+    ),
+)
+def lemma_5_2(found: Sequence[Found]) -> Finding:
+    paths = {one.parameters["width"]: one.result for one in found if "sample" in one.result}
+    (size,) = (one.result for one in found if "exp_fires_on_d1" in one.result and "sample" not in one.result)
+    bounds, _ = split(found)
+    enough, printed = rare_from(paths[1.5], "exp_fires_on_d1"), rare_from(paths[1.0], "exp_fires_on_d1")
+    above = all(one.result["above_half"] for one in bounds)
+    numbers: dict[str, float | str] = {
+        "chance of failure <= delta / n, m = 1.5 log(n / delta), from": power_of_ten(enough),
+        "the same, m = log(n / delta), from": power_of_ten(printed),
+        "probability at n = 100, m = 4": size["exp_fires_on_d1"],
+        "1 - 2^-m there": 1 - 2.0**-4,
+        "<f_exp, y> above 1/2 where positive, for all data, n >= 2": "yes" if above else "no",
+    }
+    shows = {
+        "m = log(n / delta) is too few": printed is None,
+        "the probability is 1 - 2^-m and not 1 - 2^-(m+1)": size["exp_fires_on_d1"] == 1 - 2.0**-4 != 1 - 2.0**-5,
+        "<f_exp, y> is above 1/2 where it is positive": above,
+    }
+    return holds_if(enough is not None, numbers, "F_exp on D1 is exact: 1 - 2^-m.", shows=shows)

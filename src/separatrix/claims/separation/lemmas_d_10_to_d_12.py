@@ -1,0 +1,45 @@
+"""Lemmas D.10, D.11 and D.12: linear self-attention with QK^T = 1 on D1, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.separation.entry_lemmas import Lemma, register
+from separatrix.claims.separation.row_lemmas import NARROW, SIZE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
+from separatrix.separation.statements import Reading
+
+register(
+    Lemma(
+        "Lemma D.10",
+        "QK^T = 1, D1: u_lin is (1 + a_1)^2 log n at (j_3, j_3), (1 + a_1) log n in the rest of that row and "
+        "column, log n elsewhere; f_lin is at most (1 + a_1)/n in column j_3 and 1/n elsewhere.",
+        Reading(1, "ones", "lin", weights_lin(1)),
+        (any_key(1, "lin"),),
+    ),
+    cells,
+    __name__,
+)
+
+
+register(
+    Lemma(
+        "Lemma D.11",
+        "QK^T = 1, D1: c_lin is at most (1 + a_1) a_1/n in the first column and (1 + a_1) (t/n) b in a class's, "
+        "and c in the last (all times sqrt(log n)).",
+        Reading(1, "ones", "lin", output_lin(1)),
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma D.12",
+    f"QK^T = 1, D1, d = omega(n^0.02), c_lin: {SIZE}.",
+    NARROW,
+    (
+        *both_rows("ones", "lin", "1.2", "0.1", "rarely in size"),
+        Statement("2", "ones", "lin", "1.2", "other", "0.1", "near its centre"),
+    ),
+    (off_centre("lin", "1.2"),),
+    home=__name__,
+)

@@ -1,0 +1,67 @@
+"""Lemmas D.14, D.15 and D.16: linear self-attention with QK^T = 1 on D0, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import NARROW, SIZE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
+from separatrix.separation.statements import Reading
+
+register(
+    Lemma(
+        "Lemma D.14",
+        "QK^T = 1, D0: u_lin and f_lin as in Lemma D.10 with a_0.",
+        Reading(0, "ones", "lin", weights_lin(0)),
+        (
+            Slip(
+                Reading(0, "identity", "lin", weights_lin(0)[:4]),
+                Erratum(
+                    shown_by="the lemma with QK^T = I_d",
+                    printed="QK^T = I_d.",
+                    right="QK^T = 1_{d x d}.",
+                    why="u_lin(j_3, j_3) = (1 + a_0)^2 log n is (a_0 + b + c)^2 log n; with I_d it is "
+                    "(a_0^2 + b^2 + c^2) log n.",
+                ),
+            ),
+            any_key(0, "lin"),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+register(
+    Lemma(
+        "Lemma D.15",
+        "QK^T = 1, D0: c_lin as in Lemma D.11 with a_0.",
+        Reading(0, "ones", "lin", output_lin(0)),
+        (
+            Slip(
+                Reading(0, "ones", "exp", output_lin(0)[1:2]),
+                Erratum(
+                    shown_by="the bound of Part 2 on softmax weights",
+                    printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= ((1 + a_0) t/n) b sqrt(log n).",
+                    right="f_lin.",
+                    why="For softmax weights the bound fails, for example at a_0 = 0.09 with one row a class.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma D.16",
+    f"QK^T = 1, D0, d = omega(n^0.02), c_lin: {SIZE}.",
+    NARROW,
+    (
+        *both_rows("ones", "lin", "0.01", "0.1", "rarely in size"),
+        Statement("2", "ones", "lin", "0.01", "other", "0.1", "near its centre"),
+    ),
+    (off_centre("lin", "0.01"),),
+    home=__name__,
+)

@@ -1,0 +1,103 @@
+"""Lemmas D.2, D.3 and D.4: softmax self-attention with QK^T = 1 on D1, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
+from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
+from separatrix.separation.statements import Line, Reading, at
+
+register(
+    Lemma(
+        "Lemma D.2",
+        "QK^T = 1, D1: u_exp is n^((1 + a_1)^2) at (j_3, j_3), n^(1 + a_1) in the rest of that row and column, n "
+        "elsewhere; f_exp is at least 1/2 at (j_3, j_3), at most n^(a_1 - 1) in column j_3, at most 1/n elsewhere.",
+        Reading(
+            1,
+            "ones",
+            "exp",
+            (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
+        ),
+        note="For a_1 >= 1 the bound n^(a_1 - 1) of Part 4a is at least 1: true, and empty.",
+    ),
+    cells,
+    __name__,
+)
+
+
+_D3_CLASSES = Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1: v.t * v.b})
+
+
+register(
+    Lemma(
+        "Lemma D.3",
+        "QK^T = 1, D1: c_exp in row j_3 is at least a_1/2 in the first column and b/2 in that of j_3's class, at "
+        "most (t/n) b in the other classes; in other rows at most n^(a_1 - 1) a_1 and (t/n) b; c in the last "
+        "column (all times sqrt(log n)).",
+        Reading(
+            1,
+            "ones",
+            "exp",
+            (
+                Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a1 / 2}),
+                Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: v.b / 2}),
+                Line("2, others", "c", at(row=True, column="other"), "<=", lambda v: {-1: v.t * v.b}),
+                Line("3", "c", at(row=True, column="last"), "=", lambda v: {0: v.c}),
+                Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.a1 - 1: v.a1}),
+                Line(
+                    "5, j_3's class",
+                    "c",
+                    at(row=False, column="own"),
+                    "<=",
+                    # At a_1 = 0 the two terms would fall together; D1 has a_1 >= 0.7.
+                    lambda v: {v.a1 - 1: v.b, -1: (v.t - 1) * v.b},
+                ),
+                Line("5, others", "c", at(row=False, column="other"), "<=", lambda v: {-1: v.t * v.b}),
+                Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
+            ),
+        ),
+        (
+            Slip(
+                Reading(1, "ones", "exp", (_D3_CLASSES,)),
+                Erratum(
+                    shown_by="Part 5 in every class's column",
+                    printed="Part 5: for j_0 != j_3 and i_0 in {2, ..., d - 1}, c_exp <= (t/n) b sqrt(log n).",
+                    right="Except in the column of j_3's class, where it is at most (n^(a_1 - 1) + (t - 1)/n) b "
+                    "sqrt(log n), as Lemma D.7 says for D0.",
+                    why="The proof uses f <= 1/n at the key j_3 too, where Part 4a of Lemma D.2 applies. The proof "
+                    "of Lemma D.4, Part 2, inherits it: its S = {1, d} must have that column as well.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma D.4",
+    "QK^T = 1, D1, d = omega(n^0.02): <c_exp, sigma> >= (c + 0.1) sqrt(log n) with probability at least 1/10 in row "
+    "j_3, and with at most delta / poly(n) in the other rows.",
+    NARROW,
+    (
+        Statement("1", "ones", "exp", "1.2", "special", "0.1", "often"),
+        Statement("1", "ones", "exp", "0.7", "special", "0.1", "often"),
+        Statement("2", "ones", "exp", "0.7", "other", "0.1", "rarely"),
+        Statement("2", "ones", "exp", "0.9", "other", "0.1", "rarely"),
+    ),
+    (
+        (
+            Statement("2", "ones", "exp", "1.2", "other", "0.1", "rarely"),
+            Erratum(
+                shown_by="Part 2 at a_1 = 1.2",
+                printed="Part 2 for every a_1 >= 0.7 of Definition D.1, the experiments' a_1 = 1.2 among them.",
+                right="For a_1 < 1.",
+                why="For a_1 >= 1 every row gives a fixed share of its weight to j_3 (Lemma D.3, Part 4, is empty), "
+                "and fires as often as row j_3. Theorem D.5 only gains by it.",
+            ),
+        ),
+    ),
+    home=__name__,
+)

@@ -1,0 +1,116 @@
+"""Lemmas D.6, D.7 and D.8: softmax self-attention with QK^T = 1 on D0, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
+from separatrix.separation.statements import Line, Reading, at
+
+_PRINTED_A0 = tuple(line for line in weights_exp(0) if line.part in ("1a", "1b", "2a"))
+
+
+register(
+    Lemma(
+        "Lemma D.6",
+        "QK^T = 1, D0: u_exp as in Lemma D.2 with a_0; f_exp is at most n^(2 a_0 - 1) at (j_3, j_3), n^(a_0 - 1) "
+        "in the rest of that column, 1/n elsewhere.",
+        Reading(
+            0,
+            "ones",
+            "exp",
+            (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {2 * v.a0 - 1: 1})),
+        ),
+        (
+            Slip(
+                Reading(1, "ones", "exp", _PRINTED_A0),
+                Erratum(
+                    shown_by="the lemma on D1",
+                    printed="{A_1, A_2, A_3} from D1.",
+                    right="From D0.",
+                    why="u_exp(j_3, j_3) = n^((1 + a_0)^2) is false on D1, where it is n^((1 + a_1)^2).",
+                ),
+            ),
+            any_key(0, "exp"),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+LEMMA_D_7 = Lemma(
+    "Lemma D.7",
+    "QK^T = 1, D0: in row j_3, c_exp is at most n^(2 a_0 - 1) a_0 in the first column, (n^(2 a_0 - 1) + "
+    "(t - 1)/n) b in that of j_3's class, (t/n) b in the others; in other rows the same with a_0 for 2 a_0; c "
+    "in the last.",
+    Reading(
+        0,
+        "ones",
+        "exp",
+        (
+            Line("1", "c", at(row=True, column="first"), "<=", lambda v: {2 * v.a0 - 1: v.a0}),
+            Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {2 * v.a0 - 1: v.t * v.b}),
+            Line(
+                "2, j_3's class",
+                "c",
+                at(row=True, column="own"),
+                "<=",
+                lambda v: {2 * v.a0 - 1: v.b, -1: (v.t - 1) * v.b},
+            ),
+            Line("2, others", "c", at(row=True, column="other"), "<=", lambda v: {-1: v.t * v.b}),
+            Line("3", "c", at(row=True, column="last"), "=", lambda v: {0: v.c}),
+            Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.a0 - 1: v.a0}),
+            Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {v.a0 - 1: v.t * v.b}),
+            Line(
+                "5, j_3's class",
+                "c",
+                at(row=False, column="own"),
+                "<=",
+                lambda v: {v.a0 - 1: v.b, -1: (v.t - 1) * v.b},
+            ),
+            Line("5, others", "c", at(row=False, column="other"), "<=", lambda v: {-1: v.t * v.b}),
+            Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
+        ),
+    ),
+    note="The sharper bounds for single columns make d = omega(n^0.02) enough in Theorem D.9, which asks for "
+    "omega(n^(4 a_0 + 0.02)).",
+)
+
+
+register(LEMMA_D_7, cells, __name__)
+
+
+CITED = Lemma(
+    "Lemma D.8",
+    "On D0, c_exp in row j_3 is at most n^(2 a_0 - 1) a_0 in the first column.",
+    Reading(0, "ones", "exp", LEMMA_D_7.right.lines[:1]),
+    (
+        Slip(
+            Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
+            Erratum(
+                shown_by="Lemma D.3 on D0",
+                printed="The proof takes the entries of c_exp on D0 from Lemma D.3.",
+                right="From Lemma D.7.",
+                why="Lemma D.3 is about D1: its Part 1, c_exp >= (a/2) sqrt(log n) in row j_3, is false on D0.",
+            ),
+        ),
+    ),
+)
+"""What the proof of Lemma D.8 cites; the lemma itself is about random signs."""
+LEMMAS[CITED.where] = CITED
+
+
+row_lemma(
+    "Lemma D.8",
+    f"QK^T = 1, D0, d = omega(n^(4 a_0 + 0.02)), c_exp: {SIZE}.",
+    WIDE,
+    (
+        *both_rows("ones", "exp", "0.01", "0.1", "rarely in size"),
+        Statement("2", "ones", "exp", "0.01", "other", "0.1", "near its centre"),
+    ),
+    (off_centre("exp", "0.01"),),
+    cited=(CITED, cells),
+    home=__name__,
+)

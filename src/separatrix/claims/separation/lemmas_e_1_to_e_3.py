@@ -1,0 +1,220 @@
+"""Lemmas E.1, E.2 and E.3: softmax self-attention with QK^T = I on D1, its entries, and a row with random signs.
+
+b and c are exact: Pythagorean fractions, so that b^2 + c^2 = 1 holds and not only nearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
+from separatrix.claims.separation.row_lemmas import AS_N_GROWS, WIDE, Statement, row_lemma
+from separatrix.claims.separation.section_d_ones import HALF, places
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.statements import Line, Reading, at
+
+_CLASSES = "own other"
+
+
+SETTINGS = (
+    (12, 6, "0.05", "1", "11/61", "60/61"),
+    (24, 8, "0.05", "1.2", "13/85", "84/85"),
+    (20, 12, "0.01", "1.2", "3/5", "4/5"),
+    (6, 8, "0.09", "3", "11/61", "60/61"),
+    (30, 5, "0.09", "1.1", "4/5", "3/5"),
+    (7, 3, "0.02", "1.5", "13/85", "84/85"),
+)
+"""(n, d, a_0, a_1, b, c) with b^2 + c^2 = 1 and a_1 >= 1; two of them have b < 0.2 as Theorem E.4 asks."""
+
+
+def _bound_of_a_row(part: str, row: bool) -> tuple[Line, ...]:
+    """u in [n^(c^2), n^(b^2 + c^2)] away from (j_3, j_3)."""
+    where = at(row=True, key=False) if row else at(row=False)
+    return (
+        Line(f"{part}, from below", "u", where, ">=", lambda v: {v.c**2: 1}),
+        Line(f"{part}, from above", "u", where, "<=", lambda v: {v.b**2 + v.c**2: 1}),
+    )
+
+
+def _number(part: str, row: bool, near: int, far: int) -> tuple[Line, ...]:
+    """How many keys have u = n^(b^2 + c^2) and u = n^(c^2): t + near and n - t + far."""
+    where = at(row=True, key=False) if row else at(row=False)
+    return (
+        Line(f"{part}, near", "u", where, "=", lambda v: {v.b**2 + v.c**2: 1}, count=lambda v: v.t + near),
+        Line(f"{part}, far", "u", where, "=", lambda v: {v.c**2: 1}, count=lambda v: v.n - v.t + far),
+    )
+
+
+def _reading(*lines: Line, weights: Any = "identity") -> Reading:
+    return Reading(1, weights, "exp", lines)
+
+
+_E2_FIRST = Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.b**2 - 1: v.a1})
+
+
+_E2_SPECIAL = Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a1 / 2})
+
+
+@experiment(version=1, name="separation.identity_entries")
+def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
+    """A lemma of Section E at every entry. Nothing is drawn."""
+    return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))
+
+
+def cells(lemma: str) -> Iterator[Cell]:
+    for n, d, a0, a1, b, c in SETTINGS:
+        yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1, b=b, c=c)
+
+
+register(
+    Lemma(
+        "Lemma E.1",
+        "QK^T = I, D1, b^2 + c^2 = 1: u_exp is n^(1 + a_1^2) at (j_3, j_3), n^(b^2 + c^2) for keys of the row's "
+        "class and n^(c^2) for the others; f_exp is at least 1/2 at (j_3, j_3), elsewhere at most n^(b^2 - 1), "
+        "and at most 1/n for keys of other classes if the row is not j_3.",
+        _reading(
+            Line("1a", "u", at(row=True, key=True), "=", lambda v: {1 + v.a1**2: 1}),
+            *_bound_of_a_row("1b", True),
+            *_number("1b", True, -1, 0),
+            *_bound_of_a_row("2", False),
+            *_number("2", False, 0, 0),
+            Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF}),
+            Line("3b", "f", at(row=True, key=False), "<=", lambda v: {v.b**2 - 1: 1}),
+            Line("4, near", "f", at(row=False, same_class=True), "<=", lambda v: {v.b**2 - 1: 1}),
+            Line("4, far", "f", at(row=False, same_class=False), "<=", lambda v: {-1: 1}),
+        ),
+        (
+            Slip(
+                _reading(Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + v.a1) ** 2: 1})),
+                Erratum(
+                    shown_by="the exponent of Part 1a",
+                    printed="Part 1a: u_exp(j_3, j_3) = n^((1 + a_1)^2).",
+                    right="n^(a_1^2 + b^2 + c^2) = n^(1 + a_1^2).",
+                    why="With QK^T = I there are no products of different columns; the proof has the right exponent.",
+                ),
+            ),
+            Slip(
+                _reading(*_number("1b", True, 0, -1)),
+                Erratum(
+                    shown_by="the numbers of keys in the proof of Part 1b",
+                    printed="In the proof of Part 1b: t keys with n^(b^2 + c^2) and n - t - 1 with n^(c^2).",
+                    right="t - 1 and n - t, as in the statement.",
+                    why="j_3 is one of the t rows of its class, and is not meant here.",
+                ),
+            ),
+            Slip(
+                _reading(*_number("2", False, -1, 0)[:1]),
+                Erratum(
+                    shown_by="the numbers of keys in Parts 2 and 4",
+                    printed="Parts 2 and 4: for j_0 != j_3 there are t - 1 keys of the one kind and n - t of the "
+                    "other.",
+                    right="t and n - t.",
+                    why="j_0 is in its own class, and t - 1 + n - t leaves one key out.",
+                ),
+            ),
+            Slip(
+                _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
+                Erratum(
+                    shown_by="Part 4 for u_exp",
+                    printed="Part 4: u_exp(j_0, j_1) is at most n^(b^2 - 1), or 1/n.",
+                    right="f_exp(j_0, j_1).",
+                    why="u_exp is at least n^(c^2) > 1.",
+                ),
+            ),
+            Slip(
+                _reading(
+                    Line(
+                        "3a",
+                        "u",
+                        at(row=True, key=False),
+                        "=",
+                        lambda v: {v.b**2 + v.c**2: 1},
+                        count=lambda v: v.n - 1,
+                    )
+                ),
+                Erratum(
+                    shown_by="the sum of a row in the proof of Part 3a",
+                    printed="In the proof of Part 3a the row sums to n^(a_1^2 + b^2 + c^2) + (n - 1) n^(b^2 + c^2).",
+                    right="At most that: it is n^(a_1^2 + b^2 + c^2) + (t - 1) n^(b^2 + c^2) + (n - t) n^(c^2).",
+                    why="Only t - 1 of the other keys are in j_3's class.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+register(
+    Lemma(
+        "Lemma E.2",
+        "QK^T = I, D1, a_1 >= 1: c_exp in row j_3 is at least a_1/2 in the first column and b/2 in that of j_3's "
+        "class, at most t n^(b^2 - 1) b in the others; in other rows at most n^(b^2 - 1) a_1 and t n^(b^2 - 1) b; "
+        "c in the last column (all times sqrt(log n)).",
+        _reading(
+            _E2_SPECIAL,
+            Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: v.b / 2}),
+            Line("2, others", "c", at(row=True, column="other"), "<=", lambda v: {v.b**2 - 1: v.t * v.b}),
+            Line("3", "c", at(row=True, column="last"), "=", lambda v: {0: v.c}),
+            _E2_FIRST,
+            Line("5", "c", at(row=False, column=_CLASSES), "<=", lambda v: {v.b**2 - 1: v.t * v.b}),
+            Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
+        ),
+        (
+            Slip(
+                _reading(_E2_FIRST, weights="ones"),
+                Erratum(
+                    shown_by="the lemma with QK^T = 1",
+                    printed="QK^T = 1_{d x d}.",
+                    right="QK^T = I_d.",
+                    why="Section E is about I_d; with 1_{d x d} Part 4 is false.",
+                ),
+            ),
+            Slip(
+                _reading(_E2_SPECIAL),
+                Erratum(
+                    shown_by="Part 1 at a_1 = 0.7",
+                    printed="Data from Definition D.1, which allows a_1 >= 0.7.",
+                    right="a_1 >= 1 as in Lemma E.1 (Lemma E.3 needs it too).",
+                    why="At a_1 = 0.7 the weight of j_3 in its row is n^(a_1^2 + b^2) against about n, and Part 1 "
+                    "fails.",
+                ),
+                Fraction(7, 10),
+            ),
+            Slip(
+                _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
+                Erratum(
+                    shown_by="the equality in the proof of Part 5",
+                    printed="In the proof of Part 5: <f_exp, (A_3 V)_{i_0}> = t b sqrt(log n) / n.",
+                    right="At most t b sqrt(log n) / n^(1 - b^2).",
+                    why="f_exp is n^(b^2) times larger on the row's own class than on the others.",
+                ),
+            ),
+        ),
+        note="The proof of Part 4 cites a Part 5 of Lemma E.1, which has four, and f_exp <= n^(a_1 - 1), which is "
+        "no bound for a_1 >= 1; Part 4 of Lemma E.1 is what it needs.",
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma E.3",
+    "QK^T = I, D1, d = omega(n^(2 b^2 + 0.02)): <c_exp, sigma> >= (c + 0.1) sqrt(log n) with probability at least "
+    "1/10 in row j_3, and with at most delta / poly(n) in the other rows.",
+    WIDE,
+    (
+        Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),
+        Statement("2", "identity", "exp", "1.2", "own class", "0.1", "rarely"),
+        Statement("2", "identity", "exp", "1.2", "other class", "0.1", "rarely"),
+    ),
+    note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2; a_1 >= 1 is needed, as in Lemma E.2. "
+    + AS_N_GROWS,
+    home=__name__,
+)

@@ -1,0 +1,107 @@
+"""Lemmas F.14, F.15 and F.16: linear cross-attention on D0, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import NARROW, both_rows, row_lemma
+from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
+from separatrix.separation.statements import Line, Reading, at
+
+register(
+    Lemma(
+        "Lemma F.14",
+        "Cross-attention, D0: u_lin and f_lin as in Lemma F.10 with a_0.",
+        Reading(0, "cross", "lin", weights_lin(0)),
+        (
+            Slip(
+                Reading(1, "cross", "lin", weights_lin(0)[:1]),
+                Erratum(
+                    shown_by="the lemma on D1",
+                    printed="{A_1, A_2, A_3} from D1.",
+                    right="From D0.",
+                    why="u_lin(j_2, j_3) = (1 + a_0) log n is false on D1.",
+                ),
+            ),
+            Slip(
+                Reading(
+                    0,
+                    "cross",
+                    "lin",
+                    (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),),
+                ),
+                Erratum(
+                    shown_by="Part 1 in row j_3",
+                    printed="Part 1: for j_0 = j_3 and j_1 = j_3, u_lin = (1 + a_0) log n.",
+                    right="For j_0 = j_2 and j_1 = j_3.",
+                    why="a_0 is in row j_2 of A_1; compare Lemma F.10.",
+                ),
+            ),
+            Slip(
+                Reading(
+                    0,
+                    "cross",
+                    "lin",
+                    (
+                        Line("4", "f", at(row_is_j3=False, key=True), "<=", lambda v: {-1: 1}),
+                        Line("5", "f", at(row_is_j3=False), "=", lambda v: {-1: 1}),
+                    ),
+                ),
+                Erratum(
+                    shown_by="Parts 4 and 5 in rows other than j_3",
+                    printed="Parts 4 and 5: for j_0 != j_3, f_lin <= 1/n at j_1 = j_3, and f_lin = 1/n.",
+                    right="Part 4: j_0 = j_2, j_1 != j_3. Part 5: j_0 != j_2. (Part 3: j_0 = j_2, j_1 = j_3. Part "
+                    "2: j_0 != j_2 or j_1 != j_3.)",
+                    why="As in Lemma F.10; both fail in row j_2 unless j_2 = j_3.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+register(
+    Lemma(
+        "Lemma F.15",
+        "Cross-attention, D0: c_lin as in Lemma F.11 with a_0; in the other rows it is t/n in a class's column.",
+        Reading(
+            0,
+            "cross",
+            "lin",
+            (
+                *lin_output(0).lines,
+                Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t_cross}),
+            ),
+        ),
+        (
+            Slip(
+                Reading(
+                    0,
+                    "cross",
+                    "lin",
+                    (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),),
+                ),
+                Erratum(
+                    shown_by="the lemma with n = t (d - 2)",
+                    printed="n = t (d - 2).",
+                    right="n = t (d - 1).",
+                    why="Definition F.1; a class has t = n/(d - 1) rows, so that c_lin is t/n = 1/(d - 1) there.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma F.16",
+    "Cross-attention, D0, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
+    "poly(n), in every row.",
+    NARROW,
+    both_rows("cross", "lin", "0.01", "0.5", "rarely in size"),
+    home=__name__,
+)

@@ -1,0 +1,103 @@
+"""Lemmas F.2, F.3 and F.4: softmax cross-attention on D1, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
+from separatrix.claims.separation.section_f_cross import (
+    CLASSES,
+    HALF,
+    ROW_J2_EVEN,
+    ROW_J2_EVEN_ERRATUM,
+    cells,
+    weights_exp,
+)
+from separatrix.separation.statements import Line, Reading, at
+
+register(
+    Lemma(
+        "Lemma F.2",
+        "Cross-attention, D1: u_exp is n^(1 + a_1) at (j_2, j_3) and n elsewhere; f_exp is at least 1/2 there, at "
+        "most 1/n in the rest of row j_2, and 1/n in the other rows.",
+        Reading(
+            1,
+            "cross",
+            "exp",
+            (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
+        ),
+        (
+            Slip(Reading(1, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
+            Slip(
+                Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
+                Erratum(
+                    shown_by="the lemma with columns to d - 1",
+                    printed="Definition F.1: the second column to d - 1 columns of A_1 are log n, and those of "
+                    "A_2 the stacked I_{d-1}.",
+                    right="The second to the d-th column.",
+                    why="I_{d-1} has d - 1 columns. With one less, u_exp is 1 and not n for the class that has none.",
+                ),
+            ),
+        ),
+    ),
+    cells,
+    __name__,
+)
+
+
+register(
+    Lemma(
+        "Lemma F.3",
+        "Cross-attention, D1: c_exp in row j_2 is at least 1/2 in the first column and in that of j_3's class, at "
+        "most t/n in the others; in other rows at most 1/n and t/n.",
+        Reading(
+            1,
+            "cross",
+            "exp",
+            (
+                Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),
+                Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: HALF}),
+                Line("2, others", "c", at(row=True, column="other"), "<=", lambda v: {-1: v.t_cross}),
+                Line("3", "c", at(row=False, column="first"), "<=", lambda v: {-1: 1}),
+                Line("4", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1: v.t_cross}),
+            ),
+        ),
+        note="The lemma has four parts, as there is no last column; Lemmas F.4 and F.8 cite Parts 1 to 6 of it.",
+    ),
+    cells,
+    __name__,
+)
+
+
+row_lemma(
+    "Lemma F.4",
+    "Cross-attention, D1, d = omega(n^0.02): <c_exp, sigma> >= 0.9 with probability at least 1/10 in row j_2, and "
+    "|<c_exp, sigma>| < 0.5 with probability 1 - delta / poly(n) in the other rows.",
+    NARROW,
+    (
+        Statement("1", "cross", "exp", "3", "special", "0.9", "often"),
+        Statement("2", "cross", "exp", "3", "other", "0.5", "rarely in size"),
+    ),
+    (
+        (
+            Statement("1", "cross", "exp", "3", "other", "0.9", "often"),
+            Erratum(
+                shown_by="Part 1 in rows other than j_2",
+                printed="Part 1: if j_0 = j_3. Part 2: if j_0 != j_3. (Lemmas F.8, F.12, F.16 print j_3 as well.)",
+                right="j_0 = j_2 and j_0 != j_2.",
+                why="j_2 is the special query; row j_3 is like all others unless j_3 = j_2, and almost never exceeds "
+                "0.9.",
+            ),
+        ),
+        (
+            Statement("1", "cross", "exp", "3", "special", "0.9", "a tenth"),
+            Erratum(
+                shown_by="a probability of just 1/10",
+                printed="Part 1: Pr[...] = 1/10.",
+                right="At least 1/10.",
+                why="It is 1/4, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print = for >= throughout.)",
+            ),
+        ),
+    ),
+    home=__name__,
+)

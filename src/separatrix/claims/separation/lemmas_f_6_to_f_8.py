@@ -1,0 +1,112 @@
+"""Lemmas F.6, F.7 and F.8: softmax cross-attention on D0, its entries, and a row with random signs."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
+from separatrix.claims.separation.row_lemmas import WIDE, both_rows, row_lemma
+from separatrix.claims.separation.section_f_cross import (
+    CLASSES,
+    HALF,
+    ROW_J2_EVEN,
+    ROW_J2_EVEN_ERRATUM,
+    cells,
+    output,
+    weights_exp,
+    wrong_index,
+)
+from separatrix.separation.statements import Line, Reading, at
+
+register(
+    Lemma(
+        "Lemma F.6",
+        "Cross-attention, D0: u_exp as in Lemma F.2 with a_0; f_exp is at most n^(a_0 - 1) at (j_2, j_3), at most "
+        "1/n in the rest of row j_2, and 1/n in the other rows.",
+        Reading(
+            0,
+            "cross",
+            "exp",
+            (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {v.a0 - 1: 1})),
+        ),
+        (
+            Slip(
+                Reading(1, "cross", "exp", weights_exp(0)[:1]),
+                Erratum(
+                    shown_by="the lemma on D1",
+                    printed="{A_1, A_2, A_3} from D1.",
+                    right="From D0.",
+                    why="u_exp(j_2, j_3) = n^(1 + a_0) is false on D1.",
+                ),
+            ),
+            Slip(Reading(0, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
+        ),
+        note="The proof of Part 3a ends with 1/(1 - a_0), which is above 1; what it needs, and has, is 1/n^(1 - a_0).",
+    ),
+    cells,
+    __name__,
+)
+
+
+LEMMA_F_7 = Lemma(
+    "Lemma F.7",
+    "Cross-attention, D0: c_exp in row j_2 is at most n^(a_0 - 1) in the first column and t n^(a_0 - 1) in the "
+    "others; in other rows at most 1/n and t/n.",
+    Reading(
+        0,
+        "cross",
+        "exp",
+        output(lambda v: {v.a0 - 1: 1}, lambda v: {v.a0 - 1: v.t_cross}),
+    ),
+    (
+        wrong_index(0, "exp"),
+        Slip(
+            Reading(
+                0,
+                "cross",
+                "exp",
+                (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),),
+            ),
+            Erratum(
+                shown_by="the bound in the proof of Part 2",
+                printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= 1/n^(1 - a_0).",
+                right="At most t/n^(1 - a_0), as in the statement.",
+                why="(A_3 V)_{i_0} has t ones.",
+            ),
+        ),
+    ),
+    note="Its parts are numbered 1, 2, 4, 5; the proof has 1 to 4.",
+)
+
+
+register(LEMMA_F_7, cells, __name__)
+
+
+CITED = Lemma(
+    "Lemma F.8",
+    "On D0, c_exp in row j_2 is at most n^(a_0 - 1) in the first column.",
+    Reading(0, "cross", "exp", LEMMA_F_7.right.lines[:1]),
+    (
+        Slip(
+            Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
+            Erratum(
+                shown_by="Lemma F.3 on D0",
+                printed="The proof takes the entries of c_exp on D0 from Lemma F.3, Parts 1 to 6.",
+                right="From Lemma F.7, which has four parts, as has Lemma F.3.",
+                why="Lemma F.3 is about D1: its Part 1, c_exp >= 1/2 in row j_2, is false on D0.",
+            ),
+        ),
+    ),
+)
+"""What the proof of Lemma F.8 cites; the lemma itself is about random signs."""
+LEMMAS[CITED.where] = CITED
+
+
+row_lemma(
+    "Lemma F.8",
+    "Cross-attention, D0, d = omega(n^(2 a_0 + 0.02)): |<c_exp, sigma>| < 0.5 with probability 1 - delta / "
+    "poly(n), in every row.",
+    WIDE,
+    both_rows("cross", "exp", "0.01", "0.5", "rarely in size"),
+    cited=(CITED, cells),
+    home=__name__,
+)

@@ -1,0 +1,199 @@
+"""A lemma about one row and one random sign vector, as data; and how it becomes a claim.
+
+"With probability 1 - delta / poly(n)" is held to: the chance of the contrary is at most delta / n from some n on, along
+the paths d(n) that the lemma allows, delta = 0.01. Chances are exact (see `separatrix.separation.row_events`). By
+symmetry |x| >= tau has twice the chance of x >= tau.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim
+from separatrix.claims.separation.entry_lemmas import Lemma, judged
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.extended import log10
+from separatrix.separation.paths import DELTA, MODELS, classes, power_of_ten
+from separatrix.separation.row_events import OneRow, one_row
+
+_EXPONENTS = (2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 100, 120, 160, 200)
+
+
+_SMALL = "10"
+"""The path of fixed d, followed to n = 100 only: about the paper's own size."""
+
+
+Kind = Literal["often", "a tenth", "rarely", "rarely in size", "near its centre", "near +c"]
+
+
+@experiment(version=1, name="separation.row")
+def row_chances(model: str, network: str, a: str, row: str, margin: str, path: str, seed: int) -> dict[str, list[Any]]:
+    """Along a path: log10 n, g, and log10 of P[<c_j0, sigma> >= tau] for one kind of row, tau = c + margin.
+
+    `off_centre` and `off_printed` are those of |<c_j0, sigma> - s c| > margin, with s the last sign, or +1 as printed;
+    there is no c in cross-attention. Nothing is drawn.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in ("log10_n", "g", "reaches", "off_centre", "off_printed")}
+    values = {name: MODELS[model][name] for name in ("b", "c") if name in MODELS[model]}
+    c = Fraction(values.get("c", 0))
+    for k in _EXPONENTS[: 1 if path == _SMALL else None]:
+        g = classes(path, k)
+        if g > 10**6:
+            break
+        if g < 2:
+            continue
+        n = -(-(10**k) // g) * g
+
+        def chances(tau: Fraction, n: int = n, g: int = g) -> OneRow:
+            return one_row(model.partition(",")[0], network, row, n=n, g=g, a=a, tau=str(tau), **values)
+
+        above, below = chances(c + Fraction(margin)), chances(c - Fraction(margin))
+        centred = (2 * above.exceeds(last=1), above.exceeds() + 1 - below.reaches()) if c else (0, 0)
+        found = (math.log10(n), g, log10(above.reaches()), *(log10(x) for x in centred))
+        for column, value in zip(columns.values(), found, strict=True):
+            column.append(value)
+    return columns
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One part of a lemma: which row of which network, and what it does how often."""
+
+    part: str
+    model: str
+    network: Literal["exp", "lin"]
+    a: str
+    row: str
+    margin: str
+    kind: Kind
+
+    def cells(self, paths: Sequence[str]) -> Iterator[Cell]:
+        about = {name: getattr(self, name) for name in ("model", "network", "a", "row", "margin")}
+        for path in (*paths, _SMALL):
+            yield row_chances.cell(seed=0, path=path, **about)
+
+    def of(self, found: Sequence[Found], small: bool = False) -> list[Found]:
+        """The cells that are about it."""
+        about = ("model", "network", "a", "row", "margin")
+        mine = [one for one in found if all(one.parameters[name] == getattr(self, name) for name in about)]
+        return [one for one in mine if (one.parameters["path"] == _SMALL) is small]
+
+    def chance(self, result: Mapping[str, Any]) -> list[float]:
+        """log10 of what should be large (for "often" and "a tenth") or small, at each point."""
+        if self.kind in ("near its centre", "near +c"):
+            return list(result["off_centre" if self.kind == "near its centre" else "off_printed"])
+        twice = math.log10(2) if self.kind == "rarely in size" else 0.0
+        return [x + twice for x in result["reaches"]]
+
+    def holds_from(self, result: Mapping[str, Any]) -> float | None:
+        """log10 of the n from which on it holds along a path; None if it does not to the end."""
+        reached = None
+        for log10_n, chance in zip(result["log10_n"], self.chance(result), strict=True):
+            if self.kind == "often":
+                good = chance >= -1
+            elif self.kind == "a tenth":
+                good = abs(10**chance - 0.1) < 1e-9
+            else:
+                good = chance <= math.log10(DELTA) - log10_n
+            reached = (log10_n if reached is None else reached) if good else None
+        return reached
+
+
+AS_N_GROWS = (
+    "As n grows: the table says from which n on, g being d - 2 (d - 1 in cross-attention), and what the "
+    "chances are at about the paper's size, where they are not small."
+)
+
+
+def row_lemma(
+    where: str,
+    says: str,
+    paths: Sequence[str],
+    statements: Sequence[Statement],
+    slips: Sequence[tuple[Statement, Erratum]] = (),
+    note: str = "",
+    cited: tuple[Lemma, Callable[[str], Iterator[Cell]]] | None = None,
+    *,
+    home: str,
+) -> Claim:
+    """A lemma as a claim: its statements hold along all paths, what is printed otherwise along none.
+
+    cited: the entries that the proof should have cited, with the misprint that it cites others; and their cells.
+    """
+    every = (*statements, *(statement for statement, _ in slips))
+    errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
+
+    @claim(
+        paper="separation",
+        where=where,
+        says=says,
+        cells=lambda: (
+            *dict.fromkeys(cell for statement in every for cell in statement.cells(paths)),
+            *(cited[1](where) if cited else ()),
+        ),
+        errata=errata,
+        figures=("row_chances",),
+        home=home,
+    )
+    def check(found: Sequence[Found]) -> Finding:
+        numbers: dict[str, float | str | Interval] = {}
+        good = True
+        entries = [one for one in found if "slips" in one.result]
+        found = [one for one in found if "reaches" in one.result]
+        for one in statements:
+            label = f"Part {one.part}, a = {one.a}, row {one.row}, {one.kind}"
+            reached = [one.holds_from(cell.result) for cell in one.of(found)]
+            paths_text = ", ".join(
+                f"g = {cell.parameters['path']}: {power_of_ten(n)}"
+                for cell, n in zip(one.of(found), reached, strict=True)
+            )
+            numbers[f"{label}: holds from"] = paths_text
+            (small,) = one.of(found, small=True)
+            numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** one.chance(small.result)[0]
+            good &= None not in reached
+        shows: dict[str, bool] = {}
+        if cited:
+            about = judged(cited[0], entries)
+            numbers |= about.numbers
+            if about.verdict is Verdict.UNDECIDED:
+                return about
+            good &= about.verdict is Verdict.HOLDS
+            shows |= about.shows
+        for one, erratum in slips:
+            shows[erratum.shown_by] = all(one.holds_from(cell.result) is None for cell in one.of(found))
+            last = max(10 ** one.chance(cell.result)[-1] for cell in one.of(found))
+            numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
+        if not good:
+            why = "A part does not come to hold along an allowed path, or an entry is against what the proof cites."
+            return Finding(Verdict.FAILS_AS_PRINTED, numbers, why)
+        return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note or AS_N_GROWS, shows)
+
+    return check
+
+
+NARROW, WIDE = ("n^0.03", "n^0.1", "n^0.5"), ("n^0.1", "n^0.5")
+
+
+_CENTRE = Erratum(
+    shown_by="a sum near +c",
+    printed="In the proof: |<c_j0, sigma> - c sqrt(log n)| <= 0.1 sqrt(log n) with high probability.",
+    right="|<c_j0, sigma> - sigma_d c sqrt(log n)|.",
+    why="sigma_d is -1 half of the time, and then the left side is about 2 c sqrt(log n).",
+)
+
+
+def both_rows(model: str, network: Any, a: str, margin: str, kind: Kind) -> tuple[Statement, ...]:
+    rows = (("1", "special"), ("2", "other"))
+    return tuple(Statement(part, model, network, a, row, margin, kind) for part, row in rows)
+
+
+def off_centre(network: Any, a: str) -> tuple[Statement, Erratum]:
+    return Statement("2", "ones", network, a, "other", "0.1", "near +c"), _CENTRE
+
+
+SIZE = "|<c_j0, sigma>| < (c + 0.1) sqrt(log n) with probability 1 - delta / poly(n), in every row"

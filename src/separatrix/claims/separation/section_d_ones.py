@@ -1,0 +1,105 @@
+"""Section D: self-attention with QK^T = 1. The settings, the lines that its lemmas share, and their experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.statements import Line, Reading, Values, at
+
+HALF = Fraction(1, 2)
+
+
+CLASSES = "own other"
+
+
+SETTINGS = (
+    (12, 6, "0.05", "0.7", "0.3", "0.7"),
+    (24, 8, "0.05", "1.2", "0.3", "0.7"),
+    (20, 12, "0.01", "1.2", "0.2", "0.8"),
+    (6, 8, "0.09", "3", "0.1", "0.9"),
+    (30, 5, "0.09", "0.9", "0.5", "0.5"),
+    (7, 3, "0.02", "1", "0.9", "0.1"),
+)
+"""(n, d, a_0, a_1, b, c), within Definition D.1; the fourth has one row a class, the last has one class."""
+
+
+def places(n: int, d: int, a0: str, a1: str, b: str, c: str) -> Iterator[Values]:
+    """A setting with its special index first, in the middle and last."""
+    for j3 in sorted({0, n // 2, n - 1}):
+        yield Values(n, d, Fraction(a0), Fraction(a1), Fraction(b), Fraction(c), j3, j3)
+
+
+def signal(data: int) -> Callable[[Values], Fraction]:
+    return lambda v: v.a1 if data else v.a0
+
+
+def weights_exp(data: int) -> tuple[Line, ...]:
+    """Lemmas D.2 and D.6, Parts 1 and 2, and the parts of f that they share."""
+    a = signal(data)
+    return (
+        Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + a(v)) ** 2: 1}),
+        Line("1b", "u", at(row=True, key=False), "=", lambda v: {1 + a(v): 1}),
+        Line("2a", "u", at(row=False, key=True), "=", lambda v: {1 + a(v): 1}),
+        Line("2b", "u", at(row=False, key=False), "=", lambda v: {1: 1}),
+        Line("3b", "f", at(row=True, key=False), "<=", lambda v: {-1: 1}),
+        Line("4a", "f", at(row=False, key=True), "<=", lambda v: {a(v) - 1: 1}),
+        Line("4b", "f", at(row=False, key=False), "<=", lambda v: {-1: 1}),
+    )
+
+
+def weights_lin(data: int) -> tuple[Line, ...]:
+    """Lemmas D.10 and D.14; u in units of log n."""
+    a = signal(data)
+    return (
+        Line("1a", "u", at(row=True, key=True), "=", lambda v: {0: (1 + a(v)) ** 2}),
+        Line("1b", "u", at(row=True, key=False), "=", lambda v: {0: 1 + a(v)}),
+        Line("2a", "u", at(row=False, key=True), "=", lambda v: {0: 1 + a(v)}),
+        Line("2b", "u", at(row=False, key=False), "=", lambda v: {0: 1}),
+        Line("3a", "f", at(row=True, key=True), "<=", lambda v: {-1: 1 + a(v)}),
+        Line("3b", "f", at(row=True, key=False), "<=", lambda v: {-1: 1}),
+        Line("4a", "f", at(row=False, key=True), "<=", lambda v: {-1: 1 + a(v)}),
+        Line("4b", "f", at(row=False, key=False), "<=", lambda v: {-1: 1}),
+    )
+
+
+def output_lin(data: int) -> tuple[Line, ...]:
+    """Lemmas D.11 and D.15."""
+    a = signal(data)
+    lines = []
+    for row, (first, classes, last) in ((True, "123"), (False, "456")):
+        lines += [
+            Line(first, "c", at(row=row, column="first"), "<=", lambda v: {-1: (1 + a(v)) * a(v)}),
+            Line(classes, "c", at(row=row, column=CLASSES), "<=", lambda v: {-1: (1 + a(v)) * v.t * v.b}),
+            Line(last, "c", at(row=row, column="last"), "=", lambda v: {0: v.c}),
+        ]
+    return tuple(lines)
+
+
+def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
+    return Slip(
+        Reading(data, "ones", network, (Line("4b", "f", at(row=False), "<=", lambda v: {-1: 1}),)),
+        Erratum(
+            shown_by="Part 4b at every key",
+            printed="Part 4b: for j_0 != j_3, f <= 1/n.",
+            right="For j_1 != j_3.",
+            why="Part 4 has j_0 != j_3 already; at the key j_3 the weight is above 1/n (Part 4a).",
+        ),
+    )
+
+
+@experiment(version=1, name="separation.ones_entries")
+def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
+    """A lemma of Section D at every entry. Nothing is drawn."""
+    return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))
+
+
+def cells(lemma: str) -> Iterator[Cell]:
+    """A lemma in every setting."""
+    for n, d, a0, a1, b, c in SETTINGS:
+        yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1, b=b, c=c)

@@ -1,0 +1,118 @@
+"""Section F: cross-attention. The settings, the lines that its lemmas share, and their experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+from separatrix.claims.ledger import Erratum
+from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.statements import Line, Reading, Values, at
+
+HALF, NONE = Fraction(1, 2), Fraction(0)
+
+
+CLASSES = "own other"
+
+
+SETTINGS = (
+    (12, 5, "0.05", "1.5"),
+    (24, 7, "0.05", "3"),
+    (20, 11, "0.01", "3"),
+    (6, 7, "0.09", "1.1"),
+    (8, 2, "0.02", "2"),
+)
+"""(n, d, a_0, a_1) within Definition F.1; the fourth has one row a class, the last has one class."""
+
+
+def places(n: int, d: int, a0: str, a1: str) -> Iterator[Values]:
+    """A setting with special indices apart, and the same."""
+    for j2, j3 in ((0, n - 1), (n // 2, 0), (1, 1)):
+        yield Values(n, d, Fraction(a0), Fraction(a1), NONE, NONE, j2, j3)
+
+
+def signal(data: int) -> Callable[[Values], Fraction]:
+    return lambda v: v.a1 if data else v.a0
+
+
+def weights_exp(data: int) -> tuple[Line, ...]:
+    """Lemmas F.2 and F.6 without Part 3a, in which they differ."""
+    a = signal(data)
+    return (
+        Line("1a", "u", at(row=True, key=True), "=", lambda v: {1 + a(v): 1}),
+        Line("1b", "u", at(row=True, key=False), "=", lambda v: {1: 1}),
+        Line("2a", "u", at(row=False, key=True), "=", lambda v: {1: 1}),
+        Line("2b", "u", at(row=False, key=False), "=", lambda v: {1: 1}),
+        Line("3b", "f", at(row=True, key=False), "<=", lambda v: {-1: 1}),
+        Line("4", "f", at(row=False), "=", lambda v: {-1: 1}),
+    )
+
+
+def weights_lin(data: int) -> tuple[Line, ...]:
+    """Lemmas F.10 and F.14; u in units of log n."""
+    a = signal(data)
+    return (
+        Line("1", "u", at(row=True, key=True), "=", lambda v: {0: 1 + a(v)}),
+        Line("2, row j_2", "u", at(row=True, key=False), "=", lambda v: {0: 1}),
+        Line("2, other rows", "u", at(row=False), "=", lambda v: {0: 1}),
+        Line("3", "f", at(row=True, key=True), "<=", lambda v: {-1: 1 + a(v)}),
+        Line("4", "f", at(row=True, key=False), "<=", lambda v: {-1: 1}),
+        Line("5", "f", at(row=False), "=", lambda v: {-1: 1}),
+    )
+
+
+def output(first: Callable[[Values], Any], classes: Callable[[Values], Any]) -> tuple[Line, ...]:
+    """Lemmas F.7, F.11 and F.15: bounds for the row j_2, then 1/n and t/n for the others."""
+    return (
+        Line("1", "c", at(row=True, column="first"), "<=", first),
+        Line("2", "c", at(row=True, column=CLASSES), "<=", classes),
+        Line("3", "c", at(row=False, column="first"), "<=", lambda v: {-1: 1}),
+        Line("4", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1: v.t_cross}),
+    )
+
+
+ROW_J2_EVEN = Line("4a", "f", at(row=True), "=", lambda v: {-1: 1})
+
+
+ROW_J2_EVEN_ERRATUM = Erratum(
+    shown_by="Part 4a in row j_2",
+    printed="Part 4a: for j_0 = j_2, f_exp = 1/n.",
+    right="Part 4 is about j_0 != j_2: for j_1 = j_3 and for j_1 != j_3 it is 1/n.",
+    why="In row j_2 the key j_3 has more than 1/n (Part 3a).",
+)
+
+
+def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
+    first = Line("3", "c", at(row_is_j3=False, column="first"), "<=", lambda v: {-1: 1})
+    return Slip(
+        Reading(data, "cross", network, (first,)),
+        Erratum(
+            shown_by="Part 3 in rows other than j_3",
+            printed="The parts tell j_0 = j_3 from j_0 != j_3, and for j_0 != j_3 c is at most 1/n in the first "
+            "column.",
+            right="j_0 = j_2 and j_0 != j_2.",
+            why="j_2 is the special query; the printed bound fails in row j_2 unless j_2 = j_3.",
+        ),
+    )
+
+
+def lin_output(data: Literal[0, 1]) -> Reading:
+    a = signal(data)
+    return Reading(data, "cross", "lin", output(lambda v: {-1: 1 + a(v)}, lambda v: {-1: (1 + a(v)) * v.t_cross}))
+
+
+@experiment(version=1, name="separation.cross_entries")
+def entries(lemma: str, n: int, d: int, a0: str, a1: str, seed: int) -> dict[str, Any]:
+    """A lemma of Section F at every entry. Nothing is drawn."""
+    return outcome(entry_lemma(lemma), places(n, d, a0, a1))
+
+
+def cells(lemma: str) -> Iterator[Cell]:
+    """A lemma in every setting."""
+    for n, d, a0, a1 in SETTINGS:
+        if lemma == "Lemma F.15" and d == 2:
+            continue  # its printed n = t (d - 2) has no meaning there
+        yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1)

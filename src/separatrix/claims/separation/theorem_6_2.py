@@ -1,0 +1,61 @@
+"""Theorem 6.2: self-attention with QK^T = 1 separates; and how fast d must grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.separation.growth import cells, paths_finding
+from separatrix.claims.separation.network_theorems import ENOUGH, judged, last, network_cells, of_width, rare_along
+from separatrix.separation.paths import PATHS
+
+
+@claim(
+    paper="separation",
+    where="Theorem 6.2",
+    says="QK^T = 1, d in [omega(n^0.02), n]: with probability 1 - delta / poly(n), on D1 F_exp > 0 and F_lin = 0, and "
+    "on D0 F_exp = F_lin = 0.",
+    cells=network_cells("ones"),
+    errata=(
+        Erratum(
+            printed="On D1: F_exp > 0, F_exp = 0. On D0: F_lin = 0, F_lin = 0.",
+            right="On D1: F_exp > 0, F_lin = 0. On D0: F_exp = 0, F_lin = 0.",
+            why="F_exp > 0 and F_exp = 0 exclude each other.",
+            shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
+        ),
+    ),
+    figures=("failure_of_the_parts",),
+)
+def theorem_6_2(found: Sequence[Found]) -> Finding:
+    """All four events at once, the data's special indices drawn; the printed pair has the chance 0."""
+    numbers, reached = rare_along(of_width(found, ENOUGH), "success")
+    enough = of_width(found, ENOUGH)
+    printed = max(10 ** last(one, "exp_fires_on_d1") for one in enough)
+    right = max(10 ** last(one, "lin_silent_on_d1") for one in enough)
+    numbers["chance of F_exp = 0 on D1 (printed), at the end of the paths, at most"] = printed
+    numbers["chance of F_lin > 0 on D1, at the end of the paths, at most"] = right
+    note = (
+        "m >= 3.48 log(n / delta) is needed, as in Theorem D.5. At the paper's own sizes the chance is far from 1: the "
+        "claim about Figure 5 has the numbers."
+    )
+    return judged(
+        numbers, reached, {"on D1 F_exp = 0 almost never, F_lin = 0 almost always": printed < 1e-10 > right}, note
+    )
+
+
+@claim(
+    paper="separation",
+    where="Theorem 6.2",
+    part="paths",
+    says="With d = omega(n^0.02), d <= n and m of order log(n / delta) the separation succeeds with high probability.",
+    cells=lambda: cells("ones", PATHS["ones"], 1.0),
+    figures=("success_along_paths",),
+)
+def paths_ones(found: Sequence[Found]) -> Finding:
+    return paths_finding(
+        found,
+        "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before success passes 0.99. At "
+        "fixed d it never does: m grows, and with it the chance that linear attention fires. The theorem is not sharp: "
+        "g = log n is enough, because a class has 1/g of the weight and the sum over the classes deviates by "
+        "b / sqrt(g).",
+    )

@@ -1,0 +1,35 @@
+"""Theorem D.17: with QK^T = 1, F_lin = 0 on D0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from separatrix.claims.ledger import Erratum, Found
+from separatrix.claims.separation.network_theorems import silent
+
+
+def _two_networks(found: Sequence[Found]) -> dict[str, bool]:
+    pairs = [
+        pair for one in found for pair in zip(*(one.result[f"{x}_silent_on_d0"] for x in ("exp", "lin")), strict=True)
+    ]
+    apart = [abs(x - y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
+    return {"F_exp and F_lin differ on D0": max(apart) > 1e-3}
+
+
+silent(
+    "Theorem D.17",
+    "QK^T = 1, d in [omega(n^0.02), n]: on D0, F_lin = 0 with probability 1 - delta / poly(n).",
+    "lin_silent_on_d0",
+    (
+        Erratum(
+            printed="F_exp is defined, with c_exp; the heading of the section names F_exp too.",
+            right="F_lin, with c_lin.",
+            why="The conclusion is about F_lin, and the two networks are not the same on D0.",
+            shown_by="F_exp and F_lin differ on D0",
+        ),
+    ),
+    _two_networks,
+    "ones",
+    home=__name__,
+)

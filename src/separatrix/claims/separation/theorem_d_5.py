@@ -1,0 +1,15 @@
+"""Theorem D.5: with QK^T = 1, F_exp > 0 on D1."""
+
+from __future__ import annotations
+
+from separatrix.claims.separation.network_theorems import fires
+
+fires(
+    "Theorem D.5",
+    "QK^T = 1, d in [omega(n^0.02), n], tau = (c + 0.1) sqrt(log n): on D1, F_exp > 0 with probability 1 - delta / "
+    "poly(n).",
+    "ones",
+    "ones, least a1",
+    figures=("failure_of_the_parts",),
+    home=__name__,
+)

@@ -1,0 +1,17 @@
+"""Theorem D.9: with QK^T = 1, F_exp = 0 on D0."""
+
+from __future__ import annotations
+
+from separatrix.claims.separation.network_theorems import NOT_SHARP, WIDER, WRONG_SET, fires_there, silent
+
+silent(
+    "Theorem D.9",
+    "QK^T = 1, d in [omega(n^(4 a_0 + 0.02)), n]: on D0, F_exp = 0 with probability 1 - delta / poly(n).",
+    "exp_silent_on_d0",
+    (WRONG_SET,),
+    fires_there,
+    "ones",
+    paths=WIDER["ones"],
+    note=NOT_SHARP,
+    home=__name__,
+)

@@ -1,0 +1,33 @@
+"""Theorem F.5: in cross-attention, F_exp > 0 on D1; and how fast d must grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.separation.growth import cells, paths_finding
+from separatrix.claims.separation.network_theorems import fires
+from separatrix.separation.paths import PATHS
+
+fires(
+    "Theorem F.5",
+    "Cross-attention, d in [omega(n^0.02), n], tau = 0.9: on D1, F_exp > 0 with probability 1 - delta / poly(n).",
+    "cross",
+    figures=("failure_of_the_parts",),
+    home=__name__,
+)
+
+
+@claim(
+    paper="separation",
+    where="Theorem F.5",
+    part="paths",
+    says="Cross-attention: d = omega(n^0.02), d <= n and m of order log(n / delta).",
+    cells=lambda: cells("cross", PATHS["cross"], 1.0),
+    figures=("success_along_paths",),
+)
+def paths_cross(found: Sequence[Found]) -> Finding:
+    return paths_finding(
+        found,
+        "At fixed d success falls with n, because m grows; g = d - 1 = log n is enough, and the theorem is not sharp.",
+    )

@@ -1,0 +1,25 @@
+"""Theorem F.9: in cross-attention, F_exp = 0 on D0."""
+
+from __future__ import annotations
+
+from separatrix.claims.separation.network_theorems import (
+    NOT_SHARP,
+    WIDER,
+    WRONG_SET,
+    cites_wrongly,
+    fires_there,
+    silent,
+    unlike,
+)
+
+silent(
+    "Theorem F.9",
+    "Cross-attention, d in [omega(n^(2 a_0 + 0.02)), n]: on D0, F_exp = 0 with probability 1 - delta / poly(n).",
+    "exp_silent_on_d0",
+    (WRONG_SET, cites_wrongly("Lemma F.4", "Lemma F.8")),
+    lambda found: {**fires_there(found), **unlike("exp_silent_on_d0")(found)},
+    "cross",
+    paths=WIDER["cross"],
+    note=NOT_SHARP,
+    home=__name__,
+)

@@ -1,0 +1,48 @@
+"""Theorems 1.1 and 1.2, informal: some data sets are told apart by softmax attention and not by linear attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from separatrix.claims.ledger import Claim, Finding, Found, claim, holds_if
+from separatrix.claims.separation.growth import cells
+from separatrix.claims.separation.network_theorems import PRINTED
+from separatrix.separation.paths import ALLOWED, passes, power_of_ten
+
+
+def _exists(where: str, says: str, model: str) -> Claim:
+    """An informal theorem that such data sets and networks exist: one setting with a high probability is enough."""
+
+    @claim(paper="separation", where=where, says=says, cells=lambda: cells(model, ALLOWED[model], PRINTED))
+    def check(found: Sequence[Found]) -> Finding:
+        numbers: dict[str, float | str] = {}
+        for one in found:
+            label = f"g = {one.parameters['path']}, m = log(n / delta)"
+            numbers[f"{label}: success >= 0.99 from"] = power_of_ten(passes(one.result))
+            at = f"n = 10^{one.result['log10_n'][-1]:.0f}, g = {one.result['g'][-1]:,}"
+            numbers[f"{label}: chance of failure"] = f"10^{one.result['success'][-1]:.1f} at {at}"
+        best = min(one.result["success"][-1] for one in found)
+        return holds_if(
+            best < -9,
+            numbers,
+            "F_lin is this network with random signs; that no network with linear attention could tell the two data "
+            "sets apart is not claimed.",
+        )
+
+    return check
+
+
+_exists(
+    "Theorem 1.1",
+    "There are self-attention data sets D0 and D1 such that, with high probability over the weights, F_exp tells them "
+    "apart and F_lin does not.",
+    "ones",
+)
+
+
+_exists(
+    "Theorem 1.2",
+    "There are cross-attention data sets D0 and D1 such that, with high probability over the weights, F_exp tells them "
+    "apart and F_lin does not.",
+    "cross",
+)

@@ -1,0 +1,61 @@
+"""Figure 8 of Wang, Wei, Hsu and Lee: W and V of the small run as they turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go  # type: ignore[import-untyped]
+
+from separatrix.claims.ledger import Found
+from separatrix.report.drawings.selection.figures_1_to_7 import stacked
+from separatrix.report.strokes import drawing
+from separatrix.report.theme import Drawing, Value
+
+
+@drawing
+def weight_heat_maps(found: Sequence[Found]) -> Drawing:
+    """Figures 3 and 8: W and V at four steps, chosen by a slider."""
+    result = found[0].result
+    steps = list(result["step"])
+    drawn = stacked("column: tokens, then encodings", "row of W", "row of V", 0.66, 760)
+    drawn.update_layout(margin={"t": 20, "b": 110})
+    drawn.update_yaxes(autorange="reversed")
+    columns: dict[str, list[Value]] = {name: [] for name in ("step", "matrix", "row", "column", "value")}
+    for at, step in enumerate(steps):
+        for name, axis, top, share in (("W", "y", 1.0, 0.64), ("V", "y2", 0.31, 0.32)):
+            z = result[name][at]
+            size, height = z.shape[1], z.shape[0]
+            # The scale is the step's own: at the end the diagonal is thirty times the start's entries.
+            limit = float(np.abs(z).max())
+            heat = go.Heatmap(
+                x=list(range(size)),
+                y=list(range(height)),
+                z=np.round(z, 4).tolist(),
+                zmin=-limit,
+                zmax=limit,
+                colorscale="RdBu",
+                visible=at == len(steps) - 1,
+                colorbar={"len": share, "y": top, "yanchor": "top", "thickness": 12},
+                yaxis=axis,
+                hovertemplate=name + "[%{y}, %{x}] = %{z:.3f}<extra></extra>",
+            )
+            drawn.add_trace(heat)
+            for i, j in np.ndindex(z.shape):
+                for column, value in zip(columns.values(), (step, name, i, j, round(float(z[i, j]), 5)), strict=True):
+                    column.append(value)
+    marks = [
+        {
+            "label": f"{step:,}",
+            "method": "restyle",
+            "args": ["visible", [index // 2 == at for index in range(2 * len(steps))]],
+        }
+        for at, step in enumerate(steps)
+    ]
+    slider = {"active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 46}, "steps": marks}
+    drawn.update_layout(sliders=[slider])
+    text = (
+        f"Heat maps of W and V at steps {', '.join(f'{step:,}' for step in steps)}: noise at first, and in the end a "
+        "diagonal in the position block of W and in the token block of V; the first columns of W keep their start."
+    )
+    return Drawing(drawn, text, columns)

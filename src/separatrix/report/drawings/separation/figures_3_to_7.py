@@ -1,0 +1,159 @@
+"""Figures 3, 4, 5 and 7 of Deng, Song, Yuan and Zhou: exact probabilities beside the paper's Monte Carlo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go  # type: ignore[import-untyped]
+from plotly.subplots import make_subplots  # type: ignore[import-untyped]
+
+from separatrix.claims.ledger import Found
+from separatrix.report.strokes import curve, drawing
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, THEME, Drawing, Value
+from separatrix.separation import PANELS, wilson
+
+_SUBSCRIPT = {"a0": "a<sub>0</sub>", "a1": "a<sub>1</sub>"}
+
+
+_FILL = {BLUE: "rgba(47, 127, 193, 0.3)", GREEN: "rgba(0, 158, 115, 0.14)"}
+
+
+def area(name: str, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> go.Scatter:
+    """The area between two curves."""
+    outline = {"x": [*x, *reversed(x)], "y": [*low, *reversed(high)]}
+    line = {"width": 0, "color": colour}
+    return go.Scatter(name=name, **outline, fill="toself", fillcolor=_FILL[colour], mode="lines", line=line)
+
+
+def _range(x: Sequence[float], inside: Sequence[bool]) -> go.Scatter | None:
+    """The part of the axis where the hypotheses about it hold; a single point is made as wide as half a step."""
+    within = [value for value, holds in zip(x, inside, strict=True) if holds]
+    if not within:
+        return None
+    step = (max(x) - min(x)) / (4 * len(x)) if len(within) == 1 else 0.0
+    ends = [within[0] - step, within[-1] + step]
+    return area("this axis within its stated range", ends, [0, 0], [1, 1], GREEN)
+
+
+def _simulated(x: Sequence[float], hits: Sequence[int | None], trials: int) -> go.Scatter:
+    """The Monte Carlo, each point with its 95 % Wilson interval."""
+    points = [(value, wilson(hit, trials)) for value, hit in zip(x, hits, strict=True) if hit is not None]
+    error = {
+        "type": "data",
+        "symmetric": False,
+        "array": [one.high - one.value for _, one in points],
+        "arrayminus": [one.value - one.low for _, one in points],
+        "thickness": 1,
+        "width": 0,
+        "color": "rgba(230, 159, 0, 0.55)",
+    }
+    marker = {"color": ORANGE, "size": 4}
+    name = f"simulated, {trials} trials, 95% intervals"
+    y = [one.value for _, one in points]
+    return go.Scatter(name=name, x=[value for value, _ in points], y=y, mode="markers", error_y=error, marker=marker)
+
+
+def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+    names = ("panel", "reading", "axis", "x", "low", "high", "hits", "trials", "inside")
+    columns: dict[str, list[Value]] = {name: [] for name in names}
+    for one in found:
+        name, result = one.parameters["name"], one.result
+        for x, low, high, hits, inside in zip(
+            *(result[key] for key in ("x", "low", "high", "hits", "inside")), strict=True
+        ):
+            row = (name, one.parameters["reading"], PANELS[name].axis, x, low, high, hits, result["trials"])
+            for key, value in zip(names, (*row, int(inside)), strict=True):
+                columns[key].append(value)
+    return columns
+
+
+def _panels(found: Sequence[Found], titles: Mapping[str, str]) -> go.Figure:
+    """The panels of a figure one under the other, which a phone shows as well as a desk."""
+    printed = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == "as printed"}
+    other = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] != "as printed"}
+    count = len(printed)
+    drawn = make_subplots(
+        rows=count, cols=1, vertical_spacing=0.34 / count, subplot_titles=[titles[name] for name in printed]
+    )
+    drawn.update_layout(template=THEME, height=250 * count + 60, margin={"t": 40, "l": 50}, legend={"y": -0.34 / count})
+    drawn.update_annotations(font_size=13, x=0, xanchor="left")
+    seen: set[str] = set()
+    for row, (name, result) in enumerate(printed.items(), start=1):
+        x, low, high = result["x"], result["low"], result["high"]
+        traces = [_range(x, result["inside"])]
+        if max(h - p for p, h in zip(low, high, strict=True)) > 1e-3:
+            traces.append(area("certified bounds", x, low, high, BLUE))
+        traces.append(curve("exact", x, [(p + h) / 2 for p, h in zip(low, high, strict=True)], BLUE, mode="lines"))
+        if name in other:
+            y = other[name]["low"]
+            traces.append(curve("exact, with d = 11", other[name]["x"], y, GREY, mode="lines", dash="dot"))
+        if any(hit is not None for hit in result["hits"]):
+            traces.append(_simulated(x, result["hits"], result["trials"]))
+        for trace in filter(None, traces):
+            trace.update(legendgroup=trace.name, showlegend=trace.name not in seen)
+            seen.add(trace.name)
+            drawn.add_trace(trace, row=row, col=1)
+        axis = PANELS[name].axis
+        drawn.update_xaxes(title_text=_SUBSCRIPT.get(axis, axis), row=row, col=1)
+        drawn.update_yaxes(range=[0.78 if min(low) > 0.8 else -0.03, 1.03], row=row, col=1)
+    drawn.update_yaxes(title_text="success")
+    return drawn
+
+
+def _spread(result: Mapping[str, Any]) -> str:
+    return f"{min(result['low']):.2f} to {max(result['high']):.2f}"
+
+
+@drawing
+def figure_3(found: Sequence[Found]) -> Drawing:
+    """Figure 3: softmax regression over n and over m."""
+    a, b = found[0].result, found[1].result
+    drawn = _panels(found, {"3a": "(a) m = log n", "3b": "(b) n = 1000"})
+    text = (
+        f"Success of softmax regression: over n with m = log n it goes from {_spread(a)}, in steps because m is an "
+        f"integer; over m at n = 1000 from {_spread(b)}. The simulated points lie on the curves."
+    )
+    return Drawing(drawn, text, _columns(found))
+
+
+def _self_titles(figure: str) -> dict[str, str]:
+    fixed = "n = 200, d = 22"
+    titles = ("d = 12", "n = 256", fixed, fixed, fixed, f"{fixed}, b = 0.2")
+    return {f"{figure}{letter}": f"({letter}) {title}" for letter, title in zip("abcdef", titles, strict=True)}
+
+
+@drawing
+def figure_4(found: Sequence[Found]) -> Drawing:
+    """Figure 4: self-attention, identity weights."""
+    by = {one.parameters["name"]: one.result for one in found}
+    text = (
+        f"Success with identity weights: {_spread(by['4a'])} over n, {_spread(by['4b'])} over d; over m it rises and "
+        f"falls, over a1 it peaks at {max(by['4d']['high']):.2f}, it falls with a0. Simulated points follow the curves."
+    )
+    return Drawing(_panels(found, _self_titles("4")), text, _columns(found))
+
+
+@drawing
+def figure_5(found: Sequence[Found]) -> Drawing:
+    """Figure 5: self-attention, weights all ones."""
+    by = {one.parameters["name"]: one.result for one in found}
+    text = (
+        f"Success with weights all ones: {_spread(by['5a'])} over n, {_spread(by['5b'])} over d; over m it rises and "
+        f"falls, over a1 it peaks at {max(by['5d']['high']):.2f}, it falls with a0. Simulated points follow the curves."
+    )
+    return Drawing(_panels(found, _self_titles("5")), text, _columns(found))
+
+
+@drawing
+def figure_7(found: Sequence[Found]) -> Drawing:
+    """Figure 7: cross-attention, panels (d) and (e) in both readings."""
+    by = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == "as printed"}
+    fixed = "n = 200"
+    titles = ("d = 11", fixed, f"{fixed}, d = 11", f"{fixed}, d = 12", f"{fixed}, d = 12")
+    drawn = _panels(found, {f"7{x}": f"({x}) {title}" for x, title in zip("abcde", titles, strict=True)})
+    text = (
+        f"Success of cross-attention: {_spread(by['7a'])} over n, {_spread(by['7b'])} over d; over m it rises, then "
+        "falls slowly; it rises with a1 and falls with a0. With d = 11 for 12 the last two move a little."
+    )
+    return Drawing(drawn, text, _columns(found))

@@ -1,0 +1,1 @@
+"""The figures of the studies, in files named as those of their claims."""

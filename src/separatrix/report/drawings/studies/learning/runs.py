@@ -1,0 +1,147 @@
+"""Small models that differ in their attention alone: what they learn, by step, at the end, and by compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
+
+import plotly.graph_objects as go  # type: ignore[import-untyped]
+
+from separatrix.claims.ledger import Found
+from separatrix.report.strokes import curve, drawing
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
+from separatrix.studies.learning.runs import READINGS, at, by_attention
+from separatrix.studies.seeds import interval
+
+LINES = {
+    "linear elu": (GREEN, "solid"),
+    "linear taylor2": (GREEN, "dash"),
+    "order 2": (ORANGE, "solid"),
+    "order 2, R = 4": (ORANGE, "dash"),
+    "order 2, two layers": (RED, "solid"),
+    "order 3, R = 0.5": (SKY, "dot"),
+    "order 3, R = 1": (SKY, "dash"),
+    "order 3, R = 2": (SKY, "solid"),
+    "order 3, R = 4": (PURPLE, "solid"),
+    "order 3": (BLUE, "solid"),
+}
+What = Literal["accuracy", "loss"]
+
+
+def what_of(found: Sequence[Found]) -> What:
+    """What a task is judged by: the loss of a text, the accuracy otherwise."""
+    return "loss" if "text" in found[0].parameters else "accuracy"
+
+
+def _axis(found: Sequence[Found]) -> str:
+    return "held-out loss, nats a character" if what_of(found) == "loss" else "accuracy on fresh inputs"
+
+
+def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+    names = ("attention", "seed", "step", "flops", "accuracy", "loss", "parameters", "seconds of the run")
+    columns: dict[str, list[Value]] = {name: [] for name in names}
+    for some in by_attention(found).values():
+        for one in some:
+            result = one.result
+            for step, accuracy, loss in zip(result["step"], result["accuracy"], result["loss"], strict=True):
+                flops = step * result["step_flops"]
+                row = (one.parameters["attention"], one.seed, step, flops, accuracy, loss, result["parameters"])
+                for name, value in zip(names, (*row, one.seconds), strict=True):
+                    columns[name].append(value)
+    return columns
+
+
+def _means(some: Sequence[Found], what: What) -> tuple[list[int], list[float]]:
+    steps = list(some[0].result["step"])
+    return steps, [fmean(values) for values in zip(*(one.result[what] for one in some), strict=True)]
+
+
+@drawing
+def learning_curves(found: Sequence[Found]) -> Drawing:
+    """The mean of the seeds against steps, as far as all attentions go."""
+    what, ours = what_of(found), by_attention(found)
+    last = found[0].parameters["steps"]
+    drawn = figure("steps of training", _axis(found), height=400 + 20 * len(ours))
+    ends: dict[str, float] = {}
+    for name, some in ours.items():
+        colour, dash = LINES[name]
+        points = [(step, value) for step, value in zip(*_means(some, what), strict=True) if step <= last]
+        # Before the first step there is nothing but the first weights, far off the scale of a loss.
+        x, y = zip(*(points if what == "accuracy" else points[1:]), strict=True)
+        drawn.add_trace(curve(name, x, y, colour, dash=dash, mode="lines"))
+        ends[name] = y[-1]
+    drawn.update_layout(legend={"y": -0.2})
+    best, worst = (pick(ends, key=lambda name: ends[name]) for pick in (max, min))
+    text = (
+        f"{what.capitalize()} against steps of training, the mean of {len(next(iter(ours.values())))} seeds, "
+        f"{len(ours)} attentions with as many parameters: after {last} steps from {ends[worst]:.3f} ({worst}) to "
+        f"{ends[best]:.3f} ({best})."
+    )
+    return Drawing(drawn, text, _columns(found))
+
+
+@drawing
+def learning_ends(found: Sequence[Found]) -> Drawing:
+    """Each attention at equal steps and at equal compute: every seed, and Student's interval of the mean."""
+    what, ours = what_of(found), by_attention(found)
+    drawn = figure(_axis(found), "", height=220 + 40 * len(ours))
+    names = list(ours)
+    means: dict[str, dict[str, float]] = {}
+    for (reading, words), colour, shift in zip(READINGS.items(), (BLUE, ORANGE), (0.15, -0.15), strict=True):
+        values = [[at(one, reading, what) for one in some] for some in ours.values()]
+        bars = [interval(seeds) for seeds in values]
+        means[words] = {name: bar.value for name, bar in zip(names, bars, strict=True)}
+        spread = {"type": "data", "array": [bar.high - bar.value for bar in bars], "thickness": 1.5, "width": 5}
+        rows = [place + shift for place in range(len(names))]
+        marker = {"color": colour, "size": 10, "symbol": "line-ns", "line": {"width": 3, "color": colour}}
+        drawn.add_trace(
+            go.Scatter(
+                name=f"{words}, mean and 95% interval",
+                x=[bar.value for bar in bars],
+                y=rows,
+                error_x=spread,
+                text=names,
+                mode="markers",
+                marker=marker,
+            )
+        )
+        dots = {"color": colour, "size": 7, "opacity": 0.5}
+        x = [value for seeds in values for value in seeds]
+        y = [row for row, seeds in zip(rows, values, strict=True) for _ in seeds]
+        drawn.add_trace(go.Scatter(name=f"{words}, each seed", x=x, y=y, mode="markers", marker=dots))
+    every = [value for trace in drawn.data[1::2] for value in trace.x]
+    edge = 0.06 * (max(every) - min(every)) + 1e-3
+    drawn.update_xaxes(range=[min(every) - edge, max(every) + edge])
+    drawn.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
+    drawn.update_layout(legend={"y": -60 / (40 * len(ours) + 30)})  # sixty pixels below the axis
+    compute = means["equal compute"]
+    best = (max if what == "accuracy" else min)(compute, key=lambda name: compute[name])
+    text = (
+        f"{what.capitalize()} of {len(names)} attentions at equal steps and at equal compute, each seed and the mean "
+        f"with its 95% interval (cut off at the edge): at equal compute {best} is first with {compute[best]:.3f}, and "
+        f"order 2 has {compute['order 2']:.3f}."
+    )
+    return Drawing(drawn, text, _columns(found))
+
+
+@drawing
+def learning_compute(found: Sequence[Found]) -> Drawing:
+    """The mean of the seeds against the flops spent."""
+    what, ours = what_of(found), by_attention(found)
+    drawn = figure("flops of training", _axis(found), log_x=True, height=400 + 20 * len(ours))
+    for name, some in ours.items():
+        colour, dash = LINES[name]
+        steps, values = _means(some, what)
+        spent = [step * some[0].result["step_flops"] for step in steps]
+        drawn.add_trace(curve(name, spent[1:], values[1:], colour, dash=dash, mode="lines"))
+    budget = max(some[0].parameters["compute_steps"] * some[0].result["step_flops"] for some in ours.values())
+    drawn.add_vline(x=budget, line={"color": GREY, "width": 1, "dash": "dash"})
+    drawn.update_layout(legend={"y": -0.2})
+    flops = {name: some[0].result["step_flops"] for name, some in ours.items()}
+    most = max(flops, key=lambda name: flops[name])
+    text = (
+        f"{what.capitalize()} against the flops spent in training, the mean of the seeds, to the same {budget:.2g} for "
+        f"all: a step of {most} costs {flops[most] / flops['order 2']:.1f} times one of order 2."
+    )
+    return Drawing(drawn, text, _columns(found))

@@ -1,0 +1,1 @@
+"""The figures on sparse token selection."""

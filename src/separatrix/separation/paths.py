@@ -1,0 +1,90 @@
+"""Paths: how the number of classes g = d - 2 (d - 1 in cross-attention) may grow with n, and along which settings.
+
+A path gives g for every n: constant, log n, or a power of n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from separatrix.errors import ArgumentError
+from separatrix.separation.cross_attention import CrossAttention
+from separatrix.separation.self_attention import SelfAttention
+
+DELTA = Fraction(1, 100)
+MODELS = {
+    "ones": {"a1": "1.2", "b": "0.2", "c": "0.8", "weights": "ones"},
+    "ones, least a1": {"a1": "0.7", "b": "0.2", "c": "0.8", "weights": "ones"},
+    "identity": {"a1": "1.2", "b": "11/61", "c": "60/61", "weights": "identity"},
+    "identity, b + c = 1": {"a1": "1.2", "b": "0.2", "c": "0.8", "weights": "identity"},
+    "cross": {"a1": "3"},
+}
+"""The settings of the experiments, a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 asks."""
+
+PATHS = {
+    "ones": ("10", "log n", "n^0.02", "n^0.03", "n^0.1", "n^0.5"),
+    "identity": ("10", "n^0.02", "n^0.05", "n^0.1", "n^0.5"),
+    "identity, b + c = 1": ("10", "n^0.02", "n^0.05", "n^0.1", "n^0.5"),
+    "cross": ("10", "log n", "n^0.02", "n^0.03", "n^0.1", "n^0.5"),
+}
+ALLOWED = {
+    "ones": ("n^0.03", "n^0.1", "n^0.5"),
+    "ones, least a1": ("n^0.03", "n^0.1", "n^0.5"),
+    "identity": ("n^0.1", "n^0.5"),
+    "identity, b + c = 1": ("n^0.5",),
+    "cross": ("n^0.03", "n^0.1", "n^0.5"),
+}
+"""d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08."""
+
+
+def classes(path: str, k: int) -> int:
+    """g at n = 10^k: a constant, the logarithm rounded up, or a power rounded down.
+
+    >>> classes("10", 3), classes("log n", 3), classes("n^0.5", 3)
+    (10, 7, 31)
+    """
+    if path == "log n":
+        return math.ceil(k * math.log(10))
+    base, _, power = path.partition("^")
+    if base == "n" and power:
+        return int(Decimal(10) ** (Decimal(power) * k))
+    if not path.isdigit():
+        raise ArgumentError("path", expected="a number, log n, or n^ and an exponent", got=path)
+    return int(path)
+
+
+def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttention:
+    """The model at n tokens in g classes."""
+    values = {name: value if name == "weights" else Fraction(value) for name, value in MODELS[model].items()}
+    fixed: dict[str, Any] = {"n": n, "m": m, "a0": Fraction(1, 100), "strict": False, **values}
+    return CrossAttention(d=g + 1, **fixed) if model == "cross" else SelfAttention(d=g + 2, **fixed)
+
+
+def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
+    """log10 of the n from which on success is at least `level`, as far as the path was followed; None if it is not."""
+    reached = None
+    for log10_n, probability in zip(result["log10_n"], result["probability"], strict=True):
+        reached = (log10_n if reached is None else reached) if probability >= level else None
+    return reached
+
+
+def rare_from(result: Mapping[str, Any], part: str) -> float | None:
+    """log10 of the n from which on the part fails with a chance of at most delta / n; None if it does not."""
+    reached = None
+    for log10_n, failure in zip(result["log10_n"], result[part], strict=True):
+        small = failure <= math.log10(DELTA) - log10_n
+        reached = (log10_n if reached is None else reached) if small else None
+    return reached
+
+
+def power_of_ten(log10_n: float | None) -> str:
+    """How a table names an n.
+
+    >>> power_of_ten(4.0), power_of_ten(None)
+    ('n = 10^4', 'no n')
+    """
+    return "no n" if log10_n is None else f"n = 10^{log10_n:.3g}"

@@ -1,0 +1,38 @@
+"""What goes beyond the papers: experiments of our own, with their claims, which the ledger keeps under "beyond".
+
+learning     what small causal models learn that differ in their attention alone
+matching     triples by training: heads of order 3 against heads of order 2
+selection    sparse token selection with other attentions, encodings and lengths than the paper's
+separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams
+seeds        what a few seeds of one kind of run, or of two, say together
+
+Importing this imports no study. `load` does, and imports the papers' claims too, of which `claims` alone knows.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import walk_packages
+
+from separatrix import claims
+
+NAME = "beyond"
+"""What the ledger calls the studies: its ids begin with it, and so do the names of the studies' experiments."""
+
+
+def modules() -> list[str]:
+    """The names of the modules of all studies, in the order of the alphabet; only their packages are imported."""
+    return sorted(found.name for found in walk_packages(__path__, f"{__name__}.") if not found.ispkg)
+
+
+def load(paper: str | None = None) -> None:
+    """Import modules of claims, so that their claims and experiments are registered.
+
+    Args:
+        paper: The name of a paper for its claims alone, "beyond" for the studies alone, None for all.
+    """
+    if paper != NAME:
+        claims.load(paper)
+    if paper in (None, NAME):
+        for module in modules():
+            import_module(module)

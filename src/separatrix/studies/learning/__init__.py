@@ -1,0 +1,20 @@
+"""Does it learn? Small causal models that differ in their attention alone, counted and trained.
+
+What is trained:
+
+tasks        what a model is asked: k-way associative recall, planted matches, the characters of a text
+mechanisms   the attentions that are compared, and their layers
+models       the model around them, with equally many parameters whatever the attention
+compute      the flops of a step, counted
+sharpness    how much of a head's attention one tuple can have when scores are bounded
+training     runs, which yield records
+
+What is claimed:
+
+runs         the experiment that the claims share, and what the seeds of two attentions say together
+recall       on recall by key parts that stand in different tokens
+match        on planted triples
+text         on characters of a text
+polynomial   on training by the polynomial method
+growth       on flops, bytes and seconds as the length grows
+"""

@@ -1,0 +1,81 @@
+r"""The flops of a step, counted: the matrix products of a model, forwards and, twice that, backwards.
+
+A multiplication and an addition are two flops. Attention of order k at L_q positions over n tokens, h heads of
+dimension d, S the number of tuples that are seen (n^(k-1) a query, 1/k of that where all positions are asked causally):
+
+    exact          4 h S d
+    polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
+    linear         2 h r (d + 1) (n + L_q)                    r features, likewise
+
+A bounded layer is one function however it is computed: it is charged the cheaper of the first two. Looking up
+embeddings, norms and softmax itself are not counted.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from separatrix.attention.features import FEATURE_MAPS
+from separatrix.attention.planning.cost import Shape, exact_cost
+from separatrix.attention.streaming.bounded_plan import plan_bounded
+from separatrix.errors import ArgumentError
+from separatrix.studies.learning.mechanisms import Mechanism
+from separatrix.studies.learning.models import Sizes, hidden_units
+from separatrix.studies.learning.tasks.task import Task
+
+__all__ = ["TOLERANCE", "attention_flops", "polynomial_flops", "step_flops"]
+
+TOLERANCE = 1e-2
+"""What bounded layers are planned for when their flops are counted."""
+
+
+def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
+    """The flops of one layer's attention for one input, without its projections.
+
+    Args:
+        kind: The attention; a bounded one is charged the cheaper of exact attention and the polynomial method.
+        heads: The number of heads.
+        d: The dimension of a head.
+        n: The number of tokens.
+        asked: The number of positions that are asked: n, or 1 for the last alone.
+
+    Example:
+        >>> attention_flops(Mechanism(), heads=1, d=4, n=10, asked=1)
+        160.0
+        >>> half, two = (attention_flops(Mechanism(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
+        >>> half, two, attention_flops(Mechanism(3), heads=1, d=4, n=100, asked=100)
+        (140000.0, 840000.0, 5333333.333333333)
+    """
+    if kind.features is not None:
+        features = FEATURE_MAPS[kind.features](torch.zeros(1, d)).shape[-1]
+        return float(2 * heads * features * (d + 1) * (n + asked))
+    exact = exact_cost(Shape(heads, asked, (n,) * (kind.order - 1), d, d, is_causal=asked == n), wide=False).flops
+    return exact if kind.bound is None else min(exact, polynomial_flops(kind, heads, d, n, asked))
+
+
+def polynomial_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
+    """The flops of a bounded attention by the polynomial method, whether or not exact attention would cost less.
+
+    Args:
+        kind: The attention, which must have a bound.
+        heads: The number of heads.
+        d: The dimension of a head.
+        n: The number of tokens.
+        asked: The number of positions that are asked.
+    """
+    if kind.bound is None:
+        raise ArgumentError("kind", expected="one with a bound", got=kind)
+    rank = plan_bounded(kind.order, d, kind.bound, TOLERANCE).rank
+    return float(2 * heads * rank * (d + 1) * (kind.order - 1) * (n + asked))
+
+
+def step_flops(task: Task, sizes: Sizes, kind: Mechanism, batch: int) -> float:
+    """The flops of one step of training a model on `batch` inputs."""
+    w, n = sizes.width, task.n
+    hidden, d = hidden_units(task, sizes, kind), w // sizes.heads
+    total = 2.0 * task.asked * w * task.classes
+    for layer in range(kind.layers):
+        asked = task.asked if layer == kind.layers - 1 else n
+        total += 2 * w * w * (2 * asked + 2 * (kind.order - 1) * n) + 2 * asked * 2 * w * hidden
+        total += attention_flops(kind, sizes.heads, d, n, asked)
+    return 3 * batch * total

@@ -1,0 +1,189 @@
+"""What a bound buys: flops, bytes and the size of what is kept, of one layer as its input grows.
+
+A cell is one causal step of a layer of four heads of dimension 4, forwards and backwards, exact where nothing bounds
+the scores and by the polynomial method at a tolerance of 0.01 where R does. Flops are counted by formula, bytes as
+PyTorch dispatches them. Seconds are the store's provenance, of cells that do nothing else: they are drawn, and judge
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.kronecker.live_bytes import LiveBytes
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.nn import TensorAttention
+from separatrix.studies.learning.compute import TOLERANCE, attention_flops, polynomial_flops
+from separatrix.studies.learning.mechanisms import RADII, LinearAttention, layer_of, mechanism
+from separatrix.studies.learning.runs import SIZES
+
+_BOUNDED = tuple(f"order 3, R = {R:g}" for R in RADII)
+_POWERS = {"linear elu": 1, "order 2": 2, "order 3": 3, **dict.fromkeys(_BOUNDED, 1)}
+"""The power of n that flops grow with."""
+_COMPARED = 64
+"""Up to so many tokens a bounded layer is compared with exact attention."""
+
+
+@experiment(version=1, name="beyond.learning_growth")
+def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
+    """A step's flops by formula, the most bytes alive in it at once, and the bytes that the next token needs."""
+    kind, w, heads = mechanism(attention), SIZES.width, SIZES.heads
+    layer, x = _layer(attention, n, seed)
+    with LiveBytes([x, *layer.parameters()]) as live:
+        layer(x, is_causal=True).square().sum().backward()
+    count = attention_flops if kind.bound is None else polynomial_flops
+    return {
+        "flops": count(kind, heads, w // heads, n, n),
+        "peak_bytes": live.peak,
+        "kept_bytes": kept_bytes(layer, x.detach()),
+        "error": relative_error(attention, seed, n) if kind.bound is not None and n <= _COMPARED else None,
+    }
+
+
+@experiment(version=1, name="beyond.learning_seconds")
+def timed(attention: str, n: int, seed: int) -> dict[str, Any]:
+    """One step and nothing else, so that the seconds of the cell are those of the step."""
+    layer, x = _layer(attention, n, seed)
+    layer(x, is_causal=True).square().sum().backward()
+    assert x.grad is not None
+    return {"gradient": float(x.grad.abs().max())}
+
+
+def _layer(
+    attention: str, n: int, seed: int, tolerance: float | None = TOLERANCE
+) -> tuple[TensorAttention | LinearAttention, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    layer = layer_of(mechanism(attention), SIZES.width, SIZES.heads, tolerance, generator)
+    return layer, torch.randn(1, n, SIZES.width, generator=generator, requires_grad=True)
+
+
+def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
+    """The bytes that are kept of the tokens seen so far: a state's, or those of all keys and values."""
+    if isinstance(layer, LinearAttention):
+        d = layer.q_proj.out_features // layer.num_heads
+        return layer.num_heads * d * (d + 1) * x.element_size()
+    if layer.plan is None:
+        return 2 * (layer.order - 1) * x.nbytes
+    state = layer.state(x.shape[0])
+    with torch.no_grad():
+        layer.decode(x, state)
+    return state.nbytes
+
+
+def relative_error(attention: str, seed: int, n: int) -> float:
+    """The error of a bounded layer's heads by the polynomial method, in the units of its tolerance.
+
+    It is the largest difference from exact attention over the product of the largest magnitudes of the values.
+    """
+    heads = []
+    for tolerance in (TOLERANCE, None):
+        layer, x = _layer(attention, n, seed, tolerance)
+        assert isinstance(layer, TensorAttention)
+        torch.nn.init.eye_(layer.out_proj.weight)  # so that the outputs are the heads'
+        with torch.no_grad():
+            heads.append(layer(x, is_causal=True))
+            magnitude = math.prod(float(project(x).abs().max()) for project in layer.v_proj)
+    return float((heads[0] - heads[1]).abs().max()) / magnitude
+
+
+def _cells(longest: dict[str, int]) -> Iterator[Cell]:
+    for attention, most in longest.items():
+        n = 32
+        while n <= most:
+            yield stepped.cell(seed=0, attention=attention, n=n)
+            yield timed.cell(seed=0, attention=attention, n=n)
+            n *= 2
+
+
+def growth(found: Sequence[Found], holding: str = "flops") -> dict[str, list[Found]]:
+    """The cells of each attention that have this result, n ascending."""
+    return {
+        name: sorted(some, key=lambda one: int(one.parameters["n"]))
+        for name in _POWERS
+        if (some := [one for one in found if one.parameters["attention"] == name and holding in one.result])
+    }
+
+
+def crossing(slower: Found, bounded: Found, power: int) -> float:
+    """The n beyond which a bounded layer has fewer flops than one whose flops grow with n^power."""
+    a, b = (float(one.result["flops"]) / float(one.parameters["n"]) ** p for one, p in ((slower, power), (bounded, 1)))
+    return float((b / a) ** (1 / (power - 1)))
+
+
+def _judged(found: Sequence[Found]) -> Finding:
+    """The claim holds if growth is as said and the polynomial method keeps its tolerance.
+
+    Flops must be exact powers of n; bytes alive must grow by at most 2.1 when n doubles, and what bounded layers keep
+    must not grow at all.
+    """
+    ours = growth(found)
+    powers = {
+        name: max(
+            abs(math.log2(after.result["flops"] / before.result["flops"]) - _POWERS[name])
+            for before, after in pairwise(some)
+        )
+        for name, some in ours.items()
+    }
+    doubled = {name: some[-1].result["peak_bytes"] / some[-2].result["peak_bytes"] for name, some in ours.items()}
+    constant = all(len({one.result["kept_bytes"] for one in ours[name]}) == 1 for name in _BOUNDED)
+    error = max(one.result["error"] for one in found if one.result.get("error") is not None)
+    numbers: dict[str, float | str] = {
+        "largest difference from the power of n in flops": max(powers.values()),
+        "largest growth of the bytes alive when n doubles": max(doubled.values()),
+        "largest error of bounded layers over the values' magnitude": error,
+        "tolerance": TOLERANCE,
+    }
+    for name in _BOUNDED:
+        state, cache = ours[name][-1].result["kept_bytes"], ours["order 3"][-1]
+        token = cache.result["kept_bytes"] / cache.parameters["n"]
+        numbers[f"{name}: flops below order 3 from n"] = crossing(ours["order 3"][-1], ours[name][-1], 3)
+        numbers[f"{name}: bytes kept, and the n at which order 3 keeps as many"] = f"{state:,}; {state / token:.0f}"
+    for name, some in ours.items():
+        last = some[-1]
+        numbers[f"{name}: bytes alive at n = {last.parameters['n']:,}"] = last.result["peak_bytes"]
+    holds = max(powers.values()) < 1e-9 and max(doubled.values()) <= 2.1 and constant and error <= TOLERANCE
+    note = (
+        "Exact attention of order 3 goes through its tuples block by block and holds little at a time. What the bound "
+        "buys is time and a state that does not grow, not memory in training: the polynomial method holds running sums "
+        "of C(d + g, g) monomials, g the degree that R and the tolerance ask for, up to a chunk of some 30 MB."
+    )
+    return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
+
+
+_SAYS = (
+    "A layer of order 3 whose scores are bounded by R does work linear in n, forwards and backwards, where exact order "
+    "3 does work cubic in n; it keeps its tolerance, and decodes from a state that does not grow. The smaller R, the "
+    "shorter the inputs for which that pays."
+)
+
+as_n_grows = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="what R buys",
+    says=_SAYS,
+    cells=lambda: _cells(
+        {"linear elu": 1024, "order 2": 1024, "order 3": 256} | dict(zip(_BOUNDED, (1024, 512, 128, 64), strict=True))
+    ),
+    figures=("learning_growth", "learning_bytes"),
+)(_judged)
+
+further = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="what R buys, further",
+    says=f"{_SAYS} To n = 4,096.",
+    profile="full",
+    cells=lambda: _cells(
+        {"linear elu": 4096, "order 2": 4096, "order 3": 1024}
+        | dict(zip(_BOUNDED, (4096, 4096, 2048, 512), strict=True))
+    ),
+    figures=("learning_growth", "learning_bytes"),
+)(_judged)

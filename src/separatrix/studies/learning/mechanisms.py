@@ -1,0 +1,113 @@
+"""The attentions that are compared, by name, and the layer of each: `TensorAttention`, or linear attention alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.attention.linear import linear_attention
+from separatrix.errors import ArgumentError
+from separatrix.nn import TensorAttention
+
+__all__ = ["MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """An attention, whatever the sizes of the model around it.
+
+    Attributes:
+        order: The order of softmax attention.
+        bound: R, which scores cannot exceed; None for unbounded scores.
+        features: The feature map of linear attention; None for softmax.
+        layers: The number of layers that attend one after the other.
+    """
+
+    order: int = 2
+    bound: float | None = None
+    features: str | None = None
+    layers: int = 1
+
+
+RADII = (0.5, 1.0, 2.0, 4.0)
+"""The bounds R on the scores of order 3 that are compared."""
+
+MECHANISMS = {
+    "linear elu": Mechanism(features="elu"),
+    "linear taylor2": Mechanism(features="taylor2"),
+    "order 2": Mechanism(),
+    "order 2, R = 4": Mechanism(bound=4.0),
+    "order 2, two layers": Mechanism(layers=2),
+    **{f"order 3, R = {R:g}": Mechanism(3, R) for R in RADII},
+    "order 3": Mechanism(3),
+}
+"""The attentions that are compared, by name; R bounds the scores."""
+
+
+def mechanism(name: str) -> Mechanism:
+    """The mechanism that has this name in `MECHANISMS`; an error names those that there are."""
+    if name not in MECHANISMS:
+        raise ArgumentError("mechanism", expected=" or ".join(MECHANISMS), got=name)
+    return MECHANISMS[name]
+
+
+def layer_of(
+    kind: Mechanism, width: int, heads: int, tolerance: float | None, generator: torch.Generator
+) -> TensorAttention | LinearAttention:
+    """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
+
+    Args:
+        kind: The attention.
+        width: The dimension of the embedding.
+        heads: The number of heads.
+        tolerance: The tolerance of a bounded layer, which then computes by the polynomial method; None for exact
+            softmax of bounded scores.
+        generator: What the first weights are drawn from.
+    """
+    if kind.features is not None:
+        return LinearAttention(width, heads, kind.features, generator=generator)
+    if kind.bound is None:
+        return TensorAttention(width, heads, kind.order, scale=(heads / width) ** 0.5, generator=generator)
+    return TensorAttention(width, heads, kind.order, bound=kind.bound, tolerance=tolerance, generator=generator)
+
+
+class LinearAttention(nn.Module):
+    """Multi-head linear attention, with the projections, the first weights and the call of `TensorAttention`.
+
+    Queries and keys are divided by d^(1/4) each before the feature map, d the head dimension: inner products have the
+    deviation 1 at the start that softmax attention's scores have.
+
+    >>> layer = LinearAttention(8, 2, "elu", generator=torch.Generator().manual_seed(0))
+    >>> layer(torch.zeros(4, 5, 8), is_causal=True).shape
+    torch.Size([4, 5, 8])
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, features: str, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.num_heads, self.features = num_heads, features
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim, generator) for _ in "qkvo")
+
+    def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
+        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        key = query if key is None else key
+        q, k, v = self._heads(self.q_proj(query)), self._heads(self.k_proj(key)), self._heads(self.v_proj(key))
+        root = q.shape[-1] ** 0.25
+        heads = linear_attention(q / root, k / root, v, feature_map=self.features, is_causal=is_causal)
+        out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
+        return out
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:-1], self.num_heads, -1).transpose(-3, -2)
+
+
+def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A linear layer with Xavier-uniform weights drawn from `generator` and zero biases.
+
+    The global generator is neither read nor moved.
+    """
+    made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    nn.init.xavier_uniform_(made.weight, generator=generator)
+    nn.init.zeros_(made.bias)
+    return made

@@ -1,0 +1,138 @@
+r"""The model around an attention: embedding, blocks of attention and a small network, answers.
+
+    h = sum over fields of e(symbol)
+    h = h + Attention(norm(h));  h = h + W_2 relu(W_1 norm(h))      once for each layer
+    answers = W norm(h)
+
+Attention is causal. A model that is asked at its last token alone computes its last block there alone.
+
+**Whatever its attention, a model of given sizes has the same number of parameters**, to half of what one hidden unit in
+each layer has: those that an attention of higher order or a second layer takes are left out of the hidden units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.errors import ArgumentError
+from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
+from separatrix.studies.learning.tasks.task import Task
+
+__all__ = ["Model", "Sizes", "hidden_units", "parameter_count"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that models which are compared have in common.
+
+    Attributes:
+        width: The dimension of the embedding.
+        heads: The number of heads, a divisor of the width.
+        hidden: The hidden units of a one-layer model with order-2 attention; others have as many as make the parameters
+            equal.
+    """
+
+    width: int = 16
+    heads: int = 4
+    hidden: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("width", "heads", "hidden"):
+            number = getattr(self, name)
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ArgumentError(name, expected="an integer >= 1", got=number)
+        if self.width % self.heads:
+            raise ArgumentError("heads", expected=f"a divisor of width = {self.width}", got=self.heads)
+
+
+def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> int:
+    """The number of parameters of a model with `hidden` units in each layer.
+
+    Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
+    """
+    w = sizes.width
+    projections = 2 * kind.order * w * (w + 1) + (sizes.heads if kind.bound is not None else 0)
+    block = projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
+    return task.symbols * w + kind.layers * block + 2 * w + task.classes * (w + 1)
+
+
+def hidden_units(task: Task, sizes: Sizes, kind: Mechanism) -> int:
+    """The hidden units of each layer that make the parameters as many as those of one order-2 layer, to half a unit."""
+    target = parameter_count(task, sizes, Mechanism(), sizes.hidden)
+    each = kind.layers * (2 * sizes.width + 1)
+    units = round((target - parameter_count(task, sizes, kind, 0)) / each)
+    if units < 1:
+        raise ArgumentError("hidden", expected=f"enough for {kind} to have as many parameters", got=sizes.hidden)
+    return units
+
+
+class Block(nn.Module):
+    """Attention, then a network of one hidden layer, each added to what it reads."""
+
+    def __init__(
+        self, kind: Mechanism, sizes: Sizes, hidden: int, tolerance: float | None, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        w = sizes.width
+        self.attention = layer_of(kind, w, sizes.heads, tolerance, generator)
+        self.before_attention, self.before_network = nn.LayerNorm(w), nn.LayerNorm(w)
+        self.into, self.out_of = linear(w, hidden, generator), linear(hidden, w, generator)
+
+    def forward(self, h: Tensor, asked: int) -> Tensor:
+        """The block's output at the last `asked` positions of h (batch, n, width), which are all n or the last one."""
+        read = self.before_attention(h)
+        last = h[:, -asked:]
+        if asked == h.shape[1]:
+            last = last + self.attention(read, is_causal=True)
+        else:
+            last = last + self.attention(read[:, -asked:], read)
+        out: Tensor = last + self.out_of(torch.relu(self.into(self.before_network(last))))
+        return out
+
+
+class Model(nn.Module):
+    """A causal model for a task, its first weights drawn from `generator`.
+
+    Args:
+        task: What the model is asked.
+        sizes: What it has in common with the models that it is compared with.
+        kind: Its attention.
+        tolerance: The tolerance of bounded layers (see `layer_of`).
+        generator: What the first weights are drawn from.
+
+    Example:
+        >>> from separatrix.studies.learning.tasks.recall import Recall
+        >>> task = Recall().task
+        >>> model = Model(task, Sizes(), Mechanism(order=3), generator=torch.Generator().manual_seed(0))
+        >>> model(task.training(4, torch.Generator().manual_seed(0)).tokens).shape
+        torch.Size([4, 1, 8])
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        sizes: Sizes,
+        kind: Mechanism,
+        *,
+        tolerance: float | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.asked = task.asked
+        self.hidden = hidden_units(task, sizes, kind)
+        self.embedding = nn.Parameter(torch.randn(task.symbols, sizes.width, generator=generator))
+        self.blocks = nn.ModuleList(Block(kind, sizes, self.hidden, tolerance, generator) for _ in range(kind.layers))
+        self.norm = nn.LayerNorm(sizes.width)
+        self.answer = linear(sizes.width, task.classes, generator)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The logits (batch, asked, classes) of tokens (batch, n, fields)."""
+        h = self.embedding[tokens].sum(-2)
+        for block in self.blocks[:-1]:
+            h = block(h, h.shape[1])
+        h = self.blocks[-1](h, self.asked)
+        logits: Tensor = self.answer(self.norm(h))
+        return logits

@@ -1,0 +1,138 @@
+"""Training by the polynomial method: bounded layers whose attention is near-linear while they learn, to a tolerance.
+
+The same seed, inputs and first weights, trained with exact softmax of the bounded scores and by the polynomial method
+at a tolerance of 0.01; and the exactly trained weights run by the polynomial method.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from itertools import chain, product
+from typing import Any
+
+import torch
+
+from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.studies.learning.compute import TOLERANCE
+from separatrix.studies.learning.mechanisms import mechanism
+from separatrix.studies.learning.models import Model
+from separatrix.studies.learning.runs import LR, SIZES, TaskName, on_text, task_of
+from separatrix.studies.learning.tasks.task import Task
+from separatrix.studies.learning.tasks.text import digest, text_task
+from separatrix.studies.learning.training import Run, fresh, held_out, train
+from separatrix.studies.seeds import interval
+
+ALIKE = 0.99
+"""The share of inputs that exactly trained weights must answer alike when the polynomial method runs them."""
+NEAR = 0.05
+"""The difference in accuracy, or in nats, that two roads of training may have in the mean."""
+
+
+@experiment(version=1, name="beyond.learning_polynomial")
+def both(
+    task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
+) -> dict[str, Any]:
+    """One run by exact attention, one by the polynomial method, and the former's weights run by the latter."""
+    return _compared(task_of(task, size), attention, steps, batch, points, seed)
+
+
+@experiment(version=1, name="beyond.learning_polynomial_text")
+def both_text(
+    text: str, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
+) -> dict[str, Any]:
+    """The two runs of `both` on the text with this SHA-256; `size` is the number of characters of a window."""
+    compared = _compared(text_task(*size, text=text), attention, steps, batch, points, seed)
+    return {**compared, "python": platform.python_version()}
+
+
+def _compared(asked: Task, attention: str, steps: int, batch: int, points: int, seed: int) -> dict[str, Any]:
+    kind = mechanism(attention)
+    models: list[Model] = []
+    records = []
+    for tolerance in (None, TOLERANCE):
+        run = Run(kind, steps, (0, steps // 2, steps), SIZES, batch, LR, points, tolerance, seed)
+        models.append(fresh(asked, run))
+        records.append(list(train(asked, run, models[-1])))
+    polynomial = fresh(asked, run)
+    polynomial.load_state_dict(models[0].state_dict())
+    tokens = held_out(asked, run).tokens
+    with torch.no_grad():
+        exact, near = models[0](tokens), polynomial(tokens)
+    return {
+        "step": [record.step for record in records[0]],
+        "exact": [record.accuracy for record in records[0]],
+        "polynomial": [record.accuracy for record in records[1]],
+        "exact_loss": [record.loss for record in records[0]],
+        "polynomial_loss": [record.loss for record in records[1]],
+        "alike": float((exact.argmax(-1) == near.argmax(-1)).double().mean()),
+        "logits_differ": float((exact - near).abs().max()),
+    }
+
+
+def _recall_cells(radii: Sequence[float], steps: int, seeds: Sequence[int]) -> Iterator[Cell]:
+    for R, seed in product(radii, seeds):
+        how = {"attention": f"order 3, R = {R:g}", "steps": steps, "batch": 32, "points": 512}
+        yield both.cell(seed=seed, task="recall", size=[3, 2, 2], **how)
+
+
+def _text_cells(radii: Sequence[float], steps: int, seeds: Sequence[int]) -> Iterator[Cell]:
+    for R, seed in product(radii, seeds):
+        how = {"attention": f"order 3, R = {R:g}", "steps": steps, "batch": 8, "points": 128}
+        yield both_text.cell(seed=seed, text=digest(), size=[16], **how)
+
+
+def kind_of(one: Found) -> tuple[str, str]:
+    """The task and the attention of a run."""
+    return one.parameters.get("task", "text"), one.parameters["attention"]
+
+
+def _judged(found: Sequence[Found]) -> Finding:
+    """The claim holds if answers are alike and the ends of the two trainings are near each other.
+
+    At least 0.99 of the answers must be the same, and accuracies and losses at the end within 0.05 in the mean.
+    """
+    numbers: dict[str, float | str | Interval] = {}
+    apart = 0
+    for kind in dict.fromkeys(map(kind_of, found)):
+        some = [one for one in found if kind_of(one) == kind]
+        for what in ("", "_loss"):
+            difference = interval(
+                [one.result[f"polynomial{what}"][-1] - one.result[f"exact{what}"][-1] for one in some]
+            )
+            numbers[f"{', '.join(kind)}: {what.strip('_') or 'accuracy'}, polynomial less exact"] = difference
+            apart += abs(difference.value) > NEAR
+        numbers[f"{', '.join(kind)}: accuracy by the polynomial method"] = interval(
+            [one.result["polynomial"][-1] for one in some]
+        )
+    alike = min(one.result["alike"] for one in found)
+    numbers["least share of answers alike, exactly trained weights"] = alike
+    numbers["largest difference of their logits"] = max(one.result["logits_differ"] for one in found)
+    return Finding(Verdict.FAILS_AS_PRINTED if apart or alike < ALIKE else Verdict.HOLDS, numbers)
+
+
+_SAYS = (
+    "A bounded layer learns as well through the polynomial method, at a relative tolerance of 0.01, as through exact "
+    "attention of its scores; and weights trained by the one can be run by the other."
+)
+
+trained_through = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="through the polynomial",
+    says=_SAYS,
+    cells=lambda: _recall_cells((0.5,), 40, (1, 2)),
+    figures=("learning_roads",),
+)(_judged)
+
+trained_through_longer = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="through the polynomial, longer",
+    says=f"{_SAYS} On recall and on text.",
+    profile="full",
+    cells=lambda: chain(_recall_cells((0.5, 1.0), 200, (1, 2, 3)), _text_cells((0.5, 1.0), 80, (1, 2, 3))),
+    figures=("learning_roads",),
+)(lambda found: on_text(_judged(found), found))

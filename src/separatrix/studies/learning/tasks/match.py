@@ -1,0 +1,25 @@
+"""Planted triples: has the last token two others with which it sums to zero?"""
+
+from __future__ import annotations
+
+import torch
+
+from separatrix.hardness.match_instances import planted_instances
+from separatrix.studies.learning.tasks.task import Batch, Task
+
+__all__ = ["match_task"]
+
+
+def match_task(n: int, modulus: int) -> Task:
+    """The task of telling whether the last of n tokens has two others with which it sums to zero modulo M.
+
+    Example:
+        >>> match_task(8, 11).training(4, torch.Generator().manual_seed(0)).tokens.shape
+        torch.Size([4, 8, 1])
+    """
+
+    def draw(count: int, generator: torch.Generator) -> Batch:
+        x, label = planted_instances(count, n, modulus, 3, generator=generator)
+        return Batch(x.flip(1).unsqueeze(-1), label.long().unsqueeze(1))
+
+    return Task(n, modulus, 2, 1, draw, draw)

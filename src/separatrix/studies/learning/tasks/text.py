@@ -1,0 +1,134 @@
+"""Text, character by character: the reference of Python's language, which every Python brings along.
+
+The text is what `help("with")` and its like print, read from the standard library's `pydoc_data.topics`. It differs
+between versions of Python, by little, so `digest` tells which one a run has read. Topics quote each other at length:
+**a paragraph that several topics have is read once**, so that what is held out is not a copy of what was learned from.
+The last tenth is held out.
+
+Every token is a character and its place in the window; the answer at a token is the character that follows.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.studies.learning.tasks.task import Batch, Draw, Task
+
+__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task"]
+
+_HELD_OUT = 10
+"""One part in so many, the last of the text, is held out."""
+
+
+@cache
+def corpus() -> str:
+    """The whole text: the paragraphs of the topics, which are in the order of the alphabet, each paragraph once.
+
+    Raises:
+        SeparatrixError: If this Python was installed without `pydoc_data`.
+
+    Example:
+        >>> "The \\"assert\\" statement" in corpus()[:50], len(corpus()) > 300_000
+        (True, True)
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ModuleNotFoundError as error:
+        raise SeparatrixError(
+            "the text is the standard library's pydoc_data.topics, and this Python was installed without it"
+        ) from error
+    parts = (part.strip("\n") for name in sorted(topics) for part in topics[name].split("\n\n"))
+    return "\n\n".join(dict.fromkeys(part for part in parts if part))
+
+
+@cache
+def digest() -> str:
+    """The SHA-256 of the text in UTF-8, in hex.
+
+    Example:
+        >>> len(digest())
+        64
+    """
+    return sha256(corpus().encode()).hexdigest()
+
+
+@cache
+def alphabet() -> str:
+    """The characters that occur, in order.
+
+    Example:
+        >>> alphabet()[:2]
+        '\\n '
+    """
+    return "".join(sorted(set(corpus())))
+
+
+@cache
+def _parts() -> tuple[Tensor, Tensor]:
+    """The text as indices into the alphabet: what is trained on, and what is held out."""
+    index = {character: place for place, character in enumerate(alphabet())}
+    symbols = torch.tensor([index[character] for character in corpus()])
+    return tuple(symbols.tensor_split([len(symbols) - len(symbols) // _HELD_OUT]))  # type: ignore[return-value]
+
+
+def text_task(n: int, *, text: str | None = None) -> Task:
+    """The task of predicting each next character in windows of n characters at random places.
+
+    Args:
+        n: Characters of a window.
+        text: The `digest` that the text must have; None for whichever text this Python brings along.
+
+    Raises:
+        ArgumentError: If no window of n characters fits in what is held out, or the text is another one.
+
+    Example:
+        >>> batch = text_task(5).held_out(2, torch.Generator().manual_seed(0))
+        >>> batch.tokens.shape, torch.equal(batch.tokens[:, 1:, 0], batch.answers[:, :-1])
+        (torch.Size([2, 5, 2]), True)
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < len(_parts()[1]):
+        raise ArgumentError("n", expected=f"an integer from 1 to {len(_parts()[1]) - 1}", got=n)
+    if text not in (None, digest()):
+        raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=text)
+    C = len(alphabet())
+
+    def windows(symbols: Tensor) -> Draw:
+        def draw(count: int, generator: torch.Generator) -> Batch:
+            start = torch.randint(len(symbols) - n, (count, 1), generator=generator)
+            window = symbols[start + torch.arange(n + 1)]
+            place = (C + torch.arange(n)).expand(count, n)
+            return Batch(torch.stack([window[:, :-1], place], -1), window[:, 1:])
+
+        return draw
+
+    training, held_out = _parts()
+    return Task(n, C + n, C, n, windows(training), windows(held_out))
+
+
+def entropy(context: int) -> float:
+    """The nats for each character that a table of the `context` characters before it leaves on the held-out part.
+
+    The table has the counts of the part that is trained on, and half a count more for every character, so that none is
+    impossible. What attention adds must be seen against this: 0 is the frequencies alone, 1 the table of pairs.
+
+    Example:
+        >>> entropy(0) > entropy(1)
+        True
+    """
+    C = len(alphabet())
+    training, held_out = _parts()
+    code, code_held = (
+        sum((part[place : len(part) - context + place] * C**place for place in range(context)), part.new_zeros(()))
+        for part in (training, held_out)
+    )
+    pairs = torch.zeros(C**context * C, dtype=torch.float64)
+    followed = code.expand(len(training) - context) * C + training[context:]
+    pairs.index_add_(0, followed, torch.ones(len(followed), dtype=torch.float64))
+    table = pairs.reshape(-1, C) + 0.5
+    share = table / table.sum(1, keepdim=True)
+    return float(-share[code_held.expand(len(held_out) - context), held_out[context:]].log().mean())

@@ -1,0 +1,130 @@
+"""Runs: a model of some attention trained on a task, judged on inputs it never saw, as records.
+
+Runs of one seed see the same inputs in the same order, whatever their attention, and are judged on the same inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from separatrix import training
+from separatrix.errors import ArgumentError
+from separatrix.studies.learning.mechanisms import Mechanism
+from separatrix.studies.learning.models import Model, Sizes
+from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.training import generator_for
+
+__all__ = ["Record", "Run", "judged", "train"]
+
+_TRAINING, _HELD_OUT, _INITIAL = range(3)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: Adam on fresh batches.
+
+    Attributes:
+        kind: The attention of the model.
+        steps: The number of updates.
+        judged_at: The numbers of updates after which the model is judged.
+        sizes: The sizes of the model.
+        batch: The inputs of a batch.
+        lr: The learning rate.
+        points: The number of held-out inputs that the model is judged by.
+        tolerance: The tolerance of bounded layers (see `mechanisms.layer_of`).
+        seed: What the data and the first weights are drawn from.
+    """
+
+    kind: Mechanism
+    steps: int
+    judged_at: tuple[int, ...]
+    sizes: Sizes = field(default_factory=Sizes)
+    batch: int = 64
+    lr: float = 3e-3
+    points: int = 2048
+    tolerance: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("steps", 0), ("batch", 1), ("points", 1), ("seed", 0)):
+            number = getattr(self, name)
+            if not isinstance(number, int) or isinstance(number, bool) or number < low:
+                raise ArgumentError(name, expected=f"an integer >= {low}", got=number)
+        if not 0 < self.lr < math.inf:
+            raise ArgumentError("lr", expected="a finite number > 0", got=self.lr)
+        if not self.judged_at or not all(0 <= step <= self.steps for step in self.judged_at):
+            raise ArgumentError("judged_at", expected=f"steps from 0 to {self.steps}", got=self.judged_at)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A model after `step` updates, judged on held-out inputs.
+
+    Attributes:
+        step: The number of updates.
+        accuracy: The share of right answers.
+        loss: The mean loss, in nats.
+    """
+
+    step: int
+    accuracy: float
+    loss: float
+
+
+def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
+    """Train and yield the records of a run.
+
+    Args:
+        task: What the model is asked.
+        run: How it is trained and judged.
+        model: The model, which is trained in place; None for the fresh one of the run.
+
+    Example:
+        >>> from separatrix.studies.learning.tasks.recall import Recall
+        >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
+        [0, 4]
+    """
+    trained = fresh(task, run) if model is None else model
+    data = generator_for(run.seed, _TRAINING)
+    points = held_out(task, run)
+
+    def draw() -> Batch:
+        return task.training(run.batch, data)
+
+    def loss(batch: Batch) -> Tensor:
+        return cross_entropy(trained(batch.tokens).flatten(0, 1), batch.answers.flatten())
+
+    def record(step: int) -> Record:
+        return Record(step, *judged(trained, points, run.batch))
+
+    yield from training.train(
+        trained.parameters(), draw, loss, record, steps=run.steps, recorded=run.judged_at, lr=run.lr
+    )
+
+
+def fresh(task: Task, run: Run) -> Model:
+    """The model that a run begins with, its first weights drawn from the run's seed."""
+    generator = generator_for(run.seed, _INITIAL)
+    return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
+
+
+def held_out(task: Task, run: Run) -> Batch:
+    """The held-out inputs that a run is judged by."""
+    return task.held_out(run.points, generator_for(run.seed, _HELD_OUT))
+
+
+def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
+    """A model's share of right answers and mean loss on `points`, computed `chunk` inputs at a time."""
+    right = loss = 0.0
+    with torch.no_grad():
+        for tokens, answers in zip(points.tokens.split(chunk), points.answers.split(chunk), strict=True):
+            logits = model(tokens).double()
+            right += float((logits.argmax(-1) == answers).sum())
+            loss += float(cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="sum"))
+    return right / points.answers.numel(), loss / points.answers.numel()

@@ -1,0 +1,49 @@
+"""Runs of training on matches, the seeds of one kind together: what claims judge and figures draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from separatrix.claims.ledger import Found
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The runs of one order on inputs of one kind; `accuracy` has the seeds' values for each entry of `steps`."""
+
+    order: int
+    task: int
+    n: int
+    modulus: int
+    parameters: int
+    steps: list[int]
+    accuracy: list[list[float]]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.accuracy[-1])
+
+    @property
+    def mean(self) -> float:
+        return sum(self.accuracy[-1]) / self.seeds
+
+
+def summaries(found: Sequence[Found]) -> list[Summary]:
+    """A summary for each (task, n, M, order), sorted by these; seeds are in ascending order."""
+    kinds: dict[tuple[int, ...], list[Found]] = {}
+    for one in sorted(found, key=lambda one: one.seed):
+        kind = tuple(one.parameters[name] for name in ("task", "n", "modulus", "order"))
+        kinds.setdefault(kind, []).append(one)
+    return [
+        Summary(
+            order,
+            task,
+            n,
+            modulus,
+            runs[0].result["parameters"],
+            list(runs[0].result["step"]),
+            [list(values) for values in zip(*(one.result["accuracy"] for one in runs), strict=True)],
+        )
+        for (task, n, modulus, order), runs in sorted(kinds.items())
+    ]

@@ -1,0 +1,37 @@
+"""What a few seeds say: means with Student's interval, of one kind of run or of two that are paired seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import t as student  # type: ignore[import-untyped]
+
+from separatrix.claims.ledger import Interval
+
+LEARNED = 0.9
+"""An accuracy above which a model has learned a task."""
+_CONFIDENCE = 0.95
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean of some seeds' values with Student's interval.
+
+    Example:
+        >>> str(interval([0.9, 0.95, 1.0]))
+        '0.95 (0.825793 to 1.07421 at 95%)'
+    """
+    return paired(values, [0.0] * len(values))
+
+
+def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """The mean of the differences of two kinds of run, seed by seed, with Student's interval.
+
+    Example:
+        >>> str(paired([0.9, 0.95, 1.0], [0.6, 0.6, 0.6]))
+        '0.35 (0.225793 to 0.474207 at 95%)'
+    """
+    difference = np.subtract(first, second)
+    half = student.ppf(0.5 + _CONFIDENCE / 2, len(difference) - 1) * difference.std(ddof=1) / len(difference) ** 0.5
+    mean = float(difference.mean())
+    return Interval(mean, mean - float(half), mean + float(half), _CONFIDENCE)

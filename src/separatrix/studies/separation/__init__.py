@@ -1,0 +1,6 @@
+"""Softmax against linear attention, the settings of Deng, Song, Yuan and Zhou, beyond what they prove of them.
+
+mechanisms   other attentions in their settings: feature maps, temperatures, order 3
+learned      weights that are learned where the paper constructs them
+phase        where in (a0, a1) and in (n, d) softmax succeeds
+"""

@@ -1,0 +1,94 @@
+"""The one training loop: Adam on fresh batches, as a generator of records; and the generators that a run draws from.
+
+What is trained, on what, and how it is judged are functions that the caller hands over. Whoever wants less than a whole
+run stops asking for records.
+
+Example:
+    >>> x, noise = torch.tensor([4.0], requires_grad=True), generator_for(0, 0)
+    >>> records = train([x], lambda: torch.randn(8, generator=noise), lambda batch: ((x - batch) ** 2).mean(),
+    ...                 lambda step: (step, abs(x.item()) < 1), steps=40, recorded=every(20, 40), lr=0.25)
+    >>> list(records)
+    [(0, False), (20, True), (40, True)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from separatrix.errors import SeparatrixError
+
+__all__ = ["every", "generator_for", "train"]
+
+Batch = TypeVar("Batch")
+Record = TypeVar("Record")
+
+
+def train(
+    parameters: Iterable[Tensor],
+    draw: Callable[[], Batch],
+    loss: Callable[[Batch], Tensor],
+    record: Callable[[int], Record],
+    *,
+    steps: int,
+    recorded: Container[int],
+    lr: float,
+    fused: bool = False,
+    stopped: Callable[[int, SeparatrixError], Record] | None = None,
+) -> Iterator[Record]:
+    """Train by Adam and yield the records of the run.
+
+    Args:
+        parameters: The tensors that are trained, in place.
+        draw: Returns a fresh batch; it is called once for each update.
+        loss: Returns the loss of a batch, a scalar.
+        record: Returns the record of the run after so many updates.
+        steps: The number of updates.
+        recorded: The numbers of updates after which there is a record; 0 is before the first.
+        lr: The learning rate.
+        fused: Whether Adam runs as one fused kernel, which is quicker for many small tensors and rounds differently.
+        stopped: Returns the last record of a run that ends because `loss` raised a `SeparatrixError`, from the number
+            of updates and the error; None to let the error pass.
+    """
+    optimiser = torch.optim.Adam(parameters, lr=lr, fused=fused)
+    for step in range(steps + 1):
+        if step in recorded:
+            yield record(step)
+        if step == steps:
+            return
+        batch = draw()
+        try:
+            value = loss(batch)
+        except SeparatrixError as error:
+            if stopped is None:
+                raise
+            yield stopped(step, error)
+            return
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+
+
+def every(count: int, steps: int) -> frozenset[int]:
+    """The multiples of `count` up to `steps`, and `steps` itself.
+
+    Example:
+        >>> sorted(every(4, 10))
+        [0, 4, 8, 10]
+    """
+    return frozenset([*range(0, steps + 1, count), steps])
+
+
+def generator_for(seed: int, purpose: int) -> torch.Generator:
+    """Return the generator for one purpose of a run, such as its data: no two purposes or seeds share a stream.
+
+    Example:
+        >>> generator_for(0, 1).initial_seed() != generator_for(1, 0).initial_seed()
+        True
+    """
+    state = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

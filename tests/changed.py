@@ -1,0 +1,52 @@
+"""`python -m tests.changed [BASE]`: the tests of what changed since a commit, HEAD by default, one path a line.
+
+A source file has the test file of its name in the mirrored folder, or else all tests of that folder, and its own
+docstrings. A test file that changed is run itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+
+def changed_files(root: Path, base: str) -> list[str]:
+    """The files that differ from a commit, with those that git does not know yet and without those that are gone."""
+    asked = (["git", "diff", "--name-only", base], ["git", "ls-files", "--others", "--exclude-standard"])
+    names: set[str] = set()
+    for command in asked:
+        names |= set(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines())
+    return sorted(name for name in names if (root / name).is_file())
+
+
+def paths_for(root: Path, name: str) -> Iterator[str]:
+    """The tests of a file: paths that pytest takes."""
+    path = PurePosixPath(name)
+    if path.suffix != ".py":
+        return
+    if path.parts[0] == "tests" and path.name.startswith("test_"):
+        yield name
+    elif path.parts[:2] == ("src", "separatrix"):
+        yield name
+        mirrored = PurePosixPath("tests", *path.parts[2:])
+        exact = mirrored.with_name(f"test_{path.name}")
+        if (root / exact).is_file():
+            yield str(exact)
+        else:
+            folder = mirrored.parent
+            if folder != PurePosixPath("tests") and (root / folder).is_dir():
+                yield str(folder)
+
+
+def main() -> None:
+    """Print the tests of what changed."""
+    root = Path(__file__).resolve().parents[1]
+    found = {test for name in changed_files(root, *(sys.argv[1:] or ["HEAD"])) for test in paths_for(root, name)}
+    inside = {path for path in found if any(str(parent) in found for parent in PurePosixPath(path).parents)}
+    print("\n".join(sorted(found - inside)))
+
+
+if __name__ == "__main__":
+    main()

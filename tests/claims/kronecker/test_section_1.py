@@ -1,0 +1,39 @@
+"""Section 1: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from separatrix.claims.kronecker import section_1
+from tests.contracts.claim_contract import FAILS, ClaimContract
+
+
+class TestSection1(ClaimContract):
+    module = section_1
+    mutants = (
+        ("section-1/pairs", {"wrong": 1}, FAILS),
+        ("section-1/triples", {"wrong": 1}, FAILS),
+        ("section-1/triples", {"sum": 101}, FAILS),
+        ("section-1/triples", {"sum": None}, FAILS),
+        ("section-1/pairs-cannot", {"wrong": 1}, FAILS),
+        ("section-1/pairs-cannot", {"rank": 1}, FAILS),
+        ("section-1/pairs-cannot", {"numbers_sent": 5}, FAILS),
+        ("section-1/pairs-cannot", {"error": 1e-3}, FAILS),
+    )
+
+
+def test_the_experiments_see_outputs_turned_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = section_1.match_outputs
+    assert section_1.every_instance(order=3, modulus=6, n=3, dtype="float64", seed=0)["wrong"] == 0
+    monkeypatch.setattr(section_1, "match_outputs", lambda *args, **more: 1 - outputs(*args, **more))
+    assert section_1.every_instance(order=3, modulus=6, n=3, dtype="float64", seed=0)["wrong"] > 0
+
+
+def test_the_experiments_see_labels_that_are_all_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section_1, "match_labels", lambda x, *_: torch.zeros_like(x, dtype=torch.bool))
+    long = section_1.long_instances(
+        order=3, modulus=50, n=8, frequencies=1, dtype="float64", kind="adversarial", seed=0
+    )
+    assert long["wrong"] > 0
+    assert section_1.disjointness(m=2, seed=0)["wrong"] > 0

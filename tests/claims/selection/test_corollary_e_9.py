@@ -1,0 +1,13 @@
+"""Corollary E.9: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+from separatrix.claims.selection import corollary_e_9
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
+
+
+class TestCorollaryE9(PairsContract):
+    module = corollary_e_9
+    pairs = "corollary-e.9/proof"
+    mutants = (("corollary-e.9", {"longer": 2.0}, FAILS),)

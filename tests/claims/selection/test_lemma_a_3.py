@@ -1,0 +1,31 @@
+"""Lemma A.3: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+import pytest
+
+from separatrix.claims.selection import lemma_a_3
+from separatrix.errors import ArgumentError
+from tests.claims.selection.pairs import PairsContract
+from tests.contracts.claim_contract import FAILS
+
+
+class TestLemmaA3(PairsContract):
+    module = lemma_a_3
+    pairs = "lemma-a.3"
+    mutants = (
+        ("lemma-a.3", {"inside": 1e-3}, FAILS),
+        ("lemma-a.3", {"norm_missed": 0.1}, FAILS),
+        ("lemma-a.3", {"overlap outside the subset": [0.1, 0.1]}, FAILS),
+    )
+
+
+def test_the_leaning_encoding_is_refused_where_it_does_not_exist() -> None:
+    with pytest.raises(ArgumentError, match="a power of 2 above q"):
+        lemma_a_3.leaning(3, 12)
+
+
+def test_the_experiment_sees_a_code_that_is_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = lemma_a_3.subset_code
+    monkeypatch.setattr(lemma_a_3, "subset_code", lambda E, y: 0.9 * code(E, y))
+    assert lemma_a_3.subset_codes(kind="random", T=9, q=2, width=512, seed=1)["inside"] > 0.05

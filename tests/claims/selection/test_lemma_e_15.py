@@ -1,0 +1,11 @@
+"""Lemma E.15: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+from separatrix.claims.selection import lemma_e_15
+from tests.claims.selection.pairs import PairsContract
+
+
+class TestLemmaE15(PairsContract):
+    module = lemma_e_15
+    pairs = "lemma-e.15"

@@ -1,0 +1,11 @@
+"""Theorem D.4: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+from separatrix.claims.selection import theorem_d_4
+from tests.claims.selection.pairs import PairsContract
+
+
+class TestTheoremD4(PairsContract):
+    module = theorem_d_4
+    pairs = "theorem-d.4/proof"

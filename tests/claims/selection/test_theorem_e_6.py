@@ -1,0 +1,11 @@
+"""Theorem E.6: the recorded verdict, and what would change it."""
+
+from __future__ import annotations
+
+from separatrix.claims.selection import theorem_e_6
+from tests.claims.selection.pairs import PairsContract
+
+
+class TestTheoremE6(PairsContract):
+    module = theorem_e_6
+    pairs = "theorem-e.6/proof"

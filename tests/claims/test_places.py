@@ -1,0 +1,124 @@
+"""A claim is found by its place: the file that declares it, its drawing and its test are named by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import separatrix
+from separatrix.claims import ledger, load
+from separatrix.claims.ledger import Claim
+from separatrix.claims.verdicts import expected
+from separatrix.report.figures import FIGURES
+from tests.claims.places import tells
+
+PAPERS = ("kronecker", "selection", "separation")
+for _paper in PAPERS:
+    load(_paper)
+CLAIMS = {id: one for id, one in ledger._REGISTRY.items() if one.paper in PAPERS}
+SOURCE = Path(separatrix.__file__).parent
+
+
+def stem_of(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("stem", "told", "not_told"),
+    [
+        ("theorem_1_4", ["Theorem 1.4"], ["Theorem 1.3", "Lemma 1.4", "Theorem 1"]),
+        ("theorem_1_4_growth", ["Theorem 1.4"], ["Theorem 1.3"]),
+        ("section_1", ["Section 1"], ["Section 1.1"]),
+        ("section_1_1", ["Section 1.1"], ["Section 1"]),
+        ("lemmas_d_2_to_d_4", ["Lemma D.2", "Lemma D.3", "Lemma D.4"], ["Lemma D.10", "Lemma D.5", "Lemma E.3"]),
+        ("theorems_6_2_to_f_5", ["Theorem 6.2", "Theorem D.17", "Theorem F.5"], ["Theorem 5.9", "Theorem F.9"]),
+        ("claims_c_3_and_c_5", ["Claim C.3", "Claim C.5"], ["Claim C.4"]),
+        ("hypothesis_4_1_and_theorem_4_7", ["Hypothesis 4.1", "Theorem 4.7"], ["Theorem 4.1", "Hypothesis 4.7"]),
+        ("equation_6", ["Equation (6)"], ["Equation (4)"]),
+        ("appendix_f", ["Appendix F"], ["Appendix F.1", "Appendix A"]),
+        ("growth", [], ["Theorem 1.4"]),
+    ],
+)
+def test_what_a_stem_tells(stem: str, told: list[str], not_told: list[str]) -> None:
+    assert all(tells(stem, where) for where in told)
+    assert not any(tells(stem, where) for where in not_told)
+
+
+@pytest.mark.parametrize("id", sorted(CLAIMS))
+def test_the_file_of_a_claim_tells_its_place_and_holds_it_as_text(id: str) -> None:
+    claim = CLAIMS[id]
+    assert claim.home.startswith(f"separatrix.claims.{claim.paper}.")
+    assert tells(stem_of(claim.home), claim.where), f"{claim.home} does not tell {claim.where}"
+    found = find_spec(claim.home)
+    assert found is not None
+    assert found.origin is not None
+    assert f'"{claim.where}"' in Path(found.origin).read_text("utf-8"), "a search for the place must find the file"
+
+
+@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.figures))
+def test_the_drawing_of_a_claim_tells_its_place(id: str) -> None:
+    """A drawing has the stem of the claim's file; one that claims of several files share tells all of them."""
+    for name in CLAIMS[id].figures:
+        drawn, home = FIGURES[name].__module__, CLAIMS[id].home
+        assert drawn.startswith(f"separatrix.report.drawings.{CLAIMS[id].paper}.")
+        if len({one.home for one in _naming(name)}) == 1:
+            assert stem_of(drawn) == stem_of(home)
+        else:
+            assert tells(stem_of(drawn), CLAIMS[id].where)
+
+
+def _naming(figure: str) -> Iterator[Claim]:
+    return (one for one in CLAIMS.values() if figure in one.figures)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_file_of_claims_has_a_test_and_every_drawing_one(root: Path, paper: str) -> None:
+    homes = {stem_of(one.home) for one in CLAIMS.values() if one.paper == paper}
+    helpers = {file.stem for file in (SOURCE / "claims" / paper).glob("*.py")} - homes
+    tests = {file.stem.removeprefix("test_") for file in (root / "tests" / "claims" / paper).glob("test_*.py")}
+    assert homes <= tests
+    assert tests <= homes | helpers
+
+    package = f"separatrix.report.drawings.{paper}."
+    drawn = {stem_of(one.__module__) for one in FIGURES.values() if one.__module__.startswith(package)}
+    files = {file.stem for file in (SOURCE / "report" / "drawings" / paper).glob("*.py")} - {"__init__"}
+    tests = {file.stem.removeprefix("test_") for file in (root / "tests/report/drawings" / paper).glob("test_*.py")}
+    assert files == drawn == tests
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_is_recorded(paper: str) -> None:
+    assert {id for id in expected() if id.startswith(f"{paper}/")} == {
+        id for id, one in CLAIMS.items() if one.paper == paper
+    }
+
+
+def test_every_lemma_and_theorem_of_the_separation_has_a_claim() -> None:
+    lemmas = ["4.1", "4.2", "5.1", "5.2", "5.3", "5.4"]
+    lemmas += [f"d.{k}" for k in (2, 3, 4, 6, 7, 8, 10, 11, 12, 14, 15, 16)] + ["e.1", "e.2", "e.3"]
+    lemmas += [f"f.{k}" for k in (2, 3, 4, 6, 7, 8, 10, 11, 12, 14, 15, 16)]
+    theorems = ["1.1", "1.2", "6.2", "d.5", "d.9", "d.13", "d.17", "e.4", "f.5", "f.9", "f.13", "f.17"]
+    needed = {f"lemma-{x}" for x in lemmas} | {f"theorem-{x}" for x in theorems}
+    needed |= {"fact-a.1", "claim-c.3", "claim-c.5", "figure-3", "figure-4", "figure-5", "figure-7"}
+    assert {f"separation/{x}" for x in needed} <= set(CLAIMS)
+
+
+def test_every_numbered_statement_of_the_lower_bound_has_a_claim() -> None:
+    """Section 4 and Appendix B of Alman and Song."""
+    needed = {"hypothesis-4.1", "definition-4.2", "conjecture-4.3", "theorem-4.4", "theorem-4.5", "definition-4.6"}
+    needed |= {"theorem-4.7", "lemma-b.1", "theorem-b.2"}
+    assert {f"kronecker/{x}" for x in needed} <= set(CLAIMS)
+
+
+def test_the_quick_profile_stays_quick() -> None:
+    """Few cells, and few steps of training."""
+    quick = [one for one in CLAIMS.values() if one.profile == "quick"]
+    for paper, most in (("kronecker", 1000), ("selection", 150), ("separation", 1000)):
+        assert sum(len(list(one.cells())) for one in quick if one.paper == paper) < most
+    trained = {cell for one in quick for cell in one.cells() if cell.experiment == "selection.training"}
+    assert sum(cell.arguments["steps"] for cell in trained) <= 10_000
+    turned = {cell for one in quick for cell in one.cells() if cell.experiment == "selection.heat_maps"}
+    assert sum(cell.arguments["steps"] for cell in turned) <= 1000

@@ -1,0 +1,64 @@
+"""The figures of Figures 1 to 7."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from separatrix.report.drawings.selection import figures_1_to_7
+from separatrix.report.figures import draw
+from tests.claims.cells import ran, shortened
+from tests.contracts.drawing_contract import DrawingContract
+
+
+class TestFigures1To7(DrawingContract):
+    module = figures_1_to_7
+    shown = (
+        ("training_loss", "selection/figure-1/small"),
+        ("training_loss", "selection/figure-1"),
+        ("ground_truth_cosines", "selection/figure-1/small"),
+        ("ground_truth_cosines", "selection/figure-1"),
+        ("length_tasks", "selection/figure-2/small"),
+        ("length_tasks", "selection/figure-2"),
+        ("length_tasks", "selection/figure-4/lengths"),
+        ("length_tasks", "selection/figure-5"),
+        ("length_tasks", "selection/figure-6"),
+        ("length_tasks", "selection/figure-7"),
+        ("subset_tasks", "selection/figure-4/subsets"),
+        ("subset_tasks", "selection/figure-5"),
+        ("subset_tasks", "selection/figure-6"),
+        ("subset_tasks", "selection/figure-7"),
+        ("fixed_floor", "selection/figure-4/floor-of-fixed-encodings"),
+    )
+
+
+def test_validation_curves_are_means_over_seeds_with_a_band() -> None:
+    id = "selection/figure-4/lengths"
+    found = shortened(id)
+    figure = draw("length_tasks", found).figure
+    named = {trace.name: trace for trace in figure.data if trace.name}
+    group = [one for one in found if one.parameters["encoding"] == "fixed"]
+    first = group[0].result["tasks"][0]
+    losses = np.stack([one.result["validation"][:, 0] for one in group])
+    np.testing.assert_allclose(named[f"{first}, fixed"].y, losses.mean(0))
+    bands = [trace for trace in figure.data if trace.fill == "toself"]
+    assert len(bands) == 8
+    assert max(bands[4].y) == losses.max()
+
+
+def test_the_floor_is_drawn_at_every_threshold() -> None:
+    id = "selection/figure-4/floor-of-fixed-encodings"
+    drawing = draw("fixed_floor", shortened(id))
+    assert drawing.columns["threshold"] == [0.18, 0.2, 0.25, 0.3, 0.4]
+    assert any(set(trace.y) == {0.15} for trace in drawing.figure.data)
+
+
+def test_the_population_is_drawn_beside_the_run_where_it_is_known() -> None:
+    known, unknown = (shortened("selection/figure-1"), ran("selection/figure-1/small"))
+    names = [{trace.name for trace in draw("training_loss", found).figure.data} for found in (known, unknown)]
+    assert "population" in names[0]
+    assert "population" not in names[1]
+
+
+def test_a_figure_of_lengths_leaves_other_thresholds_out() -> None:
+    found = shortened("selection/figure-4/floor-of-fixed-encodings")
+    assert len(draw("length_tasks", found).columns) == 9

@@ -1,0 +1,120 @@
+"""The figures on what small models learn, drawn from made-up runs and from small cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from functools import cache
+
+import pytest
+
+from separatrix.claims.ledger import Found
+from separatrix.report.drawings.studies import learning
+from separatrix.report.figures import FIGURES
+from separatrix.report.theme import THEME, Drawing
+from separatrix.studies.learning import growth, match, polynomial, recall, runs, text
+from separatrix.studies.learning.mechanisms import MECHANISMS
+
+RUNS = ["learning_curves", "learning_ends", "learning_compute"]
+NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads"]
+
+
+def on(task: str) -> dict[str, str]:
+    """The parameter that names a task: a text is named by its hash."""
+    return {"text": "0123"} if task == "text" else {"task": task}
+
+
+def run(task: str, attention: str, seed: int) -> Found:
+    place = list(MECHANISMS).index(attention)
+    values = [0.1, 0.2 + 0.01 * place + 0.002 * seed, 0.3 + 0.01 * place + 0.002 * seed]
+    given = {**on(task), "attention": attention, "steps": 10, "compute_steps": 10 + place}
+    steps = [0, 10, 10 + place] if place else [0, 10]
+    result = {"step": steps, "accuracy": values[: len(steps)], "loss": [1 - value for value in values[: len(steps)]]}
+    return Found(given, seed, {**result, "parameters": 1000, "step_flops": 1e6 / (10 + place)}, seconds=1.5)
+
+
+@cache
+def results(name: str, task: str = "recall") -> tuple[Found, ...]:
+    if name in RUNS:
+        return tuple(run(task, attention, seed) for attention in MECHANISMS for seed in (1, 2, 3))
+    if name == "recall_radius":
+        return (Found({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
+    if name == "learning_roads":
+        kinds = [("recall", "order 3, R = 0.5"), ("text", "order 3, R = 1")]
+        result = {"step": [0, 5], "exact_loss": [2.0, 1.0], "polynomial_loss": [2.0, 1.25]}
+        return tuple(Found({**on(t), "attention": a}, seed, result) for t, a in kinds for seed in (1, 2))
+    found = []
+    for place, attention in enumerate(growth._POWERS, start=1):
+        for n in (32, 64):
+            counted = {"flops": float(place * n), "peak_bytes": place * n, "kept_bytes": place, "error": None}
+            found.append(Found({"attention": attention, "n": n}, 0, counted, seconds=9.0))
+            found.append(Found({"attention": attention, "n": n}, 0, {"gradient": 1.0}, seconds=0.01 * place))
+    return tuple(found)
+
+
+@cache
+def drawn(name: str, task: str = "recall") -> Drawing:
+    return FIGURES[name](results(name, task))
+
+
+def test_these_are_all_of_them_and_claims_name_them() -> None:
+    ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
+    assert ours == set(NAMES)
+    claims = (growth, match, polynomial, recall, runs, text)
+    named = {figure for module in claims for one in vars(module).values() for figure in getattr(one, "figures", ())}
+    assert named == ours
+
+
+@pytest.mark.parametrize(("name", "task"), [*((name, "recall") for name in NAMES), *((name, "text") for name in RUNS)])
+def test_a_figure_has_traces_axes_words_and_data(name: str, task: str) -> None:
+    drawing = drawn(name, task)
+    content = json.loads(drawing.figure.to_json())
+    assert drawing.figure.layout.template == THEME
+    assert content["layout"]["xaxis"]["title"]["text"]
+    assert all(len(trace.x) == len(trace.y) > 0 for trace in drawing.figure.data)
+    assert drawing.text[0].isupper()
+    assert drawing.text.endswith(".")
+    assert 40 < len(drawing.text) < 300
+    assert "<" not in drawing.text
+    rows = list(csv.reader(io.StringIO(drawing.csv())))
+    (length,) = {len(column) for column in drawing.columns.values()}
+    assert len(rows) == length + 1 > 3
+
+
+def test_curves_are_means_as_far_as_all_go() -> None:
+    traces = {trace.name: trace for trace in drawn("learning_curves").figure.data}
+    assert list(traces) == list(MECHANISMS)
+    assert list(traces["order 3"].x) == [0, 10]
+    assert traces["order 3"].y[-1] == pytest.approx(0.2 + 0.09 + 0.004)
+    assert list(drawn("learning_curves", "text").figure.data[-1].x) == [10]
+
+
+def test_ends_are_read_twice_with_intervals() -> None:
+    steps, seeds, compute, _ = drawn("learning_ends").figure.data
+    assert list(steps.text) == list(MECHANISMS)
+    assert (len(steps.x), len(seeds.x)) == (10, 30)
+    assert steps.x[-1] == pytest.approx(0.294)
+    assert compute.x[-1] == pytest.approx(0.394)
+    assert steps.error_x.array[0] == pytest.approx(4.3027 * 0.002 / 3**0.5, rel=1e-4)
+    assert "order 3 is first with 0.394" in drawn("learning_ends").text
+    assert "order 3 is first with 0.606" in drawn("learning_ends", "text").text
+
+
+def test_compute_ends_at_the_same_flops() -> None:
+    assert {round(trace.x[-1]) for trace in drawn("learning_compute").figure.data} == {10**6}
+
+
+def test_seconds_are_those_of_the_cells_that_do_nothing_else() -> None:
+    figure = drawn("learning_growth").figure
+    right = [trace for trace in figure.data if trace.xaxis == "x2"]
+    assert len(right) == len(growth._POWERS)
+    assert right[0].y[0] == pytest.approx(0.01)
+    assert drawn("learning_growth").columns["seconds"][0] == pytest.approx(0.01)
+    untimed = [Found(one.parameters, 0, one.result) for one in results("learning_growth")]
+    assert all(trace.xaxis == "x" for trace in FIGURES["learning_growth"](untimed).figure.data)
+
+
+def test_the_radius_reaches_what_it_says() -> None:
+    assert "R = 4 reaches n = 54" in drawn("recall_radius").text
+    assert "at most 0.25 nats" in drawn("learning_roads").text

@@ -1,0 +1,120 @@
+"""The figures on softmax against linear beyond the paper, drawn from small runs of the same experiments."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from separatrix.claims.ledger import Found
+from separatrix.lab.registry import Experiment
+from separatrix.report.figures import FIGURES
+from separatrix.report.theme import THEME, Drawing
+from separatrix.studies.separation import learned, mechanisms, phase
+
+NAMES = (
+    "mechanisms_at_the_papers_sizes",
+    "mechanisms_as_n_grows",
+    "separation_against_margin",
+    "mechanisms_in_regression",
+    "phase_over_signal",
+    "phase_over_size",
+    "learned_accuracy",
+    "learned_regression",
+    "weights_by_hand",
+)
+
+
+def found(experiment: Experiment, **parameters: Any) -> Found:
+    cell = experiment.cell(seed=0, **parameters)
+    return Found(cell.arguments, 0, experiment(seed=0, **cell.arguments))
+
+
+@cache
+def results(name: str) -> tuple[Found, ...]:
+    """Small ones, of the kind that the figure's claim hands it."""
+    settings = mechanisms.SETTINGS
+    two = ("softmax", "linear, identity")
+    match name:
+        case "mechanisms_at_the_papers_sizes":
+            cells = [(setting, one) for setting in settings for one in mechanisms.EVERY]
+            return tuple(found(mechanisms.exactly, setting=setting, mechanism=one, n=20) for setting, one in cells)
+        case "mechanisms_as_n_grows":
+            cells = [(setting, one, n) for setting in settings for one in two for n in (100, 1000)]
+            return tuple(found(mechanisms.exactly, setting=s, mechanism=one, n=n) for s, one, n in cells)
+        case "separation_against_margin":
+            cells = [(setting, one, n) for setting in settings for one in two for n in (200, 2000)]
+            how = {"margins": [1e-4, 1e-2]}
+            return tuple(found(mechanisms.with_margin, setting=s, mechanism=one, n=n, **how) for s, one, n in cells)
+        case "mechanisms_in_regression":
+            return tuple(found(mechanisms.regression, mechanism=one, n=20, trials=5) for one in mechanisms.EVERY)
+        case "phase_over_signal":
+            how = {"n": 40, "classes": 4, "m": 3, "a0": [0.0, 0.5], "a1": [0.5, 1.0, 1.5], "level": 0.2}
+            return tuple(found(phase.over_signal, setting=setting, **how) for setting in settings)
+        case "phase_over_size":
+            how = {"log2_n": [3, 6], "log2_classes": [0, 2, 4]}
+            cells = [(setting, level) for setting in settings for level in (phase.LEVEL, phase.HIGH)]
+            return tuple(found(phase.over_size, setting=setting, level=level, **how) for setting, level in cells)
+        case "learned_accuracy":
+            how = {"n": 20, "classes": 4, "examples": 4, "steps": 3, "seeds": 2}
+            cells = [(s, one, what) for s in settings for one in learned.MECHANISMS for what in learned.TRAINED]
+            return tuple(found(learned.learned, setting=s, mechanism=one, trained=t, **how) for s, one, t in cells)
+        case "learned_regression":
+            how = {"n": 20, "examples": 4, "steps": 3, "seeds": 2}
+            return tuple(found(learned.regression, mechanism=one, **how) for one in learned.MECHANISMS)
+        case _:
+            cells = [(s, one, n) for s in settings for one in learned.MECHANISMS for n in (200, 2000)]
+            return tuple(found(learned.hand, setting=s, mechanism=one, n=n, classes=10) for s, one, n in cells)
+
+
+@cache
+def drawn(name: str) -> Drawing:
+    return FIGURES[name](results(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_has_traces_axes_words_and_data(name: str) -> None:
+    drawing = drawn(name)
+    content = json.loads(drawing.figure.to_json())
+    assert content["data"]
+    assert drawing.figure.layout.template == THEME
+    assert "width" not in content["layout"]
+    assert any(axis.title.text for axis in drawing.figure.select_xaxes())
+    assert content["layout"]["yaxis"]["title"]["text"]
+    for trace in drawing.figure.data:
+        assert len(trace.x) > 0
+    assert drawing.text[0].isupper()
+    assert drawing.text.endswith(".")
+    assert 40 < len(drawing.text) < 300
+    rows = list(csv.reader(io.StringIO(drawing.csv())))
+    assert rows[0] == list(drawing.columns)
+    assert len(rows) > 3
+
+
+def test_the_table_shows_success_where_it_says() -> None:
+    (heat,) = drawn("mechanisms_at_the_papers_sizes").figure.data
+    for one in results("mechanisms_at_the_papers_sizes"):
+        row = list(heat.y).index(one.parameters["mechanism"])
+        column = mechanisms.SETTINGS.index(one.parameters["setting"])
+        assert heat.z[row][column] == one.result["success"]
+
+
+def test_the_diagrams_are_upright() -> None:
+    """A column of results is a column of the picture, and a missing width stays empty."""
+    heat = drawn("phase_over_signal").figure.data[0]
+    success = results("phase_over_signal")[0].result["success"]
+    assert [[heat.z[k][i] for k in range(3)] for i in range(2)] == success
+    sizes = drawn("phase_over_size").figure.data[0]
+    assert sizes.z[2][0] is None
+    assert sizes.z[2][1] is not None
+
+
+def test_bars_reach_from_the_least_to_the_largest_seed() -> None:
+    one, trace = results("learned_accuracy")[0], drawn("learned_accuracy").figure.data[0]
+    for at, values in enumerate(one.result["held_out"]):
+        assert trace.y[at] + trace.error_y.array[at] == pytest.approx(max(values))
+        assert trace.y[at] - trace.error_y.arrayminus[at] == pytest.approx(min(values))

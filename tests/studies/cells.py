@@ -1,0 +1,62 @@
+"""The claims of the studies in the tests: which a module has, its cells run, and results that were tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Claim, Found, Interval
+from separatrix.claims.verdicts import expected
+from separatrix.lab import results
+from separatrix.lab.registry import named
+
+_RESULTS: dict[str, Mapping[str, Any]] = {}
+
+
+def claims_of(*modules: ModuleType) -> dict[str, Claim]:
+    """The claims of some modules by their ids, less the paper's name."""
+    return {
+        one.id.removeprefix("beyond/"): one
+        for one in ledger._REGISTRY.values()
+        if one.paper == "beyond" and any(one in vars(module).values() for module in modules)
+    }
+
+
+def run_cells(claim: Claim) -> tuple[Found, ...]:
+    """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
+    found = []
+    for cell in claim.cells():
+        if cell.key not in _RESULTS:
+            text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
+            _RESULTS[cell.key] = results.decode(text, lambda digest, files=files: files[digest])
+        found.append(Found(cell.arguments, cell.seed, _RESULTS[cell.key]))
+    return tuple(found)
+
+
+def judged_as_recorded(claim: Claim) -> None:
+    """Assert that a claim has a recorded verdict and a figure, and that a quick one, run, comes out as recorded."""
+    recorded = expected()
+    assert claim.id in recorded
+    assert claim.figures
+    assert not claim.errata
+    if claim.profile == "quick":
+        finding = claim.check(run_cells(claim))
+        assert finding.verdict is recorded[claim.id], finding
+        assert len(finding.numbers) > 2
+        assert all(isinstance(value, float | int | str | Interval) for value in finding.numbers.values())
+
+
+def changed(found: Sequence[Found], where: Callable[[Found], bool], **to: Any) -> list[Found]:
+    """The results with some entries of the first that qualifies set to other values."""
+    at = next(i for i, one in enumerate(found) if where(one))
+    one = found[at]
+    assert to.keys() <= one.result.keys()
+    return [*found[:at], replace(one, result={**one.result, **to}), *found[at + 1 :]]
+
+
+def given(**values: Any) -> Callable[[Found], bool]:
+    """Whether a cell has these parameters."""
+    return lambda one: all(one.parameters.get(name) == value for name, value in values.items())

@@ -1,0 +1,157 @@
+"""The models: equally many parameters, causal, the last position alone as in the whole, and counted flops."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from separatrix.attention.linear import linear_attention
+from separatrix.errors import ArgumentError
+from separatrix.nn import TensorAttention
+from separatrix.studies.learning.compute import attention_flops, polynomial_flops, step_flops
+from separatrix.studies.learning.mechanisms import MECHANISMS, LinearAttention, Mechanism, mechanism
+from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
+from separatrix.studies.learning.tasks.recall import Recall
+from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.text import text_task
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def symbols(n: int, asked: int) -> Task:
+    def draw(count: int, generator: torch.Generator) -> Batch:
+        tokens = torch.randint(11, (count, n, 2), generator=generator)
+        return Batch(tokens, tokens[:, -asked:, 0] % 5)
+
+    return Task(n, 11, 5, asked, draw, draw)
+
+
+@pytest.mark.parametrize("task", [Recall().task, text_task(32), symbols(7, 7)], ids=["recall", "text", "symbols"])
+@pytest.mark.parametrize("sizes", [Sizes(), Sizes(12, 3, 50), Sizes(8, 8, 64)], ids=str)
+def test_attentions_have_equally_many_parameters(task: Task, sizes: Sizes) -> None:
+    counts = {}
+    for name, kind in MECHANISMS.items():
+        model = Model(task, sizes, kind, generator=generator())
+        counts[name] = sum(parameter.numel() for parameter in model.parameters())
+        assert counts[name] == parameter_count(task, sizes, kind, model.hidden), name
+    assert counts["order 2"] == parameter_count(task, sizes, Mechanism(), sizes.hidden)
+    for name, count in counts.items():
+        assert abs(count - counts["order 2"]) <= mechanism(name).layers * (2 * sizes.width + 1) / 2, name
+        if sizes == Sizes():
+            assert abs(count / counts["order 2"] - 1) < 0.01, name
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_answers_do_not_see_what_comes_later(name: str) -> None:
+    task = symbols(9, 9)
+    model = Model(task, Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    tokens = task.training(2, generator(1)).tokens
+    changed = tokens.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1) % 11
+    with torch.no_grad():
+        before, after = model(tokens), model(changed)
+    assert torch.allclose(before[:, :5], after[:, :5], rtol=0, atol=1e-12)
+    assert not torch.allclose(before[:, 5:], after[:, 5:], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_last_answer_alone_is_the_last_of_all(name: str) -> None:
+    whole = Model(symbols(9, 9), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    last = Model(symbols(9, 1), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    last.load_state_dict(whole.state_dict())
+    tokens = symbols(9, 9).training(3, generator(1)).tokens
+    with torch.no_grad():
+        assert torch.allclose(last(tokens), whole(tokens)[:, -1:], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in MECHANISMS.items() if kind.bound is not None])
+def test_bounded_layers_compute_by_the_polynomial_method_to_their_tolerance(name: str) -> None:
+    """Only a tolerance makes a plan, and it changes answers by no more than that allows."""
+    task, sizes = symbols(6, 6), Sizes(4, 2, 40)
+    exact = Model(task, sizes, mechanism(name), generator=generator())
+    near = Model(task, sizes, mechanism(name), tolerance=1e-3, generator=generator())
+    layer = near.blocks[0].attention
+    assert isinstance(layer, TensorAttention)
+    assert layer.plan is not None
+    assert exact.blocks[0].attention.plan is None
+    tokens = task.training(3, generator(1)).tokens
+    with torch.no_grad():
+        a, b = exact(tokens), near(tokens)
+    assert not torch.equal(a, b)
+    assert torch.allclose(a, b, atol=0.02)
+
+
+def test_linear_attention_is_the_function_of_its_projections() -> None:
+    layer = LinearAttention(6, 2, "taylor2", generator=generator()).double()
+    x = torch.randn(2, 5, 6, generator=generator(1), dtype=torch.float64)
+    heads = []
+    for h in range(2):
+        q, k, v = ((project(x))[..., 3 * h : 3 * h + 3] for project in (layer.q_proj, layer.k_proj, layer.v_proj))
+        heads.append(linear_attention(q / 3**0.25, k / 3**0.25, v, feature_map="taylor2", is_causal=True))
+    assert torch.allclose(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linear elu", "order 2", "order 3"])
+def test_gradients(name: str) -> None:
+    task = symbols(4, 4)
+    model = Model(task, Sizes(4, 2, 20), mechanism(name), generator=generator()).double()
+    batch = task.training(2, generator(1))
+    weight = model.embedding.detach().clone()
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        logits = torch.func.functional_call(model, {"embedding": weight}, (batch.tokens,))
+        return cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
+
+    assert torch.autograd.gradcheck(loss, weight.requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["order 2", "order 3", "order 2, two layers", "order 3, R = 1"])
+@pytest.mark.parametrize("asked", [1, 9])
+def test_flops_outside_attention_are_those_that_pytorch_counts(
+    name: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With attention left out of both counts: its keys and values are read, and that is all."""
+    task, sizes, kind = symbols(9, asked), Sizes(8, 2, 40), mechanism(name)
+    model = Model(task, sizes, kind, generator=generator())
+
+    def summed(self: object, q: torch.Tensor, keys: list, values: list, *_: object, **__: object) -> torch.Tensor:
+        return q + sum(x.sum(-2, keepdim=True) for x in (*keys, *values))
+
+    for block in model.blocks:
+        monkeypatch.setattr(type(block.attention), "_attend", summed)
+    monkeypatch.setattr("separatrix.studies.learning.compute.attention_flops", lambda *_: 0.0)
+    tokens = task.training(3, generator(1)).tokens
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(tokens)
+    assert 3 * counter.get_total_flops() == step_flops(task, sizes, kind, 3)
+
+
+def test_flops_of_attention_by_hand() -> None:
+    """Two heads of dimension 3, five tokens; 20 monomials of degree 3 in 3 variables; elu has 3 features."""
+    assert attention_flops(Mechanism(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
+    assert attention_flops(Mechanism(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
+    assert attention_flops(Mechanism(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10
+    bounded = Mechanism(3, 0.5)
+    assert polynomial_flops(bounded, 2, 3, 500, 500) == 2 * 2 * 20 * 4 * 2 * 1000
+    assert attention_flops(bounded, 2, 3, 500, 500) == polynomial_flops(bounded, 2, 3, 500, 500)
+    assert attention_flops(bounded, 2, 3, 5, 1) == attention_flops(Mechanism(3), 2, 3, 5, 1)
+    with pytest.raises(ArgumentError, match="kind: expected one with a bound"):
+        polynomial_flops(Mechanism(3), 2, 3, 5, 5)
+
+
+def test_bad_sizes() -> None:
+    for name in ("width", "heads", "hidden"):
+        with pytest.raises(ArgumentError, match=f"{name}: expected an integer >= 1"):
+            dataclasses.replace(Sizes(), **{name: 0})
+    with pytest.raises(ArgumentError, match="heads: expected a divisor of width = 16, got 3"):
+        Sizes(16, 3)
+    with pytest.raises(ArgumentError, match="mechanism: expected linear elu or"):
+        mechanism("order 5")
+    with pytest.raises(ArgumentError, match="hidden: expected enough"):
+        hidden_units(Recall().task, Sizes(16, 4, 8), Mechanism(3))

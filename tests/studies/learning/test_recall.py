@@ -1,0 +1,19 @@
+"""The claims on recall: by hand it is never wrong, and a wrong answer would be seen."""
+
+from __future__ import annotations
+
+from separatrix.claims.ledger import Verdict
+from separatrix.claims.verdicts import expected
+from separatrix.studies.learning import recall
+from tests.studies.cells import changed, claims_of, given, run_cells
+
+OURS = claims_of(recall)
+HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
+
+
+def test_recall_by_hand_is_recorded_and_sees_a_wrong_answer() -> None:
+    claim = OURS["does-it-learn/recall-by-hand"]
+    found = run_cells(claim)
+    assert claim.check(found).verdict is expected()[claim.id] is HOLDS
+    assert claim.check(changed(found, given(order=4), by_one_head=1)).verdict is FAILS
+    assert claim.check(changed(found, given(order=3), by_two_hops=1)).verdict is FAILS

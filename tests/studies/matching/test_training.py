@@ -1,0 +1,80 @@
+"""The claims on triples by training: fair cells, what would change their verdicts, and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.report.figures import draw
+from separatrix.studies.matching import training as _training  # noqa: F401  its claims: into the ledger
+from separatrix.studies.seeds import paired
+
+TRAINED = "beyond/triples-by-training"
+
+
+def run(order: int, seed: int, last: float, *, modulus: int = 7, parameters: int = 100) -> Found:
+    result = {"step": [0, 10], "accuracy": [0.5, last], "loss": [0.7, 0.1], "parameters": parameters}
+    return Found({"order": order, "task": 3, "n": 8, "modulus": modulus}, seed, result)
+
+
+def both(third: Sequence[float], second: Sequence[float], **more: int) -> list[Found]:
+    return [
+        *(run(3, seed, last, **more) for seed, last in enumerate(third)),
+        *(run(2, seed, last, **more) for seed, last in enumerate(second)),
+    ]
+
+
+GOOD = both([0.98, 0.99, 1.0], [0.6, 0.62, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (GOOD, Verdict.HOLDS),
+        ([*GOOD, *both([0.5, 0.52, 0.51], [0.51, 0.5, 0.52], modulus=99)], Verdict.HOLDS),
+        ([*GOOD, *both([0.5, 0.52, 0.51], [0.9, 0.91, 0.92], modulus=99)], Verdict.FAILS_AS_PRINTED),
+        (both([0.5, 0.52, 0.51], [0.51, 0.5, 0.52]), Verdict.UNDECIDED),
+        (both([0.99, 0.98, 1.0], [1.0, 0.97, 0.99]), Verdict.UNDECIDED),
+        (
+            [*GOOD[:3], *(replace(one, result={**one.result, "parameters": 101}) for one in GOOD[3:])],
+            Verdict.FAILS_AS_PRINTED,
+        ),
+    ],
+)
+def test_the_verdict_on_training(found: list[Found], verdict: Verdict) -> None:
+    for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
+        assert ledger._REGISTRY[id].check(found).verdict is verdict
+
+
+def test_runs_are_paired_by_seed() -> None:
+    """In whatever order they are found."""
+    forwards, backwards = (ledger._REGISTRY[TRAINED].check(found).numbers for found in (GOOD, GOOD[::-1]))
+    assert forwards == backwards
+    lead = forwards["n = 8, M = 7: lead of order 3"]
+    assert isinstance(lead, Interval)
+    assert lead == paired([0.98, 0.99, 1.0], [0.6, 0.62, 0.7])
+    assert lead.value == pytest.approx(0.35)
+
+
+def test_the_cells_of_training_are_fair() -> None:
+    """Both orders in every setting, with the same seeds and everything else equal."""
+    for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
+        kinds: dict[int, list[object]] = {2: [], 3: []}
+        for cell in ledger._REGISTRY[id].cells():
+            rest = {name: value for name, value in cell.arguments.items() if name != "order"}
+            kinds[cell.arguments["order"]].append((cell.seed, rest))
+        assert kinds[2] == kinds[3]
+
+
+def test_training_is_drawn() -> None:
+    curves = draw("match_training_curves", GOOD)
+    assert [trace.name for trace in curves.figure.data] == ["order 2, n = 8, M = 7", "order 3, n = 8, M = 7"]
+    assert curves.figure.data[1].y[-1] == pytest.approx(0.99)
+    assert list(curves.figure.data[1].error_y.array)[-1] == pytest.approx(0.01)
+    ends = draw("match_accuracy", GOOD)
+    assert [len(trace.y) for trace in ends.figure.data] == [3, 1, 3, 1]
+    assert "0.99 against 0.64" in ends.text

@@ -1,0 +1,60 @@
+"""The claims on learned weights: their verdicts, and that each check can come out otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from separatrix.claims.ledger import Found, Verdict
+from separatrix.errors import ArgumentError
+from separatrix.studies.separation import learned
+from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+
+OURS = claims_of(learned)
+HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
+
+
+def ran(id: str) -> tuple[Found, ...]:
+    return run_cells(OURS[id])
+
+
+@pytest.mark.parametrize("id", OURS)
+def test_the_verdict_is_the_recorded_one(id: str) -> None:
+    judged_as_recorded(OURS[id])
+
+
+ATTENTION, HAND, LEARNED_REGRESSION = (
+    f"learned-weights/{part}" for part in ("attention", "by-hand", "softmax-regression")
+)
+
+
+@pytest.mark.parametrize(
+    ("id", "where", "to"),
+    [
+        (ATTENTION, {"mechanism": "softmax", "trained": "y"}, {"held_out": [[1.0], [1.0], [0.7]]}),
+        (ATTENTION, {"mechanism": "softmax", "trained": "y"}, {"held_out": [[0.9], [1.0], [1.0]]}),
+        (ATTENTION, {"mechanism": "linear", "trained": "y"}, {"held_out": [[0.5], [0.5], [0.5]]}),
+        (ATTENTION, {"mechanism": "linear", "trained": "y"}, {"held_out": [[1.0], [1.0], [1.0]]}),
+        (HAND, {"mechanism": "linear"}, {"K": None}),
+        (HAND, {"mechanism": "linear", "n": 200_000}, {"least": 90.0}),
+        (HAND, {"mechanism": "softmax", "n": 200_000}, {"least": 90.0}),
+        (LEARNED_REGRESSION, {"mechanism": "softmax"}, {"held_out": [0.9]}),
+        (LEARNED_REGRESSION, {"mechanism": "linear"}, {"held_out": [0.9]}),
+    ],
+)
+def test_another_training_is_another_verdict(id: str, where: dict[str, Any], to: dict[str, Any]) -> None:
+    assert OURS[id].check(changed(ran(id), given(**where), **to)).verdict is FAILS
+
+
+def test_the_longer_runs_ask_the_same_of_more() -> None:
+    for id, longer in ((ATTENTION, "attention-wider"), (LEARNED_REGRESSION, "softmax-regression-longer")):
+        short, long = (list(OURS[name].cells()) for name in (id, f"learned-weights/{longer}"))
+        assert [cell.experiment for cell in short] == [cell.experiment for cell in long]
+        assert all(one.arguments["n"] < other.arguments["n"] for one, other in zip(short, long, strict=True))
+        assert OURS[f"learned-weights/{longer}"].check(ran(id)).verdict is HOLDS
+
+
+def test_the_name_of_a_setting_is_checked() -> None:
+    with pytest.raises(ArgumentError, match="setting"):
+        learned.setting_of("convolution", 8, 2)

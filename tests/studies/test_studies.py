@@ -1,0 +1,126 @@
+"""The studies as a whole: what they register, under names and keys that stored results know."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from separatrix import claims, studies
+from separatrix.claims import ledger
+from separatrix.claims.verdicts import expected
+from separatrix.lab import registry
+from separatrix.report.drawings import studies as drawings
+from separatrix.report.figures import FIGURES
+
+studies.load("beyond")
+
+EXPERIMENTS = {
+    "beyond.by_hand",
+    "beyond.learned",
+    "beyond.learned_regression",
+    "beyond.learning",
+    "beyond.learning_growth",
+    "beyond.learning_polynomial",
+    "beyond.learning_polynomial_text",
+    "beyond.learning_seconds",
+    "beyond.learning_text",
+    "beyond.match_training",
+    "beyond.mechanism",
+    "beyond.mechanism_margin",
+    "beyond.mechanism_regression",
+    "beyond.phase_signal",
+    "beyond.phase_size",
+    "beyond.recall_by_hand",
+    "beyond.selection_fixed",
+    "beyond.selection_learner",
+    "beyond.selection_length_population",
+    "beyond.selection_length_sampled",
+    "beyond.selection_length_trained",
+}
+FIRST_CELLS = {
+    "does-it-learn/recall": "092352277d1dd668",
+    "does-it-learn/triples-every-attention": "252e4c36852a5af6",
+    "does-it-learn/through-the-polynomial": "ef7d165e7b71f39d",
+    "does-it-learn/what-r-buys": "8e9df450018b826a",
+    "does-it-learn/recall-by-hand": "107b40baac47e204",
+    "triples-by-training": "428e810f68e122df",
+    "token-selection/attention-one-hot-positions": "1028513c3e3174fd",
+    "token-selection/positions-and-length": "ec3deec71b2855a9",
+    "corollary-e.9/as-a-curve": "d8a3d9cad720b529",
+    "appendix-e.6/one-encoding-for-all": "a6293c147736c480",
+    "learned-weights/attention": "81087776af8f6ad2",
+    "other-mechanisms/best-tau": "5c81f62dbae4ef5f",
+    "phase-diagram/n-and-d": "a1426ab14ce37073",
+}
+
+
+def test_the_experiments_have_the_names_that_stores_know() -> None:
+    ours = {name: one.version for name, one in registry._REGISTRY.items() if "studies" in one.function.__module__}
+    assert ours == dict.fromkeys(EXPERIMENTS, 1)
+
+
+@pytest.mark.parametrize("id", FIRST_CELLS)
+def test_cells_have_the_keys_that_stores_know(id: str) -> None:
+    first = next(iter(ledger._REGISTRY[f"beyond/{id}"].cells()))
+    assert first.key.startswith(FIRST_CELLS[id])
+
+
+def test_a_verdict_is_recorded_for_every_claim_and_for_no_other() -> None:
+    ours = {one.id for one in ledger._REGISTRY.values() if one.check.__module__.startswith(f"{studies.__name__}.")}
+    assert ours == {id for id in expected() if id.startswith("beyond/")}
+
+
+def test_studies_alone_or_papers_alone_are_loaded(run) -> None:
+    for paper, loaded in (("beyond", "beyond"), ("kronecker", "kronecker"), ("selection", "selection")):
+        done = run(
+            "from separatrix import studies\n"
+            "from separatrix.claims import ledger\n"
+            f"studies.load({paper!r})\n"
+            "print(*sorted({one.paper for one in ledger.claims()}))"
+        )
+        assert (done.stdout, done.stderr) == (f"{loaded}\n", "")
+
+
+def test_importing_the_package_imports_no_study(run) -> None:
+    done = run("import sys, separatrix.studies; print(*(m for m in sys.modules if 'studies.' in m or m == 'torch'))")
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_every_module_is_listed() -> None:
+    assert "separatrix.studies.learning.tasks.text" in studies.modules()
+    assert "separatrix.studies.selection.length" in studies.modules()
+    assert not set(studies.modules()) & set(claims.modules())
+
+
+def ours() -> dict[str, list[ledger.Claim]]:
+    """The claims by the file that has them, as "learning/text"."""
+    found: dict[str, list[ledger.Claim]] = {}
+    for module in map(sys.modules.__getitem__, studies.modules()):
+        mine = [one for one in vars(module).values() if isinstance(one, ledger.Claim)]
+        if mine:
+            found[module.__name__.removeprefix(f"{studies.__name__}.").replace(".", "/")] = mine
+    return found
+
+
+def test_every_claim_is_in_a_file_whose_test_has_its_name(root: Path) -> None:
+    assert sum(map(len, ours().values())) == len([id for id in expected() if id.startswith("beyond/")])
+    for file in ours():
+        folder, stem = file.split("/")
+        assert (root / "tests" / "studies" / folder / f"test_{stem}.py").exists(), file
+
+
+def test_every_figure_is_in_a_file_named_as_one_of_its_study() -> None:
+    """The file of the claim, or of the runs that several claims share."""
+    files = {name.removeprefix(f"{studies.__name__}.") for name in studies.modules()}
+    drawn = {
+        name: draw.__module__.removeprefix(f"{drawings.__name__}.")
+        for name, draw in FIGURES.items()
+        if draw.__module__.startswith(f"{drawings.__name__}.")
+    }
+    assert set(drawn.values()) <= files
+    for file, claims_of_file in ours().items():
+        for one in claims_of_file:
+            assert {drawn[name].split(".")[0] for name in one.figures} == {file.split("/")[0]}, one.id
+    assert {name for some in ours().values() for one in some for name in one.figures} == set(drawn)

@@ -1,0 +1,45 @@
+"""Which tests are run for a change at hand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.changed import changed_files, paths_for
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "src/separatrix/attention/polynomial/monomials.py",
+            ["src/separatrix/attention/polynomial/monomials.py", "tests/attention/polynomial/test_monomials.py"],
+        ),
+        (
+            "src/separatrix/attention/polynomial/lanes.py",
+            ["src/separatrix/attention/polynomial/lanes.py", "tests/attention/polynomial"],
+        ),
+        ("src/separatrix/errors.py", ["src/separatrix/errors.py"]),
+        ("tests/attention/test_linear.py", ["tests/attention/test_linear.py"]),
+        ("README.md", []),
+    ],
+)
+def test_the_paths_for_a_file(root: Path, name: str, expected: list[str]) -> None:
+    assert list(paths_for(root, name)) == expected
+
+
+def test_what_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+
+    git("init", "--quiet")
+    for name in ("kept", "edited", "gone"):
+        (tmp_path / name).write_text("1")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "one")
+    (tmp_path / "edited").write_text("2")
+    (tmp_path / "gone").unlink()
+    (tmp_path / "new").write_text("3")
+    assert changed_files(tmp_path, "HEAD") == ["edited", "new"]

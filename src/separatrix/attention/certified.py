@@ -27,11 +27,11 @@ from separatrix.attention.planning.plan import (
     Plan,
     Recipe,
     choose,
-    time_limit,
     exact_plan,
     out_of_reach,
     polynomial_plan,
     recipes,
+    time_limit,
 )
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial

@@ -27,11 +27,11 @@ from separatrix.attention.planning.plan import (
     Plan,
     Recipe,
     choose,
-    dearest,
     exact_plan,
     out_of_reach,
     polynomial_plan,
     recipes,
+    time_limit,
 )
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
@@ -160,14 +160,14 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
         analysis = analyse(call, differentiable)
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
-        most = dearest(analysis, method)
+        most = time_limit(analysis, method)
         if most < planning_time(analysis.shape):
             return analysis, choose(analysis, None, tolerance, method)
         other = turned(analysis, tolerance) if basis_time(analysis.shape) < most else None
         analyses = [analysis] if other is None else [analysis, other]
         # Where no polynomial keeps the tolerance for gradients too, one that keeps it for the output may have to do.
         for output_only in (False, True) if differentiable and most == math.inf else (False,):
-            found = [(x, recipes(x, tolerance, dearest=most, output_only=output_only)) for x in analyses]
+            found = [(x, recipes(x, tolerance, time_limit=most, output_only=output_only)) for x in analyses]
             made = [(x, recipe) for x, recipe in found if recipe is not None]
             if made:
                 analysis, recipe = min(made, key=lambda pair: pair[1].index_set.rank)
@@ -214,7 +214,7 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            most = dearest(analysis, method)
+            most = time_limit(analysis, method)
             recipe = recipes(analysis, tolerance, least, most)
             if recipe is None and kept is None and analysis.differentiable and most == math.inf:
                 recipe = recipes(analysis, tolerance, least, most, output_only=True)

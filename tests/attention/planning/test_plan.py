@@ -14,9 +14,9 @@ from separatrix.attention.arithmetic.precision import float32_products_are_float
 from separatrix.attention.call import check_call
 from separatrix.attention.planning import forecast as forecasting
 from separatrix.attention.planning import plan as planning
+from separatrix.attention.planning.live_bytes import LiveBytes
 from separatrix.attention.planning.paper_rules import paper_rank, threshold
 from separatrix.attention.planning.plan import worst_case_degree
-from separatrix.claims.kronecker.live_bytes import LiveBytes
 from tests.contracts.attention_contract import inputs
 
 

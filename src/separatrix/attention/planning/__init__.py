@@ -5,5 +5,6 @@
 - `cost`: flops, memory and time of each algorithm.
 - `exact_type`: the type in which exact attention keeps a tolerance.
 - `exact_gradient`: a bound on the rounding of exact attention's gradients.
+- `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.
 - `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
 """

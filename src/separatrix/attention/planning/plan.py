@@ -74,7 +74,7 @@ def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
         yield from (chebyshev(degree, moment, radius) for moment in range(0, degree, 2))
 
 
-def dearest(analysis: Analysis, method: str) -> float:
+def time_limit(analysis: Analysis, method: str) -> float:
     """The time beyond which no polynomial is looked for: that of exact attention, where it is `auto` and affordable."""
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
@@ -84,7 +84,7 @@ def recipes(
     analysis: Analysis,
     tolerance: float,
     least_degree: int = 0,
-    dearest: float = math.inf,
+    time_limit: float = math.inf,
     output_only: bool = False,
 ) -> Recipe | None:
     """The lowest rank whose forecast keeps the tolerance, of all index sets; None if none does, or none in time.
@@ -96,7 +96,7 @@ def recipes(
     target, d = _MARGIN * tolerance, analysis.frame.width
     if analysis.differentiable:
         least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
-    polynomial, rank = _total_degree(analysis, target, least_degree, dearest, output_only)
+    polynomial, rank = _total_degree(analysis, target, least_degree, time_limit, output_only)
     free = not analysis.shape.is_causal and not analysis.differentiable
     if free and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
@@ -118,7 +118,7 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
 
 
 def _total_degree(
-    analysis: Analysis, target: float, least_degree: int, dearest: float, output_only: bool = False
+    analysis: Analysis, target: float, least_degree: int, time_limit: float, output_only: bool = False
 ) -> tuple[Polynomial | None, int]:
     """The polynomial of the lowest degree whose forecast keeps the target, and its rank."""
     d = analysis.frame.width
@@ -126,7 +126,7 @@ def _total_degree(
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
             break
-        if polynomial_cost(analysis.shape, expanded_total_degree(d, degree), False).time > dearest:
+        if polynomial_cost(analysis.shape, expanded_total_degree(d, degree), False).time > time_limit:
             break  # though it were in float32; and higher degrees cost more
         if least_rounding(analysis, degree, rank) > target:
             break
@@ -192,7 +192,7 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
         raise out_of_reach(analysis, tolerance)
     if method == "exact":
         why = "exact attention was asked for"
-    elif plan is None and dearest(analysis, method) < math.inf:
+    elif plan is None and time_limit(analysis, method) < math.inf:
         why = (
             f"at these lengths exact attention is cheaper than a polynomial that keeps {tolerance:.3g}, as far as one "
             f"was looked for: scores reach {analysis.radius:.3g}"
@@ -332,7 +332,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
         if cost.time < exact.time and rank <= LARGEST_RANK:
             why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
             return Plan("polynomial", degree, rank, f"total degree {degree}", tolerance, cost.flops, cost.bytes, why)
-        why = f"{side}, and the worst case takes rank {rank}, dearer than exact attention at this length"
+        why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
         if rank > LARGEST_RANK:
             why = f"{side}, and the worst case takes rank {rank}, where at most {LARGEST_RANK} is tried"
     if exact.flops > AFFORDABLE:

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 # Not by way of the package, which imports these when they are first asked for: a cell would be timed with that.
 from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
 from separatrix.attention.planning.cost import Shape, exact_cost
-from separatrix.claims.kronecker.live_bytes import LiveBytes
+from separatrix.attention.planning.live_bytes import LiveBytes
 from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

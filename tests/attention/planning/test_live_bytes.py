@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from separatrix.claims.kronecker.live_bytes import LiveBytes
+from separatrix.attention.planning.live_bytes import LiveBytes
 
 
 def test_live_bytes_are_those_of_a_computation_done_by_hand() -> None:

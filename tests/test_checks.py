@@ -76,14 +76,12 @@ def test_what_is_no_flag(value: object) -> None:
 
 
 def test_no_other_file_tells_bools_from_integers(root: Path) -> None:
-    """Each does it by these checks; the packages that are named have checks of their own for the time being."""
+    """Each does it by these checks."""
     package = root / "src" / "separatrix"
-    others = {"attention", "nn", "nn.py", "learning", "studies"}
     found = {
         file.relative_to(package).as_posix()
         for file in package.rglob("*.py")
-        if file.relative_to(package).parts[0] not in others
-        and re.search(r"isinstance\([^()]+, bool\)", file.read_text())
+        if re.search(r"isinstance\([^()]+, bool\)", file.read_text())
     }
     # What is written in the papers may be a decimal or a fraction too.
     assert found == {"checks.py", "separation/decimals.py"}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 
 import torch
 from torch import Tensor
 
+from separatrix.checks import is_number, is_whole
 from separatrix.errors import ArgumentError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -64,10 +64,6 @@ class Constraint:
     def check(self, given: Given) -> None:
         for argument, got in self.breaks(given):
             raise ArgumentError(argument, expected=self.expected, got=got)
-
-
-def _is_integer(x: object) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
 
 
 def _shape(x: Tensor) -> str:
@@ -179,7 +175,7 @@ def _causal_flag(given: Given) -> Iterator[Break]:
 
 
 def _offset(given: Given) -> Iterator[Break]:
-    if not _is_integer(given.query_offset) or abs(given.query_offset) > LARGEST_OFFSET:
+    if not is_whole(given.query_offset, low=-LARGEST_OFFSET, high=LARGEST_OFFSET):
         yield "query_offset", given.query_offset
 
 
@@ -192,7 +188,7 @@ def _causal_lengths(given: Given) -> Iterator[Break]:
 
 def _windows(given: Given) -> Iterator[Break]:
     for m, window in enumerate(given.windows):
-        if window is not None and not (_is_integer(window) and window >= 1):
+        if window is not None and not is_whole(window, low=1):
             yield f"windows[{m}]", window
 
 
@@ -220,7 +216,7 @@ def _mask_shapes(given: Given) -> Iterator[Break]:
 
 
 def _scale(given: Given) -> Iterator[Break]:
-    if not isinstance(given.scale, Real) or isinstance(given.scale, bool) or not -math.inf < given.scale < math.inf:
+    if not is_number(given.scale) or not -math.inf < given.scale < math.inf:
         yield "scale", given.scale
 
 

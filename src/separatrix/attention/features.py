@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
 __all__ = ["FEATURE_MAPS", "FeatureMap", "RandomPositive", "elu", "identity", "random_positive", "relu", "taylor2"]
@@ -112,7 +113,7 @@ def random_positive(head_dim: int, num_features: int, generator: torch.Generator
     (1.2, 1.2)
     """
     for name, number in (("head_dim", head_dim), ("num_features", num_features)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        if not is_whole(number, low=1):
             raise ArgumentError(name, expected="an integer >= 1", got=number)
     if not isinstance(generator, torch.Generator):
         raise ArgumentError("generator", expected="a torch.Generator", got=generator)

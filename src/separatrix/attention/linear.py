@@ -31,6 +31,7 @@ from separatrix.attention.arguments import is_dense, layout
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.features import FeatureMap, mapped
+from separatrix.checks import flag
 from separatrix.errors import ArgumentError, SeparatrixError
 
 __all__ = ["linear_attention"]
@@ -197,8 +198,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
             raise ArgumentError(name, expected=f"the query's type {query.dtype}", got=str(x.dtype))
         if x.device != query.device:
             raise ArgumentError(name, expected=f"the query's device {query.device}", got=str(x.device))
-    if not isinstance(is_causal, bool):
-        raise ArgumentError("is_causal", expected="True or False", got=is_causal)
+    flag("is_causal", is_causal)
     if key.shape[-1] != query.shape[-1]:
         raise ArgumentError("key", expected=f"the query's width {query.shape[-1]}", got=_shape(key))
     if value.shape[-2] != key.shape[-2]:

@@ -15,13 +15,13 @@ from separatrix.attention.planning.plan import check_tolerance
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import (
     BoundedPlan,
-    check_bound,
     normalised,
     plan_bounded,
     score_radius,
     sum_rounding,
 )
 from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.tensor_attention import TensorAttention
 
@@ -55,7 +55,7 @@ class BoundedTensorAttention(TensorAttention):
         super().__init__(embed_dim, num_heads, *arguments, bound=bound, **options)
 
     def _check_bounds(self) -> None:
-        self.bound = check_bound("bound", self.bound)
+        self.bound = positive("bound", self.bound)
         if self.scale is not None:
             raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=self.scale)
         where = self.out_proj.weight

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.arguments import is_dense, layout
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
 
@@ -140,7 +141,7 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask:
 
 def check_integer(name: str, number: object, least: int) -> None:
     """Raise an `ArgumentError` unless a number is an integer of at least `least`."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+    if not is_whole(number, low=least):
         raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, Self
 
 import torch
@@ -14,6 +13,7 @@ from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.checks import is_number
 from separatrix.errors import ArgumentError
 from separatrix.nn.projections import Projections, check_integer
 
@@ -100,7 +100,7 @@ class TensorAttention(Projections):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(embed_dim, num_heads, order, kdim, vdim, bias, batch_first, device, dtype)
-        if scale is not None and (not isinstance(scale, Real) or isinstance(scale, bool) or not math.isfinite(scale)):
+        if scale is not None and not (is_number(scale) and math.isfinite(scale)):
             raise ArgumentError("scale", expected="None or a finite number", got=scale)
         self.scale = scale
         self.windows = _one_a_set(windows, order)

@@ -13,6 +13,7 @@ from torch import Tensor
 from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.results import Given
 from separatrix.attention.checker.verdict import Verification
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
 
@@ -137,7 +138,7 @@ def check(
 
     `bounds` promises an error for each query, and broadcasts with (..., L_q); without `lse` only outputs are checked.
     """
-    if not isinstance(queries, int) or isinstance(queries, bool) or queries < 1:
+    if not is_whole(queries, low=1):
         raise ArgumentError("queries", expected="an integer >= 1", got=queries)
     try:
         from separatrix.attention.checker.deciding import decide

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
 
@@ -24,7 +25,7 @@ def max_order(n: int, bound: float) -> float:
     >>> max_order(10**6, 1.5), max_order(10**6, 1.0), max_order(10**6, 20.0)
     (6, inf, 0)
     """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 2:
+    if not is_whole(n, low=2):
         raise ArgumentError("n", expected="an integer >= 2", got=n)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
         raise ArgumentError("bound", expected="a finite number >= 0", got=bound)

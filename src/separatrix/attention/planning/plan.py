@@ -29,6 +29,7 @@ from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.polynomial.products import expanded, expanded_total_degree
 from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
+from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
 
 _MARGIN = 0.9
@@ -295,9 +296,8 @@ def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
 
 
 def check_tolerance(tolerance: float) -> float:
-    if not (isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool) and 0 < tolerance < math.inf):
-        raise ArgumentError("tolerance", expected="a positive finite number", got=tolerance)
-    return float(tolerance)
+    """The tolerance as a float; an `ArgumentError` unless it is a positive finite number."""
+    return positive("tolerance", tolerance)
 
 
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
@@ -310,7 +310,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     495
     """
     for name, number, least in (("n", n, 1), ("d", d, 1), ("order", order, 2)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        if not is_whole(number, low=least):
             raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
         raise ArgumentError("bound", expected="a finite number >= 0", got=bound)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from separatrix.attention.sharded.standing import Standing, standing_in
+from separatrix.checks import is_number
 from separatrix.errors import ArgumentError
 
 
@@ -157,7 +158,7 @@ def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
 
 
 def _is_timeout(timeout: object) -> bool:
-    return isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout <= 1e6
+    return is_number(timeout) and 0 < timeout <= 1e6
 
 
 def check_timeout(timeout: object) -> None:

@@ -213,12 +213,6 @@ def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtyp
     return abs(scale) * math.prod([most] * order) * (d if norm == "entries" else 1)
 
 
-def check_bound(name: str, bound: float) -> float:
-    if not (isinstance(bound, (int, float)) and not isinstance(bound, bool) and 0 < bound < math.inf):
-        raise ArgumentError(name, expected="a positive finite number", got=bound)
-    return float(bound)
-
-
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
     """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
     exponents = balanced_exponents(plan.order, bound, scale)

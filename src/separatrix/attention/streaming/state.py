@@ -23,13 +23,13 @@ from separatrix.attention.polynomial.sums import contraction, with_ones
 from separatrix.attention.streaming.bounded_plan import (
     BoundedPlan,
     balanced_exponents,
-    check_bound,
     expansion,
     largest_token,
     plan_bounded,
     score_radius,
 )
 from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
+from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
 
 NORMS = ("entries", "order")
@@ -84,14 +84,14 @@ class TensorAttentionState:
         device: torch.device | str = "cpu",
     ) -> None:
         for name, number, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
-            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            if not is_whole(number, low=least):
                 raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
         if norm not in NORMS:
             raise ArgumentError("norm", expected=f"one of {NORMS}", got=norm)
         if dtype not in DTYPES:
             raise ArgumentError("dtype", expected="float64, float32, bfloat16 or float16", got=dtype)
         self.order, self.head_dim, self.value_dim = order, head_dim, value_dim
-        self.bound, self.tolerance = check_bound("bound", bound), check_tolerance(tolerance)
+        self.bound, self.tolerance = positive("bound", bound), check_tolerance(tolerance)
         if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
             raise ArgumentError("scale", expected="a finite number, or None for 1 / head_dim", got=scale)
         self.scale = 1 / head_dim if scale is None else float(scale)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
@@ -42,7 +43,7 @@ class Sizes:
     def __post_init__(self) -> None:
         for name in ("width", "heads", "hidden"):
             number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            if not is_whole(number, low=1):
                 raise ArgumentError(name, expected="an integer >= 1", got=number)
         if self.width % self.heads:
             raise ArgumentError("heads", expected=f"a divisor of width = {self.width}", got=self.heads)

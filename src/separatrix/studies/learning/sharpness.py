@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
 __all__ = ["largest_share", "radius_for_half"]
@@ -41,5 +42,5 @@ def radius_for_half(tuples: int) -> float:
 
 
 def _check(tuples: int) -> None:
-    if not isinstance(tuples, int) or isinstance(tuples, bool) or tuples < 1:
+    if not is_whole(tuples, low=1):
         raise ArgumentError("tuples", expected="an integer >= 1", got=tuples)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from separatrix import training
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning.mechanisms import Mechanism
 from separatrix.studies.learning.models import Model, Sizes
@@ -54,7 +55,7 @@ class Run:
     def __post_init__(self) -> None:
         for name, low in (("steps", 0), ("batch", 1), ("points", 1), ("seed", 0)):
             number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < low:
+            if not is_whole(number, low=low):
                 raise ArgumentError(name, expected=f"an integer >= {low}", got=number)
         if not 0 < self.lr < math.inf:
             raise ArgumentError("lr", expected="a finite number > 0", got=self.lr)

@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from separatrix.attention.operator import tensor_attention
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning.tasks.task import Batch, Task
 
@@ -59,7 +60,7 @@ class Recall:
     def __post_init__(self) -> None:
         for name, low in (("order", 2), ("parts", 2), ("shared", 1)):
             number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < low:
+            if not is_whole(number, low=low):
                 raise ArgumentError(name, expected=f"an integer >= {low}", got=number)
         most = self.parts ** (self.order - 2)
         if self.shared > most:

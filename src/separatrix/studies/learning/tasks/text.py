@@ -16,6 +16,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.studies.learning.tasks.task import Batch, Draw, Task
 
@@ -91,7 +92,7 @@ def text_task(n: int, *, text: str | None = None) -> Task:
         >>> batch.tokens.shape, torch.equal(batch.tokens[:, 1:, 0], batch.answers[:, :-1])
         (torch.Size([2, 5, 2]), True)
     """
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < len(_parts()[1]):
+    if not is_whole(n, low=1, high=len(_parts()[1]) - 1):
         raise ArgumentError("n", expected=f"an integer from 1 to {len(_parts()[1]) - 1}", got=n)
     if text not in (None, digest()):
         raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=text)

@@ -9,7 +9,7 @@ from typing import get_overloads
 
 from sphinx.pycode import ModuleAnalyzer
 
-from docs._ext.house_docstrings import rst
+from docs._ext.docstring_markup import rst
 from docs._ext.public_names import Name, links, names
 
 

@@ -17,8 +17,8 @@ from sphinx.application import Sphinx
 
 from docs._ext.api_pages import api
 from docs._ext.commands_page import commands
+from docs._ext.docstring_markup import rst
 from docs._ext.fuzz_counts import fuzz_counts
-from docs._ext.house_docstrings import rst
 from docs._ext.ledger_pages import errata_list, paper_heading, paper_table, verdicts_list
 from docs._ext.notebook_pages import notebook
 from docs._ext.public_names import links
@@ -69,8 +69,7 @@ def _translate(app: Sphinx, what: str, name: str, value: object, options: object
     known = links(home if home.startswith("separatrix") else "separatrix")
     called = inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, BaseException))
     given = set(inspect.signature(value).parameters) if called else set()
-    fields = {*dir(value), *getattr(value, "__annotations__", {})} if inspect.isclass(value) else set()
-    lines[:] = rst(lines, {word: full for word, full in known.items() if word not in given}, given | fields)
+    lines[:] = rst(lines, {word: full for word, full in known.items() if word not in given})
 
 
 def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:

@@ -23,8 +23,12 @@ _TENSORS = ("W", "V", "window", "token_state", "query_state", "validation_state"
 class Checkpoint:
     """The state before the update number `step`.
 
-    moments: Adam's, empty for SGD. window: the sum and number of the batch losses since the last record.
-    token_state, query_state: the data generators at the start of the step's block. validation_state: the validation's.
+    Attributes:
+        moments: The moments of Adam, empty for SGD.
+        window: The sum and the number of the batch losses since the last record.
+        token_state: The state of the generator of tokens at the start of the step's block.
+        query_state: The state of the generator of queries at the start of the step's block.
+        validation_state: The state of the generator of the validation.
     """
 
     step: int

@@ -109,8 +109,8 @@ def one_row(
 ) -> OneRow:
     """A row of a model ("ones", "identity" or "cross"), of F_exp or F_lin, on D0 or D1 (a is a_0 or a_1).
 
-    row: "special" (j_3, or j_2 in cross-attention), "own class", "other class", or "other" where all others are alike.
-    tau, a, b and c are in units of sqrt(log n) in self-attention.
+    The `row` is "special" (j_3, or j_2 in cross-attention), "own class", "other class", or "other" where all others are
+    alike. In self-attention tau, a, b and c are in units of sqrt(log n).
     """
     if n % g:
         raise ArgumentError("g", expected="a divisor of n", got=g)

@@ -77,7 +77,7 @@ def at(
 ) -> Callable[[Place], bool]:
     """The places whose row is j2 (or is not), whose key is j3 (or is not), whose column is of one of these kinds.
 
-    same_class: that key and row have (or do not have) the same class, in self-attention. None asks nothing.
+    In self-attention `same_class` asks that key and row have (or do not have) the same class. None asks nothing.
     """
 
     def meant(place: Place) -> bool:

@@ -51,10 +51,15 @@ class Recipe:
 class Plan:
     """The algorithm chosen and what is expected of it.
 
-    method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach; degree, rank and shape of
-    the index set for "polynomial". `predicted_error` is a
-    forecast of the certified error, never a promise. `flops` are those of the products with the monomials, or
-    with all keys and values; `bytes` what is held beside inputs and outputs; `why` is one sentence.
+    Attributes:
+        method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach.
+        degree: The degree of the polynomial; None for the other methods.
+        rank: The number of its monomials, the size of the index set; None for the other methods.
+        index_set: The shape of the index set, in words; None for the other methods.
+        predicted_error: A forecast of the certified error, never a promise.
+        flops: The flops of the products with the monomials, or with all keys and values.
+        bytes: What is held beside inputs and outputs.
+        why: One sentence that says why this algorithm was chosen.
     """
 
     method: str

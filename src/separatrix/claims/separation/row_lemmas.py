@@ -123,7 +123,7 @@ def row_lemma(
 ) -> Claim:
     """A lemma as a claim: its statements hold along all paths, what is printed otherwise along none.
 
-    cited: the entries that the proof should have cited, with the misprint that it cites others; and their cells.
+    The entries that the proof should have cited are `cited`, with the misprint that it cites others, and their cells.
     """
     every = (*statements, *(statement for statement, _ in slips))
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]

@@ -115,7 +115,7 @@ class Recall:
 
 
 _SHARP = 50.0
-"""Of the scores: any other tuple weighs at most exp(-50) of the one that is right."""
+"""By how much the right score is above all others: any other tuple weighs at most exp(-50) of the right one."""
 
 
 def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:

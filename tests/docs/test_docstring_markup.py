@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
-from docs._ext import house_docstrings, ledger_pages
-from docs._ext.house_docstrings import inline, rst
+from docs._ext import docstring_markup, ledger_pages
+from docs._ext.docstring_markup import inline, rst
 
 LINKS = {"plan": "separatrix.plan"}
 
 
-@pytest.mark.parametrize("module", [house_docstrings, ledger_pages])
+@pytest.mark.parametrize("module", [docstring_markup, ledger_pages])
 def test_examples(module) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -48,10 +48,6 @@ def test_blocks() -> None:
         "",
         "    s = q * k",
         "",
-        "n, d: tokens",
-        "    and width.",
-        "plan: a plan.",
-        "",
         "- one: item",
         "  of two lines",
         "- `plan`",
@@ -59,17 +55,12 @@ def test_blocks() -> None:
         ">>> 1 + 1",
         "2",
     ]
-    assert rst(docstring, LINKS, {"d"}) == [
+    assert rst(docstring, LINKS) == [
         "The :py:obj:`plan <separatrix.plan>` of this.",
         "",
         ".. code-block:: text",
         "",
         "    s = q * k",
-        "",
-        "``n``, ``d``",
-        "    tokens and width.",
-        "``plan``",
-        "    a plan.",
         "",
         "- one: item of two lines",
         "- :py:obj:`plan <separatrix.plan>`",
@@ -142,16 +133,11 @@ def test_the_colons_before_a_formula_are_one() -> None:
     assert rst(["It reads::", "", "    x = 1"], {}) == ["It reads:", "", ".. code-block:: text", "", "    x = 1", ""]
 
 
-def test_prose_with_a_colon_is_no_argument() -> None:
-    assert rst(["method: one of two,", "not of three."], {}, {"method"}) == ["method: one of two, not of three.", ""]
-    assert rst(["Layers: attention of any order."], {}, {"order"}) == ["Layers: attention of any order.", ""]
-
-
 @given(st.text(alphabet="ab_*|`<>\\ (.1:-", max_size=40))
 def test_any_text_is_shown_as_it_is(text: str) -> None:
     """What is neither code nor bold nor emphasis comes out of reStructuredText as it went in."""
     text = " ".join(text.replace("`", "").replace("**", "").split())
-    if house_docstrings._EMPHASIS.search(text) or not text:
+    if docstring_markup._EMPHASIS.search(text) or not text:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,32 +1,27 @@
-"""Docstrings, which are written to be read in the source, as reStructuredText.
+"""The docstrings of the library as reStructuredText, before Sphinx's napoleon reads their sections.
 
-Formulas are indented, code is between single backticks, and a star or a bar is a star or a bar: here each becomes what
-Sphinx has for it. Sections in Google style (``Args:``, ``Returns:``, ...) stay sections, for `sphinx.ext.napoleon` to
-read after this; only their text is translated. Some docstrings have lines of ``name: what it is`` without ``Args:``,
-which become a definition list.
+They are written in Google's style, to be read in the source and in editors: formulas are indented, code is between
+single backticks, and a star or a bar is a star or a bar. Here each becomes what Sphinx has for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 _INLINE = re.compile(r"``(?P<double>[^`]+)``|`(?P<single>[^`]+)`|\*\*(?P<bold>\S(?:[^*]|\*(?!\*))*?)\*\*", re.DOTALL)
 _EMPHASIS = re.compile(r"(?<![\w*(])\*(?=\w)([^*\n]*?\w[.,]?)\*(?![\w*])")
-_ARGUMENT = re.compile(r"(?P<names>\*{0,2}[A-Za-z_][\w.]*(?:, \*{0,2}[A-Za-z_][\w.]*)*): (?P<text>\S.*)")
 _SECTIONS = {"Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:"}
 _FIELDS = {"Args:", "Attributes:", "Raises:"}
 _SPECIAL = re.compile(r"([\\*|_`<>]|:(?=:))")
 
 
-def rst(lines: Sequence[str], links: Mapping[str, str], arguments: Collection[str] = ()) -> list[str]:
+def rst(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
     """The lines of a docstring, as `inspect.cleandoc` leaves them, in reStructuredText.
 
     Args:
         lines: the docstring.
         links: the full names of what has a page, by the names that docstrings call it.
-        arguments: the names that may head a line of ``name: what it is`` outside a section; a sentence may begin with
-            a word and a colon too.
 
     Example:
         >>> docstring = ["The `plan` of |x|.", "", "Args:", "    n: tokens,", "        at least 1.", "    d: width."]
@@ -42,7 +37,7 @@ def rst(lines: Sequence[str], links: Mapping[str, str], arguments: Collection[st
     for head, part in _parts(lines):
         if head is None:
             for block in _blocks(part):
-                made += [*_block(block, links, arguments), ""]
+                made += [*_block(block, links), ""]
         else:
             body = _fields(part, links) if head in _FIELDS else rst(part, links)
             made += [head, *(f"    {line}".rstrip() for line in body if line or head not in _FIELDS)]
@@ -86,16 +81,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
             block = []
 
 
-def _block(block: Sequence[str], links: Mapping[str, str], known: Collection[str]) -> list[str]:
+def _block(block: Sequence[str], links: Mapping[str, str]) -> list[str]:
     if block[0].startswith(">>>"):
         return list(block)
     if all(line.startswith("    ") for line in block):
         return [".. code-block:: text", "", *block]
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:
         return _list(block, len(marker[0]), links)
-    arguments = _arguments(block, known)
-    if arguments is not None:
-        return [line for names, text in arguments for line in (_code(names), f"    {inline(text, links)}")]
     text = "\n".join(line.strip() for line in block)
     if text.endswith("::"):  # the formula that follows is marked as such in any case
         text = text.removesuffix(":")
@@ -111,24 +103,6 @@ def _list(block: Sequence[str], width: int, links: Mapping[str, str]) -> list[st
         else:
             items[-1] += " " + line.strip()
     return [item[:width] + inline(item[width:], links) for item in items]
-
-
-def _arguments(block: Sequence[str], known: Collection[str]) -> list[tuple[str, str]] | None:
-    """The names and texts of a block of arguments; None if it is no such block."""
-    found: list[tuple[str, str]] = []
-    for line in block:
-        if line.startswith("    ") and found:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-        elif (argument := _ARGUMENT.fullmatch(line)) is not None:
-            found.append((argument["names"], argument["text"]))
-        else:
-            return None
-    heads = {name.strip("*") for names, _ in found for name in names.split(", ")}
-    return found if heads & set(known) else None
-
-
-def _code(names: str) -> str:
-    return ", ".join(f"``{name}``" for name in names.split(", "))
 
 
 def inline(text: str, links: Mapping[str, str]) -> str:

@@ -25,6 +25,13 @@ def root() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def shared_cells(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the workers of a run share what the cells of claims give, in the folder that has their temporary ones."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ["SEPARATRIX_TEST_CELLS"] = str(tmp_path_factory.getbasetemp().parent / "cells")
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run Python code in a fresh interpreter, where warnings are errors, outside the checkout."""

@@ -1,25 +1,65 @@
-"""The cells of claims, run once a process; those of the full profile with few steps."""
+"""The cells of claims, run once for all processes of a test run; those of the full profile with few steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from separatrix.claims import ledger, load
 from separatrix.claims.ledger import Found
-from separatrix.lab import results
+from separatrix.files import held, write_whole
+from separatrix.lab import Store, results
 from separatrix.lab.cell import Cell
+from separatrix.lab.lease import Lease
 from separatrix.lab.registry import named
+from separatrix.lab.worker import Outcome
 
+SHARED = "SEPARATRIX_TEST_CELLS"
+"""The variable that names the folder in which the processes of a test run share what cells give; see `conftest`."""
 _FEW = {"selection/figure-8": 520, "selection/theorem-3.5/trained-nets": 20}
 
 
 @cache
+def outcome(cell: Cell) -> Outcome:
+    """What a cell gives, as the store keeps it; run once for all processes of a test run."""
+    if SHARED not in os.environ:
+        return _run(cell)
+    folder = Path(os.environ[SHARED])
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{cell.key}.json"
+    with held(folder / f"{cell.key}.lock", wait=True):
+        if not file.exists():
+            made = _run(cell)
+            arrays = {digest: b64encode(data).decode() for digest, data in made.arrays.items()}
+            write_whole(file, json.dumps([made.result, arrays]).encode())
+            return made
+        text, arrays = json.loads(file.read_bytes())
+    return Outcome(result=text, arrays={digest: b64decode(data) for digest, data in arrays.items()})
+
+
+def _run(cell: Cell) -> Outcome:
+    text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
+    return Outcome(result=text, arrays=files)
+
+
 def done(cell: Cell) -> Mapping[str, Any]:
     """A cell's result, written and read as the store does."""
-    text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
-    return results.decode(text, lambda digest: files[digest])
+    made = outcome(cell)
+    assert made.result is not None
+    return results.decode(made.result, lambda digest: made.arrays[digest])
+
+
+def put_into(store: Store, cells: Iterable[Cell]) -> None:
+    """Write what cells give into a store, as a run that did them would."""
+    keyed = [(cell.key, cell) for cell in cells]
+    with Lease(store) as lease:
+        lease.take(keyed, failed_too=False)
+        lease.record([(key, cell, outcome(cell)) for key, cell in keyed])
 
 
 def cells_of(id: str) -> tuple[Cell, ...]:

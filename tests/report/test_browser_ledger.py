@@ -11,6 +11,7 @@ from separatrix.claims.reproduce import reproduce
 from separatrix.lab import Store, in_process
 from separatrix.report import write_report
 from separatrix.studies import load
+from tests.claims.cells import put_into
 from tests.report.visits import DESKTOP, PHONE, Visit
 
 
@@ -20,6 +21,7 @@ def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -
     load(paper)
     with Store.create(tmp_path) as store:
         drawn = [one for one in ledger.claims(paper) if one.figures and one.profile == "quick"]
+        put_into(store, {cell.key: cell for one in drawn for cell in one.cells()}.values())
         judgements = reproduce(drawn, store, in_process(), profile="quick").judgements
         address = write_report(judgements, store).as_uri()
     wanted = sum(len(one.claim.figures) for one in judgements if not one.missing)

@@ -18,5 +18,5 @@ def test_every_figure_that_a_claim_names_exists_and_every_one_is_named() -> None
 
 
 def test_an_unknown_figure_is_an_error_that_names_the_others() -> None:
-    with pytest.raises(ArgumentError, match=r"sharp_rank.*got nothing"):
+    with pytest.raises(ArgumentError, match=r"sharp_rank.*got 'nothing'"):
         draw("nothing", [])

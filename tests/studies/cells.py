@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -10,10 +10,7 @@ from typing import Any
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Found, Interval
 from separatrix.claims.verdicts import expected
-from separatrix.lab import results
-from separatrix.lab.registry import named
-
-_RESULTS: dict[str, Mapping[str, Any]] = {}
+from tests.claims.cells import done
 
 
 def claims_of(*modules: ModuleType) -> dict[str, Claim]:
@@ -27,13 +24,7 @@ def claims_of(*modules: ModuleType) -> dict[str, Claim]:
 
 def run_cells(claim: Claim) -> tuple[Found, ...]:
     """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
-    found = []
-    for cell in claim.cells():
-        if cell.key not in _RESULTS:
-            text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
-            _RESULTS[cell.key] = results.decode(text, lambda digest, files=files: files[digest])
-        found.append(Found(cell.arguments, cell.seed, _RESULTS[cell.key]))
-    return tuple(found)
+    return tuple(Found(cell.arguments, cell.seed, done(cell)) for cell in claim.cells())
 
 
 def judged_as_recorded(claim: Claim) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
 from separatrix.attention import reference
-from separatrix.nn import TensorAttention
+from separatrix.nn import BoundedTensorAttention, TensorAttention
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -323,3 +324,11 @@ def test_it_learns_products_of_pairs_which_order_2_cannot():
     # The variance of what is wanted is about 1.4: one pair in four is a square.
     assert loss_after_training(order=3) < 0.01
     assert loss_after_training(order=2) > 0.5
+
+
+def test_its_arguments_are_shown_to_those_who_ask():
+    """By `help`, notebooks and the documents, for both layers, although one constructor makes them."""
+    for layer in (TensorAttention, BoundedTensorAttention):
+        shown = inspect.signature(layer).parameters
+        assert [*shown][:3] == ["embed_dim", "num_heads", "order"]
+        assert shown["bound"].kind is inspect.Parameter.KEYWORD_ONLY

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -72,6 +73,8 @@ class TensorAttention(Projections):
           (out_proj): Linear(in_features=8, out_features=8, bias=True)
         )
     """
+
+    __signature__: ClassVar[inspect.Signature]
 
     def __new__(cls, *_: Any, bound: float | None = None, **__: Any) -> Self:
         if cls is TensorAttention and bound is not None:
@@ -201,6 +204,11 @@ class TensorAttention(Projections):
         q, keys, values = self.project(x[..., -1:, :], x, x)
         state.append(keys, values)
         return self.joined(state.attend(q))
+
+
+# Tools that show the arguments of a class look at `__new__` first, which only passes them on.
+_ARGUMENTS = inspect.signature(TensorAttention.__init__).parameters
+TensorAttention.__signature__ = inspect.Signature([_ARGUMENTS[name] for name in _ARGUMENTS if name != "self"])
 
 
 def _one_a_set(windows: int | Sequence[int | None] | None, order: int) -> tuple[int | None, ...] | None:

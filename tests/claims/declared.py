@@ -10,6 +10,7 @@ import pytest
 from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
+from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.lab.experiments import number
 
 

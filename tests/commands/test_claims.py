@@ -43,7 +43,8 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
     told = invoke("claims", "--store", tmp_path, COLUMNS=str(columns)).stdout.splitlines()
     for one in made:
         assert f"holds asymptotically  {one.id}" in told
-    assert told[-1] == f"{many} claim{'s' * (many > 1)}: {many} holds asymptotically."
+    counted = "1 claim: 1 holds" if many == 1 else f"{many} claims: {many} hold"
+    assert told[-1] == f"{counted} asymptotically."
     found = [line for line in told if line.startswith("   ")]
     assert max(map(len, found)) <= max(columns, 60)
     assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]

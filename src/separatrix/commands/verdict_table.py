@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ def print_table(judgements: Sequence[Judgement]) -> None:
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
+    from separatrix.claims.ledger import counted
+
     width = max(60, min(shutil.get_terminal_size().columns, 140))
     lines = 3 if len(judgements) >= _BRIEF_FROM else None
     margin = max(len(one.verdict.value) for one in judgements) + 2
@@ -32,8 +33,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         verdict = one.verdict.value
         typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
         typer.echo(_wrapped(_told(one), width, margin, lines))
-    count = Counter(one.verdict.value for one in judgements)
-    typer.echo(f"{many(len(judgements), 'claim')}: {', '.join(f'{n} {verdict}' for verdict, n in count.items())}.")
+    typer.echo(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.")
 
 
 def _told(one: Judgement) -> str:

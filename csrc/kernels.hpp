@@ -1,0 +1,16 @@
+// The table of kernels that each architecture fills, for float and double.
+#pragma once
+
+#include <cstdint>
+
+#include "separatrix.h"
+
+namespace separatrix {
+
+// The functions of the C interface for one architecture; where there are two, for float and for double.
+struct Kernels {
+    int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*exp2[2])(std::int64_t count, const void* powers, void* results);
+};
+
+}  // namespace separatrix

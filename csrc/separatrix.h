@@ -1,0 +1,89 @@
+/* The C interface of the kernels: structures of sizes and addresses, functions that give 0 or the number of an error.
+ *
+ * The library is loaded by separatrix/native.py, whose structures mirror these; SEPARATRIX_INTERFACE counts their
+ * changes, and a library of another number is refused. Addresses are of host memory. A stride counts entries.
+ */
+#ifndef SEPARATRIX_H
+#define SEPARATRIX_H
+
+#include <stdint.h>
+
+#define SEPARATRIX_INTERFACE 1
+#define SEPARATRIX_MOST_SETS 15
+
+#define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2 };
+enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1 };
+
+/* A tensor (heads, rows, columns) whose columns lie side by side. */
+typedef struct {
+    void* data;
+    int64_t head, row;
+} separatrix_tensor;
+
+/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. */
+typedef struct {
+    int64_t type, heads, sets, query_length, d, d_v;
+    int64_t lengths[SEPARATRIX_MOST_SETS];
+    int64_t windows[SEPARATRIX_MOST_SETS];
+    int64_t is_causal, offset;
+    double scale;
+    separatrix_tensor query;
+    separatrix_tensor keys[SEPARATRIX_MOST_SETS];
+    separatrix_tensor values[SEPARATRIX_MOST_SETS];
+    separatrix_tensor masks[SEPARATRIX_MOST_SETS]; /* bytes, not 0 for a key that may be attended; no columns */
+} separatrix_call;
+
+/* How many terms the two passes add up at each of their levels: what a bound on their rounding needs to know. */
+typedef struct {
+    int64_t chunk;         /* keys of the inner set that are added up in one go */
+    int64_t rows;          /* rows of a tile, added up in one go */
+    int64_t tiles;         /* tiles of a chunk, added up one after the other */
+    int64_t chunks;        /* chunks of the inner set, added up one after the other */
+    int64_t query_block;   /* queries that the backward pass adds up in one go */
+    int64_t query_blocks;  /* blocks of queries, added up one after the other */
+    int64_t groups;        /* parts of the volume whose gradients are added up at the end */
+} separatrix_levels;
+
+/* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
+SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
+
+/* Gradients, all contiguous. For each query the weights are exp(score - lse); the gradient of a weight is
+ * <near, value> - delta; the gradients of the values get the weights times `incoming`, and those of the keys the
+ * gradients of the scores times `weighted`. `near`, `incoming` have d_v columns, `weighted` has d. */
+typedef struct {
+    void *lse, *near, *delta, *incoming, *weighted;
+    void* grad_query;
+    void* grad_keys[SEPARATRIX_MOST_SETS];
+    void* grad_values[SEPARATRIX_MOST_SETS];
+} separatrix_gradients;
+SEPARATRIX_PUBLIC int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients);
+
+SEPARATRIX_PUBLIC int separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
+
+/* Two to each of `count` powers, as the kernels compute it. */
+SEPARATRIX_PUBLIC int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results);
+
+/* The architectures that this library has kernels for, by number; null past the last. */
+SEPARATRIX_PUBLIC const char* separatrix_architecture(int number);
+/* Whether this processor runs the kernels of an architecture. */
+SEPARATRIX_PUBLIC int separatrix_runs(const char* architecture);
+/* Choose an architecture: SEPARATRIX_NOT_KNOWN for one that there is not, or that this processor does not run. */
+SEPARATRIX_PUBLIC int separatrix_choose(const char* architecture);
+/* The architecture that was chosen; at first the best that this processor runs. */
+SEPARATRIX_PUBLIC const char* separatrix_chosen(void);
+
+SEPARATRIX_PUBLIC int separatrix_interface(void);
+/* Take torch_parallel_for and torch_get_num_threads of libtorch, as addresses; null for one thread. */
+SEPARATRIX_PUBLIC void separatrix_set_threads(void* parallel_for, void* num_threads);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -93,6 +93,26 @@ int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) 
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
 }
 
+int separatrix_products_add(const separatrix_products* call, double* state) {
+    return separatrix::guarded([&] { return chosen->kernels->products_add[call->type](*call, state); });
+}
+
+int separatrix_products_sums(const separatrix_products* call, const void* M, void* out) {
+    return separatrix::guarded([&] { return chosen->kernels->products_sums[call->type](*call, M, out); });
+}
+
+int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x, void* grad_W) {
+    return separatrix::guarded([&] { return chosen->kernels->products_gradient[call->type](*call, M, grad_x, grad_W); });
+}
+
+int separatrix_stream_append(const separatrix_stream* call, double* largest) {
+    return separatrix::guarded([&] { return chosen->kernels->stream_append[call->type](*call, largest); });
+}
+
+int separatrix_stream_attend(const separatrix_stream* call, void* out, double* reached) {
+    return separatrix::guarded([&] { return chosen->kernels->stream_attend[call->type](*call, out, reached); });
+}
+
 int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
     return chosen->kernels->exp2[type](count, powers, results);
 }

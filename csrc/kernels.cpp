@@ -2,6 +2,8 @@
 #include "kernels.hpp"
 
 #include "exact_forward.hpp"
+#include "near_linear.hpp"
+#include "stream.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
@@ -26,6 +28,11 @@ template <class T> int powers(Index count, const void* from, void* to) {
 extern const Kernels kernels;
 const Kernels kernels = {
     {forward<float>, forward<double>},
+    {products_add<float>, products_add<double>},
+    {products_sums<float>, products_sums<double>},
+    {products_gradient<float>, products_gradient<double>},
+    {stream_append<float>, stream_append<double>},
+    {stream_attend<float>, stream_attend<double>},
     {powers<float>, powers<double>},
 };
 

@@ -10,6 +10,11 @@ namespace separatrix {
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*products_add[2])(const separatrix_products& call, double* state);
+    int (*products_sums[2])(const separatrix_products& call, const void* M, void* out);
+    int (*products_gradient[2])(const separatrix_products& call, const void* M, void* grad_x, void* grad_W);
+    int (*stream_append[2])(const separatrix_stream& call, double* largest);
+    int (*stream_attend[2])(const separatrix_stream& call, void* out, double* reached);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };
 

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 1
+#define SEPARATRIX_INTERFACE 2
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2 };
+enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2, SEPARATRIX_REFUSED = 3 };
 enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1 };
 
 /* A tensor (heads, rows, columns) whose columns lie side by side. */
@@ -65,6 +65,51 @@ typedef struct {
 SEPARATRIX_PUBLIC int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients);
 
 SEPARATRIX_PUBLIC int separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
+
+/* The monomials of an index set, alpha = 0 first, as products of a stored row and a coordinate: see monomials.hpp.
+ * Row 0 is that of alpha = 0; a parent's row is before its children's. The coordinate of number d is the number one. */
+typedef struct {
+    int64_t rank, d, stored;
+    const int32_t *left, *right;         /* of each monomial, its row and its coordinate */
+    const int32_t *parents, *coordinates; /* of each stored row, the same */
+} separatrix_monomials;
+
+/* Products with the monomials of tokens x (heads, d, tokens): see near_linear.hpp. W is (heads, columns, tokens). */
+typedef struct {
+    int64_t type, heads, tokens, columns;
+    const separatrix_monomials* set;
+    separatrix_tensor x, W;
+} separatrix_products;
+
+/* Add to a state (heads, rank, columns) in double, contiguous. */
+SEPARATRIX_PUBLIC int separatrix_products_add(const separatrix_products* call, double* state);
+/* From M (heads, rank, columns) to out (heads, columns, tokens), contiguous; W is not looked at. */
+SEPARATRIX_PUBLIC int separatrix_products_sums(const separatrix_products* call, const void* M, void* out);
+/* The gradients of x (heads, d, tokens) and W (heads, columns, tokens), contiguous. */
+SEPARATRIX_PUBLIC int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x,
+                                                   void* grad_W);
+
+/* A few tokens of a stream: see stream.hpp. All is contiguous: tokens (heads, tokens, d), values (heads, tokens, d_v),
+ * states (heads, rank, d_v + 1) and coefficients (rank,), the last two in double. `norm` is 0 where `most` bounds
+ * entries, and k where it bounds l_k norms; `checked` is not 0 where tokens are known to be within the bound. */
+typedef struct {
+    int64_t type, heads, sets, tokens, d_v, norm, checked;
+    double most;
+    const separatrix_monomials* set;
+    const double* coefficients;
+    double factors[SEPARATRIX_MOST_SETS + 1]; /* of the query, then of the keys */
+    const void* query;
+    const void* keys[SEPARATRIX_MOST_SETS];
+    const void* values[SEPARATRIX_MOST_SETS];
+    double* states[SEPARATRIX_MOST_SETS];
+} separatrix_stream;
+
+/* Append to the states, and give the largest magnitude of the values of each set; or SEPARATRIX_REFUSED, with the
+ * states as they were, if a key may be beyond the bound or a value is not finite. */
+SEPARATRIX_PUBLIC int separatrix_stream_append(const separatrix_stream* call, double* largest);
+/* Outputs (heads, tokens, d_v) of the queries, and the largest magnitude of one, not a number if one is not; or
+ * SEPARATRIX_REFUSED if a query may be beyond the bound. */
+SEPARATRIX_PUBLIC int separatrix_stream_attend(const separatrix_stream* call, void* out, double* reached);
 
 /* Two to each of `count` powers, as the kernels compute it. */
 SEPARATRIX_PUBLIC int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results);

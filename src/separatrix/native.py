@@ -18,10 +18,12 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 1
+INTERFACE = 2
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
+REFUSED = 3
+"""What a kernel gives that will not compute with the numbers it was given."""
 NONE = "none"
 TYPES = {torch.float32: 0, torch.float64: 1}
 
@@ -46,6 +48,42 @@ class ExactCall(ctypes.Structure):
         ("keys", TensorAddress * MOST_SETS),
         ("values", TensorAddress * MOST_SETS),
         ("masks", TensorAddress * MOST_SETS),
+    )
+
+
+class Monomials(ctypes.Structure):
+    """The monomials of an index set: `separatrix_monomials` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rank", "d", "stored")),
+        *((name, ctypes.c_void_p) for name in ("left", "right", "parents", "coordinates")),
+    )
+
+
+class ProductsCall(ctypes.Structure):
+    """Products with the monomials of tokens: `separatrix_products` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "heads", "tokens", "columns")),
+        ("set", ctypes.POINTER(Monomials)),
+        ("x", TensorAddress),
+        ("W", TensorAddress),
+    )
+
+
+class StreamCall(ctypes.Structure):
+    """A few tokens of a stream: `separatrix_stream` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "heads", "sets", "tokens", "d_v", "norm", "checked")),
+        ("most", ctypes.c_double),
+        ("set", ctypes.POINTER(Monomials)),
+        ("coefficients", ctypes.c_void_p),
+        ("factors", ctypes.c_double * (MOST_SETS + 1)),
+        ("query", ctypes.c_void_p),
+        ("keys", ctypes.c_void_p * MOST_SETS),
+        ("values", ctypes.c_void_p * MOST_SETS),
+        ("states", ctypes.c_void_p * MOST_SETS),
     )
 
 
@@ -96,6 +134,20 @@ def native() -> Native:
     chosen = library.separatrix_chosen().decode()
     reason = "SEPARATRIX_ISA names it." if wanted else "It is the best that this processor runs."
     return Native(library, chosen, reason)
+
+
+def kernels_for(*tensors: Tensor) -> ctypes.CDLL | None:
+    """The library, if it may compute with these tensors; None where plain PyTorch has to.
+
+    That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
+    by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
+    """
+    library = native().library
+    if library is None or torch._C._len_torch_dispatch_stack():
+        return None
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    plain = all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu and not wrapped(x) for x in tensors)
+    return library if plain else None
 
 
 def runnable(library: ctypes.CDLL) -> list[str]:

@@ -16,6 +16,7 @@ from separatrix.attention.polynomial.products import (
     expanded,
     expanded_total_degree,
     factoring,
+    in_pytorch,
     products,
 )
 
@@ -73,9 +74,9 @@ def test_factoring_writes_fewer_rows_and_is_taken_where_it_does():
     index_set = total_degree(8, 4)
     assert expanded(index_set) == Expanded(rank=495, rows=165, pairs=4 * 165 + 4 * 35)
     like = torch.empty(0, dtype=torch.float64)
-    assert isinstance(products(index_set, 1, 64, 9, like), Factored)
-    assert isinstance(products(index_set, 1, 64, 65, like), Direct)  # as many columns cost more than they save
-    assert isinstance(products(total_degree(4, 1), 1, 64, 2, like), Direct)
+    assert isinstance(in_pytorch(index_set, 1, 64, 9, like), Factored)
+    assert isinstance(in_pytorch(index_set, 1, 64, 65, like), Direct)  # as many columns cost more than they save
+    assert isinstance(in_pytorch(total_degree(4, 1), 1, 64, 2, like), Direct)
 
 
 def test_lanes_are_for_threads_without_a_head_of_their_own(monkeypatch):
@@ -83,9 +84,9 @@ def test_lanes_are_for_threads_without_a_head_of_their_own(monkeypatch):
     assert [lanes(heads, 4096) for heads in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
     assert [lanes(1, size) for size in (1, 511, 512, 1000)] == [1, 1, 2, 3]
     like = torch.empty(0, dtype=torch.float64)
-    assert isinstance(products(total_degree(8, 4), 1, 1000, 9, like), Lanes)
-    assert isinstance(products(total_degree(8, 4), 8, 1000, 9, like), Factored)
-    products(total_degree(8, 4), 0, 1000, 9, like)  # no heads at all
+    assert isinstance(in_pytorch(total_degree(8, 4), 1, 1000, 9, like), Lanes)
+    assert isinstance(in_pytorch(total_degree(8, 4), 8, 1000, 9, like), Factored)
+    in_pytorch(total_degree(8, 4), 0, 1000, 9, like)  # no heads at all
 
 
 def test_attention_in_lanes_is_attention(monkeypatch):
@@ -94,6 +95,8 @@ def test_attention_in_lanes_is_attention(monkeypatch):
     shapes = (1, 1301, 4), (1, 1537, 4), (1, 1024, 4), (1, 1537, 3), (1, 1024, 3)
     inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator).mul(0.4) for shape in shapes]
     masks = [torch.rand(1, n, generator=generator) > 0.2 for n in (1537, 1024)]
+
+    monkeypatch.setattr("separatrix.attention.polynomial.products.kernels_for", lambda *tensors: None)
 
     def run(threads):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

@@ -80,7 +80,7 @@ class Summing:
             (
                 Step("the tokens of a chunk are added up, for each set", sum(min(self.longest, n) for n in lengths)),
                 Step("the chunks are added up, for each set", chunks, wide=True),
-                Step("the lanes of a chunk are added up, one for each thread", 64, wide=True),
+                Step("the lanes of a chunk, or the tiles and tasks of the kernels, are added up", 64, wide=True),
             )
         )
 

@@ -8,6 +8,7 @@
 - `sums`: the states of the key sets, and queries against them, with gradients.
 - `causal`: the same where a query attends a prefix of the keys.
 - `products`: products of a chunk's monomials with values, and their derivatives.
+- `native_products`: the same by the kernels in C++, where these compute.
 - `lanes`: the tokens of a chunk side by side, one lane for each thread.
 - `expanded`: how many monomials there are, and what a product with them costs.
 - `chunks`: how many tokens are taken at a time.

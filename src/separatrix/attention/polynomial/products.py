@@ -3,7 +3,8 @@ r"""Products with the monomials of a chunk: B(x; M, W) = sum_n sum_alpha x_n^alp
 The polynomial method needs no more of the monomials Phi than this form: a state is dB/dM = Phi W, the sums of the
 queries are dB/dW = M^T Phi, and the backward passes are dB/dx, besides.
 
-`Direct` multiplies out all monomials. `Factored` leaves the last factor of each to the other operand. With l the
+The kernels in C++ compute them where they can (`native_products`). In PyTorch `Direct` multiplies out all monomials.
+`Factored` leaves the last factor of each to the other operand. With l the
 largest coordinate of alpha and beta = alpha less one there,
 
     x^alpha W = x^beta (x_l W),    sum_alpha x^alpha M_alpha = sum_l x_l sum_beta x^beta M_(beta + e_l),
@@ -36,6 +37,8 @@ from separatrix.attention.polynomial.monomials import (
     make_steps,
     monomials_backward,
 )
+from separatrix.attention.polynomial.native_products import NativeProducts
+from separatrix.native import kernels_for
 
 _GROUP = 4
 """Coordinates of a group: with nine columns each, about what a product needs to be efficient."""
@@ -122,6 +125,14 @@ def expanded_total_degree(d: int, degree: int) -> Expanded:
 
 
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
+    """Products by the kernels where they compute with tensors like this one, and else by PyTorch."""
+    library = kernels_for(like)
+    if library is None:
+        return in_pytorch(index_set, heads, size, columns, like)
+    return NativeProducts(library, index_set, heads, columns, like)
+
+
+def in_pytorch(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
     """The one of the two that writes fewer rows a token, in as many lanes as the machine has threads for."""
     if heads and (count := lanes(heads, size)) > 1:
         return Lanes(_in_heads(index_set, heads * count, -(-size // count), columns, like), heads, count)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -34,6 +35,9 @@ from separatrix.attention.polynomial.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
 from separatrix.attention.polynomial.sums import Expansion
 from separatrix.errors import ArgumentError, SeparatrixError
+
+Number = TypeVar("Number", float, Tensor)
+"""One number, or a tensor of them."""
 
 _TRUNCATION = 0.9
 """The part of the tolerance that truncation may take; the rest is left to rounding."""
@@ -70,10 +74,20 @@ class BoundedPlan:
     def index_set(self) -> IndexSet:
         return total_degree(self.d, self.degree)
 
-    @property
+    @cached_property
     def roundings(self) -> float:
         """The relative rounding of a sum over tokens that the plan allows for, not knowing how many there will be."""
-        return self.summation(Summation((Step("the tokens are added up", _ROUNDINGS),))).gamma(torch.float64)
+        return self.rounding(_ROUNDINGS)
+
+    def rounding(self, of_tokens: int) -> float:
+        """The relative rounding of a sum whose tokens go through so many roundings on their way into the states."""
+        tokens = Step("the tokens are added up", of_tokens)
+        return Summation((tokens, Step("all else", self._without_tokens))).gamma(torch.float64)
+
+    @cached_property
+    def _without_tokens(self) -> int:
+        """How many roundings there are besides those of the tokens."""
+        return self.summation(Summation(())).count()
 
     def summation(self, tokens: Summation) -> Summation:
         """How key tuples and monomials are added up, `tokens` being how tokens are."""
@@ -114,15 +128,25 @@ class BoundedPlan:
         however small the values are: that comes on top of what is relative.
         """
         relative = self.relative_error(roundings)
-        truncation, rounding = (
-            part * magnitude if part < math.inf else torch.full_like(magnitude, math.inf) for part in relative
-        )
-        info = torch.finfo(self.dtype)
-        reached = magnitude + truncation + rounding
-        rounding = rounding + output_unit(self.dtype) * reached + info.smallest_normal * info.eps
-        total = (truncation + rounding).masked_fill(~(reached <= info.max), math.inf)
+        truncation, rounding, reached = self._errors(relative, magnitude)
+        total = (truncation + rounding).masked_fill(~(reached <= torch.finfo(self.dtype).max), math.inf)
         worst = [float(part.max()) if part.numel() else 0.0 for part in (truncation, rounding, total)]
         return Certificate(worst[0], worst[1], worst[2], sum(relative) * (1 + 2.0**-30), total)
+
+    def certificate_of_all(self, roundings: float, magnitude: float, device: torch.device) -> Certificate:
+        """The promise for all queries alike: `certificate` of one number, whose `per_query` is on a device."""
+        relative = self.relative_error(roundings)
+        truncation, rounding, reached = self._errors(relative, magnitude)
+        total = truncation + rounding if reached <= torch.finfo(self.dtype).max else math.inf
+        per_query = torch.tensor(total, dtype=torch.float64, device=device)
+        return Certificate(truncation, rounding, total, sum(relative) * (1 + 2.0**-30), per_query)
+
+    def _errors(self, relative: tuple[float, float], magnitude: Number) -> tuple[Number, Number, Number]:
+        """Truncation, rounding with that of the output, and what outputs reach, for values of a magnitude."""
+        truncation, rounding = (part * magnitude if part < math.inf else magnitude + math.inf for part in relative)
+        info = torch.finfo(self.dtype)
+        reached = magnitude + truncation + rounding
+        return truncation, rounding + output_unit(self.dtype) * reached + info.smallest_normal * info.eps, reached
 
 
 def output_unit(dtype: torch.dtype) -> float:

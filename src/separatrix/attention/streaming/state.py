@@ -7,6 +7,7 @@ when a query comes. The polynomial is planned for a bound, so it never changes w
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, is_dense, layout
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.arithmetic.summation import Step, Summation, Summing
+from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
 from separatrix.attention.planning.plan import check_tolerance
 from separatrix.attention.polynomial.products import against_monomials, sum_of_monomials
@@ -28,9 +29,11 @@ from separatrix.attention.streaming.bounded_plan import (
     plan_bounded,
     score_radius,
 )
+from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
 from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.native import MOST_SETS, kernels_for
 
 NORMS = ("entries", "order")
 
@@ -107,9 +110,28 @@ class TensorAttentionState:
         self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
         shape = (self._heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
+        self._few: FewTokens | None = None
         self._tokens = [0] * (order - 1)
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
+
+    @property
+    def states(self) -> list[Tensor]:
+        """The sums Z_m (heads, rank, d_v + 1) of each set; tokens that are appended later do not change them."""
+        self._shared = True
+        return self._states
+
+    @states.setter
+    def states(self, states: list[Tensor]) -> None:
+        self._states, self._shared = states, True
+
+    def _own_states(self) -> list[Tensor]:
+        """The states, for the kernels to change in place: what others may hold, a graph for one, is copied first."""
+        if self._shared:
+            with torch.no_grad():
+                self._states = [z.clone(memory_format=torch.contiguous_format) for z in self._states]
+            self._shared = False
+        return self._states
 
     @property
     def largest(self) -> tuple[float, ...]:
@@ -129,13 +151,12 @@ class TensorAttentionState:
     @property
     def nbytes(self) -> int:
         """Bytes of the state: they do not depend on the tokens seen."""
-        return sum(z.nbytes for z in self.states)
+        return sum(z.nbytes for z in self._states)
 
     @property
     def certificate(self) -> Certificate:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
-        magnitude = self.states[0].new_full((), math.prod(self._largest))
-        return self.plan.certificate(self._relative(), magnitude)
+        return self.plan.certificate_of_all(self._relative(), math.prod(self._largest), self.device)
 
     def _relative(self) -> float:
         return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
@@ -153,11 +174,48 @@ class TensorAttentionState:
             if key.shape[-2] != value.shape[-2]:
                 expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
+        if (library := self._kernels(key_sets, value_sets)) is not None:
+            return self._append_few(library, key_sets, value_sets)
+        self._refuse_tokens(key_sets, value_sets)
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._append(m, self._flat(key), self._flat(value))
+
+    def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> ctypes.CDLL | None:
+        """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
+        length = tokens[0].shape[-2]
+        if not 0 < length <= FEW or self._heads == 0 or self.order - 1 > MOST_SETS:
+            return None
+        if len(tokens) > 1 and any(x.shape[-2] != length for x in tokens):
+            return None
+        tensors = (*tokens, *values, *self._states)
+        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+            return None
+        return kernels_for(*tensors)
+
+    def _by_kernels(self) -> FewTokens:
+        if self._few is None:
+            sizes = (self._heads, self.value_dim, self.bound, self.scale)
+            self._few = FewTokens(self.plan, *sizes, self._most, self.norm)
+        return self._few
+
+    def _append_few(self, library: ctypes.CDLL, keys: list[Tensor], values: list[Tensor]) -> None:
+        few, length = self._by_kernels(), keys[0].shape[-2]
+        largest = few.append(library, self._own_states(), keys, values, checked=False)
+        if largest is None:
+            self._refuse_tokens(keys, values)
+            largest = few.append(library, self._own_states(), keys, values, checked=True)
+            assert largest is not None
+        for m, magnitude in enumerate(largest):
+            self._tokens[m] += length
+            self._largest[m] = max(self._largest[m], magnitude)
+            self._roundings[m] = roundings_of_few(self._roundings[m], length)
+
+    def _refuse_tokens(self, keys: list[Tensor], values: list[Tensor]) -> None:
+        """Refuse what the state is not planned for, and values that are not finite."""
+        for m, (key, value) in enumerate(zip(keys, values, strict=True)):
             self.refuse_beyond_bound(f"keys[{m}]", key)
             if not torch.isfinite(value).all():
                 raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
-        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
-            self._append(m, self._flat(key), self._flat(value))
 
     def _append(self, m: int, key: Tensor, value: Tensor) -> None:
         length = key.shape[1]
@@ -166,7 +224,8 @@ class TensorAttentionState:
         size = self._expansion.even_chunk(self._heads, length)
         x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
         W = with_ones(value, None, torch.float64)
-        self.states[m] = self.states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
+        self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
+        self._shared = True  # it may be part of a graph
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
         added = Summing(size, size).tokens([length])
@@ -180,28 +239,47 @@ class TensorAttentionState:
         """
         require_ieee_arithmetic()
         self._check("query", query, self.head_dim)
-        self.refuse_beyond_bound("query", query)
-        flat = self._flat(query)
-        out = query.new_zeros(*self.batch_shape, query.shape[-2], self.value_dim)
-        if 0 in self._tokens or not out.numel():
-            return out
+        library = self._kernels([query])
+        if library is None or 0 in self._tokens:
+            self.refuse_beyond_bound("query", query)
+        shape = (*self.batch_shape, query.shape[-2], self.value_dim)
+        if 0 in self._tokens or 0 in shape:
+            return query.new_zeros(shape)
         error = self.plan.total_error(self._relative())
         if error > self.tolerance:
             raise SeparatrixError(
                 f"state: with {self._tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
                 f"and {self.tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
             )
-        met = contraction(self.states, self._expansion)[..., :-1]
+        return self._attend(query).reshape(shape) if library is None else self._attend_few(library, query)
+
+    def _attend(self, query: Tensor) -> Tensor:
+        flat = self._flat(query)
+        met = contraction(self._states, self._expansion)[..., :-1]
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
         found = sums[:, :-1] / sums[:, -1:]
-        reached, most = float(found.detach().abs().max()), torch.finfo(self.dtype).max
+        self._check_reached(float(found.detach().abs().max()))
+        return found.mT.to(self.dtype)
+
+    def _attend_few(self, library: ctypes.CDLL, query: Tensor) -> Tensor:
+        few, states = self._by_kernels(), [z.contiguous() for z in self._states]
+        found = few.attend(library, states, query, checked=False)
+        if found is None:
+            self.refuse_beyond_bound("query", query)
+            found = few.attend(library, states, query, checked=True)
+            assert found is not None
+        out, reached = found
+        self._check_reached(reached)
+        return out
+
+    def _check_reached(self, reached: float) -> None:
+        most = torch.finfo(self.dtype).max
         if not reached <= most:
             raise SeparatrixError(
                 f"values: outputs reach {reached:.3g}, and {self.dtype} ends at {most:.3g}. Take a state of a wider "
                 "type, or multiply the values by a power of two."
             )
-        return found.mT.to(self.dtype).reshape(out.shape)
 
     def merge(self, other: TensorAttentionState) -> None:
         """Add the tokens of another state of the same plan and shape; the other is left as it is."""
@@ -217,11 +295,11 @@ class TensorAttentionState:
 
     def detach(self) -> None:
         """Forget how the state came to be: what is appended later still has gradients, what was has none."""
-        self.states = [z.detach() for z in self.states]
+        self.states = [z.detach() for z in self._states]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
-        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self.states)}
+        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self._states)}
         saved["tokens"] = torch.tensor(self._tokens)
         saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
         saved["roundings"] = torch.tensor(self._roundings)
@@ -317,9 +395,8 @@ def relative_rounding(
         largest: The largest magnitude among the values of each set.
         roundings: How many roundings a token of each set has gone through on its way into the state.
     """
-    added = Summation((Step("the tokens of each set are added up, piece by piece", sum(roundings)),))
     logs = [math.log2(x) for x in largest if x]
     low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
     if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
         return math.inf  # products of some of the sets, or sums of these, leave the range
-    return plan.summation(added).gamma(torch.float64)
+    return plan.rounding(sum(roundings))

@@ -1,0 +1,111 @@
+"""A few tokens appended to the states of a stream, or asked of them, by the kernels in C++: all heads in one call.
+
+`csrc/stream.hpp` says in which order they add up. The tokens of a call are added up before they are added to the state:
+a new token goes through as many roundings as there are tokens in the call, and then, with all that were there, through
+one more. All other steps are counted as in `arithmetic/summation.py`, where the monomials are added up in any order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.polynomial.native_products import laid
+from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
+from separatrix.native import MOST_SETS, REFUSED, TYPES, StreamCall, done
+
+FEW = 8
+"""Tokens of a call, at the most: with more, products of whole tiles of tokens cost less."""
+
+
+def roundings_of_few(before: int, tokens: int) -> int:
+    """How many roundings a token has gone through after a call of so many; `before`, how many those that were there.
+
+    >>> roundings_of_few(0, 1), roundings_of_few(1, 1), roundings_of_few(1, 4)
+    (2, 2, 5)
+    """
+    return max(before, tokens) + 1
+
+
+class FewTokens:
+    """The calls of the kernels for the states of one plan.
+
+    Args:
+        plan: The plan of the states.
+        heads: How many heads they have.
+        value_dim: The dimension of values.
+        bound: What bounds tokens, as in `TensorAttentionState`.
+        scale: The factor of every score.
+        most: What the entries of a token, or its norm, may be.
+        norm: "entries" or "order".
+    """
+
+    def __init__(
+        self, plan: BoundedPlan, heads: int, value_dim: int, bound: float, scale: float, most: float, norm: str
+    ) -> None:
+        self._plan, self._laid, self._coefficients = plan, laid(plan.index_set), plan.coefficients()
+        powers = [2.0**exponent for exponent in balanced_exponents(plan.order, bound, scale)]
+        self._sets = plan.order - 1
+        self._call = StreamCall(heads=heads, sets=self._sets, d_v=value_dim, most=most)
+        self._call.norm = plan.order if norm == "order" else 0
+        self._call.set = ctypes.pointer(self._laid.monomials)
+        self._call.coefficients = self._coefficients.data_ptr()
+        self._call.factors[: self._sets + 1] = [powers[0] * scale, *powers[1:]]
+        self._largest = (ctypes.c_double * MOST_SETS)()
+        self._reached = ctypes.c_double()
+
+    def _begin(self, states: Sequence[Tensor], like: Tensor, checked: bool) -> None:
+        call = self._call
+        call.type, call.tokens, call.checked = TYPES[like.dtype], like.shape[-2], checked
+        for m, state in enumerate(states):
+            call.states[m] = state.data_ptr()
+
+    def append(
+        self,
+        library: ctypes.CDLL,
+        states: Sequence[Tensor],
+        keys: Sequence[Tensor],
+        values: Sequence[Tensor],
+        checked: bool,
+    ) -> list[float] | None:
+        """Add tokens to contiguous states, in place, and give the largest magnitude of the values of each set.
+
+        None if a token is not certain to be within the bound, unless it was `checked`, or a value is not finite:
+        nothing is added then.
+        """
+        keys, values = [_readable(key) for key in keys], [_readable(value) for value in values]
+        self._begin(states, keys[0], checked)
+        for m in range(self._sets):
+            self._call.keys[m], self._call.values[m] = keys[m].data_ptr(), values[m].data_ptr()
+        code = library.separatrix_stream_append(ctypes.byref(self._call), self._largest)
+        if code == REFUSED:
+            return None
+        done(code)
+        return self._largest[: self._sets]
+
+    def attend(
+        self, library: ctypes.CDLL, states: Sequence[Tensor], query: Tensor, checked: bool
+    ) -> tuple[Tensor, float] | None:
+        """The outputs of queries against contiguous states, and the largest magnitude of one before it was rounded.
+
+        None if a query is not certain to be within the bound, unless it was `checked`.
+        """
+        given = _readable(query)
+        self._begin(states, given, checked)
+        self._call.query = given.data_ptr()
+        out = torch.empty(*query.shape[:-1], self._call.d_v, dtype=given.dtype)
+        code = library.separatrix_stream_attend(
+            ctypes.byref(self._call), ctypes.c_void_p(out.data_ptr()), ctypes.byref(self._reached)
+        )
+        if code == REFUSED:
+            return None
+        done(code)
+        return out.to(query.dtype), self._reached.value
+
+
+def _readable(x: Tensor) -> Tensor:
+    """A tensor as the kernels read it: contiguous, half types in float32, which holds them exactly."""
+    return (x if x.dtype in TYPES else x.to(torch.float32)).contiguous()

@@ -93,6 +93,18 @@ int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) 
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
 }
 
+int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
+}
+
+int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_range[call->type](*call, *range); });
+}
+
+void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
+    chosen->kernels->exact_levels[call->type](*call, *levels);
+}
+
 int separatrix_products_add(const separatrix_products* call, double* state) {
     return separatrix::guarded([&] { return chosen->kernels->products_add[call->type](*call, state); });
 }

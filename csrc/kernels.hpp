@@ -10,6 +10,9 @@ namespace separatrix {
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
+    int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
+    void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
     int (*products_add[2])(const separatrix_products& call, double* state);
     int (*products_sums[2])(const separatrix_products& call, const void* M, void* out);
     int (*products_gradient[2])(const separatrix_products& call, const void* M, void* grad_x, void* grad_W);

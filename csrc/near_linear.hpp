@@ -125,7 +125,7 @@ private:
             Vector<T> monomial[A];
             for (int a = 0; a < A; ++a) monomial[a] = load(left[a] + t) * load(right[a] + t);
             for (int c = 0; c < C; ++c) {
-                const Vector<T> w = load(W + c * WIDTH<T>);
+                const Vector<T> w = kept(load(W + c * WIDTH<T>));
                 for (int a = 0; a < A; ++a) sum[a][c] = multiply_add(monomial[a], w, sum[a][c]);
             }
         }

@@ -50,6 +50,18 @@ template <class T> inline void store(T* to, Vector<T> x) { std::memcpy(to, &x, s
 
 template <class T> inline Vector<T> all(T x) { return x - Vector<T>{}; }
 
+// The same vector, loaded once and kept in a register, where the compiler would load it for each of its uses.
+template <class V> inline V kept(V x) {
+#if (SEPARATRIX_BYTES == 64 && defined(__AVX512F__))
+    asm("" : "+v"(x));
+#elif defined(__x86_64__) && (SEPARATRIX_BYTES == 16 || SEPARATRIX_BYTES == 32 && defined(__AVX2__))
+    asm("" : "+x"(x));
+#elif defined(__aarch64__)
+    asm("" : "+w"(x));
+#endif
+    return x;
+}
+
 // a * b + c, rounded once where the architecture can.
 inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #if SEPARATRIX_BYTES == 64 && defined(__AVX512F__)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "monomials.hpp"
+#include "product.hpp"
 #include "tasks.hpp"
 
 namespace separatrix {
@@ -28,16 +29,22 @@ public:
     template <class T> void fill(const T* tokens, double factor) {
         for (Index t = 0; t < count_; ++t)
             for (Index l = 0; l < set_.d; ++l) x_[l * count_ + t] = static_cast<double>(tokens[t * set_.d + l]) * factor;
-        for (Index r = 1; r < set_.stored; ++r)
+        if (count_ == 1)
+            for (Index r = 1; r < set_.stored; ++r) rows_[r] = rows_[set_.parents[r]] * x_[set_.coordinates[r]];
+        for (Index r = 1; r < (count_ == 1 ? 0 : set_.stored); ++r)
             for (Index t = 0; t < count_; ++t)
                 rows_[r * count_ + t] = rows_[set_.parents[r] * count_ + t] * x_[set_.coordinates[r] * count_ + t];
     }
 
     // The monomials of token t, of `count` alphas from the one at `first` on.
     void of_token(Index t, Index first, Index count, double* into) const {
-        const double *rows = rows_ + t, *x = x_ + t;
         const std::int32_t *left = set_.left + first, *right = set_.right + first;
-        for (Index a = 0; a < count; ++a) into[a] = rows[left[a] * count_] * x[right[a] * count_];
+        const double *rows = rows_, *x = x_;
+        if (count_ == 1) {
+            for (Index a = 0; a < count; ++a) into[a] = rows[left[a]] * x[right[a]];
+        } else {
+            for (Index a = 0; a < count; ++a) into[a] = rows[left[a] * count_ + t] * x[right[a] * count_ + t];
+        }
     }
 
 private:
@@ -92,6 +99,20 @@ template <class F> int each_head(const separatrix_stream& call, F& f) {
 // How many monomials of a token are made before they are used.
 constexpr Index BLOCK = 64;
 
+// A block of rows of a state with N whole vectors of columns: one token's monomials times its values are added.
+template <int N> inline void append_one(Index rows, Index columns, const double* weights, const double* W, double* state) {
+    Doubles w[N];
+    for (int n = 0; n < N; ++n) w[n] = load(W + n * WIDTH<double>);
+    for (Index r = 0; r < rows; ++r, state += columns) {
+        const Doubles weight = all(weights[r]);
+        for (int n = 0; n < N; ++n) {
+            double* at = state + n * WIDTH<double>;
+            store(at, load(at) + weight * w[n]);
+        }
+        for (Index c = N * WIDTH<double>; c < columns; ++c) state[c] += weights[r] * W[c];
+    }
+}
+
 // state (rank, columns) += sum_t x_t^alpha W_t. The sum over the tokens is made first: then what was there is rounded
 // once, however many tokens there are. `weights` has room for a block of monomials of each token.
 inline void append_head(Index rank, Index columns, Index tokens, const Few& monomials, const double* W, double* weights,
@@ -100,6 +121,13 @@ inline void append_head(Index rank, Index columns, Index tokens, const Few& mono
     for (Index first = 0; first < rank; first += BLOCK) {
         const Index rows = std::min(BLOCK, rank - first);
         for (Index t = 0; t < tokens; ++t) monomials.of_token(t, first, rows, weights + t * BLOCK);
+        if (tokens == 1 && whole && whole <= 8 * WIDTH<double>) {
+            with_rows<8>(whole / WIDTH<double>, [&](auto vectors) {
+                append_one<decltype(vectors)::value>(rows, columns, weights, W, state);
+            });
+            state += rows * columns;
+            continue;
+        }
         for (Index r = 0; r < rows; ++r, state += columns) {
             const Doubles weight = all(weights[r]);
             for (Index c = 0; c < whole; c += WIDTH<double>) {

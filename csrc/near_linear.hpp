@@ -18,27 +18,42 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sum of all lanes in double, by halves.
-template <int BYTES> struct Halved {
-    typedef double Whole __attribute__((vector_size(BYTES)));
-    typedef double Half __attribute__((vector_size(BYTES / 2)));
-    static double sum(Whole x) {
-        Half half[2];
-        std::memcpy(half, &x, BYTES);
-        return Halved<BYTES / 2>::sum(half[0] + half[1]);
-    }
-};
-template <> struct Halved<16> {
-    typedef double Whole __attribute__((vector_size(16)));
-    static double sum(Whole x) { return x[0] + x[1]; }
-};
+// Lanes of two vectors, picked by number: those of the second follow those of the first.
+#if defined(__clang__)
+#define SEPARATRIX_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SEPARATRIX_PICK(a, b, ...) __builtin_shuffle(a, b, Longs{__VA_ARGS__})
+#endif
 
-inline double wide_sum(Doubles x) { return Halved<SEPARATRIX_BYTES>::sum(x); }
-inline double wide_sum(Floats x) {
+// The sums of the lanes of as many vectors as a vector has lanes, side by side: by pairs of vectors, again and again.
+inline Doubles sums_of_lanes(const Doubles (&x)[WIDTH<double>]) {
+#if SEPARATRIX_BYTES == 64
+    Doubles y[4], z[2];
+    for (int i = 0; i < 4; ++i)
+        y[i] = SEPARATRIX_PICK(x[2 * i], x[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14) +
+               SEPARATRIX_PICK(x[2 * i], x[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    for (int i = 0; i < 2; ++i)
+        z[i] = SEPARATRIX_PICK(y[2 * i], y[2 * i + 1], 0, 1, 8, 9, 4, 5, 12, 13) +
+               SEPARATRIX_PICK(y[2 * i], y[2 * i + 1], 2, 3, 10, 11, 6, 7, 14, 15);
+    return SEPARATRIX_PICK(z[0], z[1], 0, 1, 2, 3, 8, 9, 10, 11) +
+           SEPARATRIX_PICK(z[0], z[1], 4, 5, 6, 7, 12, 13, 14, 15);
+#elif SEPARATRIX_BYTES == 32
+    Doubles y[2];
+    for (int i = 0; i < 2; ++i)
+        y[i] = SEPARATRIX_PICK(x[2 * i], x[2 * i + 1], 0, 4, 2, 6) + SEPARATRIX_PICK(x[2 * i], x[2 * i + 1], 1, 5, 3, 7);
+    return SEPARATRIX_PICK(y[0], y[1], 0, 1, 4, 5) + SEPARATRIX_PICK(y[0], y[1], 2, 3, 6, 7);
+#else
+    return SEPARATRIX_PICK(x[0], x[1], 0, 2) + SEPARATRIX_PICK(x[0], x[1], 1, 3);
+#endif
+}
+
+// The same lanes in double; of floats, the sums of each two that are half a vector apart.
+inline Doubles widened(Doubles x) { return x; }
+inline Doubles widened(Floats x) {
     typedef float Half __attribute__((vector_size(SEPARATRIX_BYTES / 2)));
     Half half[2];
     std::memcpy(half, &x, sizeof x);
-    return wide_sum(__builtin_convertvector(half[0], Doubles) + __builtin_convertvector(half[1], Doubles));
+    return __builtin_convertvector(half[0], Doubles) + __builtin_convertvector(half[1], Doubles);
 }
 
 // How a call is cut: a function of its shape alone.
@@ -120,7 +135,9 @@ private:
         const Index size = monomials_.size();
         const T *left[A], *right[A], *W = W_ + column * WIDTH<T>;
         for (int a = 0; a < A; ++a) left[a] = monomials_.left(alpha + a), right[a] = monomials_.right(alpha + a);
-        Vector<T> sum[A][C] = {};
+        Vector<T> sum[A][C];
+        for (int a = 0; a < A; ++a)
+            for (int c = 0; c < C; ++c) sum[a][c] = Vector<T>{};
         for (Index t = 0; t < size; t += WIDTH<T>, W += call_.columns * WIDTH<T>) {
             Vector<T> monomial[A];
             for (int a = 0; a < A; ++a) monomial[a] = load(left[a] + t) * load(right[a] + t);
@@ -129,12 +146,19 @@ private:
                 for (int a = 0; a < A; ++a) sum[a][c] = multiply_add(monomial[a], w, sum[a][c]);
             }
         }
+        constexpr int GROUP = static_cast<int>(WIDTH<double>), GROUPS = (A * C + GROUP - 1) / GROUP;
+        double totals[GROUPS * GROUP];
+        for (int group = 0; group < GROUPS; ++group) {
+            Doubles lanes[GROUP];
+            for (int i = 0; i < GROUP; ++i) {
+                const int number = group * GROUP + i;
+                lanes[i] = number < A * C ? widened(sum[number / C][number % C]) : Doubles{};
+            }
+            store(totals + group * GROUP, sums_of_lanes(lanes));
+        }
         for (int a = 0; a < A; ++a) {
             double* row = into + (alpha + a) * call_.columns + column;
-            for (int c = 0; c < C; ++c) {
-                const double total = wide_sum(sum[a][c]);
-                row[c] = adds ? row[c] + total : total;
-            }
+            for (int c = 0; c < C; ++c) row[c] = adds ? row[c] + totals[a * C + c] : totals[a * C + c];
         }
     }
 

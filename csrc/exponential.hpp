@@ -4,10 +4,12 @@
 //
 //     2^x = 2^n 2^f,    2^f = c_0 + c_1 f + ... + c_g f^g + error,
 //
-// the polynomial of least relative error on that interval (Remez' algorithm), of degree 5 in float and 11 in double.
+// the polynomial of least relative error on that interval (Remez' algorithm), of degree 5 in float and 11 in double. In
+// float, coefficients are the floats, with c_0 = 1, for which the errors of the polynomial and of its evaluation are
+// least together: each next to what is best for those after it once those before it are fixed.
 // 2^n is put together from its bits. The powers that are asked for lie between LOWEST and the largest exponent of the
-// type; what is not a number stays so. The tests prove the error of the polynomial by interval arithmetic, and look at
-// every float there is between the two ends.
+// type; what is not a number stays so. The tests prove by interval arithmetic that results err by less than 3.2 units in
+// float and 2.31 in double, and look at every float there is between the two ends.
 #pragma once
 
 #include "vectors.hpp"
@@ -19,8 +21,8 @@ template <class T> struct Exponential;
 
 template <> struct Exponential<float> {
     static constexpr int DEGREE = 5;
-    static constexpr float C[] = {1.0000000716546416f,   0.6931469670652649f,  0.24022119723969178f,
-                                  0.055507132728753912f, 0.0096755413310213911f, 0.0013276472167819943f};
+    static constexpr float C[] = {1.0f,          0.693146884f,   0.240222111f,
+                                  0.0555086471f, 0.0096729761f, 0.00132259855f};
     // 3/2 times the power of two whose neighbours are whole numbers apart, and the bias of the exponent.
     static constexpr float ROUNDER = 12582912.0f + 127.0f;
     static constexpr int MANTISSA = 23;

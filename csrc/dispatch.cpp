@@ -93,6 +93,14 @@ int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) 
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
 }
 
+int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
+}
+
+void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
+    chosen->kernels->exact_levels[call->type](*call, *levels);
+}
+
 int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
     return chosen->kernels->exp2[type](count, powers, results);
 }

@@ -10,6 +10,8 @@ namespace separatrix {
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
+    void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };
 

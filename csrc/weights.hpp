@@ -9,13 +9,11 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// into[r][j] = start[r] + <A_r, k_j> for the keys of some panels; row r begins at into + r * stride.
+// into[r][j] = <A_r, k_j> for the keys of some panels; row r begins at into + r * stride.
 template <class T, int R>
-inline void scores(Index depth, Left<T> A, const T* panels, Index count, const T* start, T* into, Index stride) {
+inline void scores(Index depth, Left<T> A, const T* panels, Index count, T* into, Index stride) {
     for (Index panel = 0; panel < count; ++panel) {
-        Vector<T> s[R][COLUMNS];
-        for (int r = 0; r < R; ++r)
-            for (int n = 0; n < COLUMNS; ++n) s[r][n] = start ? all(start[r]) : Vector<T>{};
+        Vector<T> s[R][COLUMNS] = {};
         add_product<T, R, COLUMNS>(depth, A, panels + panel * PANEL<T> * depth, PANEL<T>, s);
         for (int r = 0; r < R; ++r)
             for (int n = 0; n < COLUMNS; ++n) store(into + r * stride + panel * PANEL<T> + n * WIDTH<T>, s[r][n]);

@@ -49,6 +49,25 @@ class ExactCall(ctypes.Structure):
     )
 
 
+class ExactGradients(ctypes.Structure):
+    """What the backward pass of exact attention reads and writes: `separatrix_gradients` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("out", "lse", "near", "near_lse", "incoming", "weighted", "grad_query")),
+        ("grad_keys", ctypes.c_void_p * MOST_SETS),
+        ("grad_values", ctypes.c_void_p * MOST_SETS),
+    )
+
+
+class ExactLevels(ctypes.Structure):
+    """How many terms exact attention adds up at each level: `separatrix_levels` of the C interface."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups")
+    )
+
+
 @dataclass(frozen=True)
 class Native:
     """Whether the kernels run, and if not, why.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summation
 from separatrix.attention.call import Call, Changes, Gradients
-from separatrix.attention.exact import blocks
+from separatrix.attention.exact import blocks, kernels
 
 
 class Engine(Protocol):
@@ -38,5 +38,5 @@ class Engine(Protocol):
 
 
 def engine_for(call: Call) -> Engine:
-    """The engine that computes a call: plain PyTorch, by blocks, which runs on every device."""
-    return blocks
+    """The engine that computes a call: the kernels in C++ where they have it, else plain PyTorch, by blocks."""
+    return kernels if kernels.takes(call) else blocks

@@ -100,13 +100,13 @@ def native() -> Native:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
         return Native(None, NONE, "They are not installed: when the package was, no C++ compiler was found.")
     library = ctypes.CDLL(str(file))
-    library.separatrix_architecture.restype = ctypes.c_char_p
-    library.separatrix_chosen.restype = ctypes.c_char_p
     if library.separatrix_interface() != INTERFACE:
         raise SeparatrixError(
             f"{file.name}: expected interface {INTERFACE}, got {library.separatrix_interface()}: the library was built "
             "from other sources. Build it again, by make native or pip install."
         )
+    library.separatrix_architecture.restype = ctypes.c_char_p
+    library.separatrix_chosen.restype = ctypes.c_char_p
     _share_threads(library)
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
@@ -117,14 +117,17 @@ def native() -> Native:
     return Native(library, chosen, reason)
 
 
+def architectures(library: ctypes.CDLL) -> list[str]:
+    """The architectures that the library has kernels for, the best first."""
+    names: list[str] = []
+    while (name := library.separatrix_architecture(len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
 def runnable(library: ctypes.CDLL) -> list[str]:
     """The architectures of the library that this processor runs, the best first."""
-    names, number = [], 0
-    while (name := library.separatrix_architecture(number)) is not None:
-        if library.separatrix_runs(name):
-            names.append(name.decode())
-        number += 1
-    return names
+    return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
 
 
 def _share_threads(library: ctypes.CDLL) -> None:

@@ -3,11 +3,12 @@
 With n next to x and f = x - n in [-1/2, 1/2], what is computed is 2^n p(f) (see csrc/exponential.hpp). Three things
 make its error:
 
-- n and f have none. x + ROUNDER lies where numbers are whole, so it is rounded to a whole number; n and f are differences
-  of numbers that are multiples of one unit and small next to it. The product with 2^n has none where it is normal.
-- p differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses the difference.
-- Horner's scheme rounds: once for each coefficient where multiplication and addition are fused, twice elsewhere. With E
-  the error before a step, that after it is at most E|f| + u (|p f| + E|f|) + u (|p f + c| + ...), and what underflow adds.
+- n and f have none. x + ROUNDER lies where numbers are whole, so it is rounded to a whole number; n and f are
+  differences of multiples of one unit, and no larger than x. The product with 2^n has none where it is normal.
+- p differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses by how much.
+- Horner's scheme rounds: once for each coefficient where multiplication and addition are fused, twice elsewhere. A step
+  that had the error E has E|f| after its product, u (|p f| + E|f|) more where that is rounded, and u times what it
+  gives for the sum; what underflow takes comes to that.
 """
 
 from __future__ import annotations
@@ -207,7 +208,9 @@ def test_a_sample_of_doubles(library: ctypes.CDLL, architecture: str) -> None:
     halves = np.arange(-60, 60) / 2
     near = [np.nextafter(halves, end) for end in (-9e9, 9e9)]
     tiny = np.ldexp(random.uniform(-1, 1, 200), random.integers(-1070, 0, 200))
-    x = np.concatenate([random.uniform(low, 1023, 10000), random.uniform(-1, 1, 5000), halves, *near, tiny, [low, 1023]])
+    x = np.concatenate(
+        [random.uniform(low, 1023, 10000), random.uniform(-1, 1, 5000), halves, *near, tiny, [low, 1023]]
+    )
     before, ctx.prec = ctx.prec, DIGITS
     try:
         pairs = zip(exp2(library, x).tolist(), x.tolist(), strict=True)

@@ -138,6 +138,15 @@ def _share_threads(library: ctypes.CDLL) -> None:
         library.separatrix_set_threads(*(ctypes.cast(one, ctypes.c_void_p) for one in found))
 
 
+def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
+    """Two to each power of a tensor in float32 or float64, as the kernels compute it."""
+    x = x.contiguous()
+    result = torch.empty_like(x)
+    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
+    done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
+    return result
+
+
 def address(x: Tensor) -> TensorAddress:
     """Where a tensor (H, L, columns) or (H, L) lies."""
     return TensorAddress(x.data_ptr(), x.stride(0), x.stride(1))

@@ -97,6 +97,10 @@ int separatrix_exact_backward(const separatrix_call* call, const separatrix_grad
     return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
 }
 
+int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_range[call->type](*call, *range); });
+}
+
 void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
     chosen->kernels->exact_levels[call->type](*call, *levels);
 }

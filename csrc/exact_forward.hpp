@@ -143,7 +143,7 @@ private:
             T highest = largest(scores_ + 0, chunk.start, chunk.stop);
             for (int r = 1; r < R; ++r) {
                 const T one = largest(scores_ + r * stride, chunk.start, chunk.stop);
-                highest = one <= highest ? highest : one;
+                highest = one > highest ? one : highest;
             }
             sums.raise(highest, width);
             for (int r = 0; r < R; ++r)

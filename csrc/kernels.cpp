@@ -3,6 +3,7 @@
 
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
+#include "exact_range.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
@@ -45,6 +46,7 @@ extern const Kernels kernels;
 const Kernels kernels = {
     {forward<float>, forward<double>},
     {backward<float>, backward<double>},
+    {range<float>, range<double>},
     {levels_of<float>, levels_of<double>},
     {powers<float>, powers<double>},
 };

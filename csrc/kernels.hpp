@@ -11,6 +11,7 @@ namespace separatrix {
 struct Kernels {
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
     int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
+    int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
     void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };

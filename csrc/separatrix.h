@@ -51,6 +51,14 @@ typedef struct {
     int64_t groups;       /* groups, one after the other; backward */
 } separatrix_levels;
 
+/* Whether the factors of a call need no balancing before they are multiplied: exact/balance.py says what is asked. */
+typedef struct {
+    double room, near;         /* logarithms to base 2 of what may be used up, given */
+    int64_t moderate, near_one; /* for a forward pass, for a backward pass */
+    double log_output;         /* the logarithm to base 2 of the largest product of values */
+} separatrix_range;
+SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
+
 /* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
 SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
 

@@ -20,7 +20,7 @@ inline void scores(Index depth, Left<T> A, const T* panels, Index count, T* into
     }
 }
 
-// The largest of S[from] to S[to - 1]; not a number if one of them is not.
+// The largest of the numbers S[from] to S[to - 1]; what is not a number has a weight that is none, whatever the largest.
 template <class T> inline T largest(const T* S, Index from, Index to) {
     constexpr Index W = WIDTH<T>;
     const Vector<T> least = all(-std::numeric_limits<T>::infinity());
@@ -28,7 +28,7 @@ template <class T> inline T largest(const T* S, Index from, Index to) {
     for (Index v = from / W * W; v < to; v += W) {
         Vector<T> s = load(S + v);
         if (v < from || v + W > to) s = lanes_between<T>(from - v, to - v) ? s : least;
-        most = s <= most ? most : s;  // what is not a number stays, for it is not less than anything
+        most = s > most ? s : most;
     }
     return largest_lane<T>(most);
 }
@@ -67,10 +67,6 @@ template <class T, Kept KEPT> inline Vector<T> weigh(T* S, Index from, Index to,
     }
     if (v < to) partial();
     return total;
-}
-
-template <class T> inline void fill_zeros(T* into, Index from, Index to) {
-    for (Index j = from; j < to; ++j) into[j] = 0;
 }
 
 }  // namespace SEPARATRIX_ARCH

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +66,18 @@ class ExactLevels(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_int64)
         for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups")
+    )
+
+
+class ExactRange(ctypes.Structure):
+    """Whether the factors of a call need no balancing: `separatrix_range` of the C interface."""
+
+    _fields_ = (
+        ("room", ctypes.c_double),
+        ("near", ctypes.c_double),
+        ("moderate", ctypes.c_int64),
+        ("near_one", ctypes.c_int64),
+        ("log_output", ctypes.c_double),
     )
 
 
@@ -133,9 +146,10 @@ def runnable(library: ctypes.CDLL) -> list[str]:
 def _share_threads(library: ctypes.CDLL) -> None:
     """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other."""
     torch_library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
-    found = [getattr(torch_library, name, None) for name in ("torch_parallel_for", "torch_get_num_threads")]
-    if None not in found:
-        library.separatrix_set_threads(*(ctypes.cast(one, ctypes.c_void_p) for one in found))
+    names = ("torch_parallel_for", "torch_get_num_threads")
+    if all(hasattr(torch_library, name) for name in names):
+        found = (ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names)
+        library.separatrix_set_threads(*found)
 
 
 def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
@@ -150,6 +164,15 @@ def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
 def address(x: Tensor) -> TensorAddress:
     """Where a tensor (H, L, columns) or (H, L) lies."""
     return TensorAddress(x.data_ptr(), x.stride(0), x.stride(1))
+
+
+def function(name: str, arguments: int) -> Callable[..., int]:
+    """A function of the library that takes so many addresses and gives the number of an error, or 0."""
+    library = native().library
+    assert library is not None
+    found = getattr(library, name)
+    found.argtypes = [ctypes.c_void_p] * arguments
+    return found  # type: ignore[no-any-return]
 
 
 def done(code: int) -> None:

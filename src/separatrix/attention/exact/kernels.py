@@ -7,30 +7,47 @@ those of `blocks`.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summation, kernel_gradient_sum, kernel_sum
 from separatrix.attention.call import Call, Gradients
+from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents
 from separatrix.attention.exact.incoming_rows import IncomingRows
-from separatrix.native import MOST_SETS, TYPES, ExactCall, ExactGradients, ExactLevels, address, done, native
+from separatrix.native import (
+    MOST_SETS,
+    TYPES,
+    ExactCall,
+    ExactGradients,
+    ExactLevels,
+    ExactRange,
+    address,
+    done,
+    function,
+    native,
+)
 
 NAME = "kernels in C++"
 
-__all__ = ["NAME", "backward", "forward", "gradient_summation", "summation", "takes", "tangents"]
+__all__ = ["NAME", "backward", "forward", "gradient_summation", "size_of", "summation", "takes", "tangents"]
 
 
 def takes(call: Call) -> bool:
     """Whether there are kernels for a call: on the CPU, where the library is installed, with something to compute."""
-    return (
-        call.query.device.type == "cpu"
-        and native().library is not None
-        and len(call.keys) <= MOST_SETS
-        and not call.is_empty
-    )
+    on_cpu = call.query.device.type == "cpu" and native().library is not None
+    return on_cpu and len(call.keys) <= MOST_SETS and not call.is_empty
+
+
+def size_of(call: Call) -> Size:
+    """Whether the factors of a call are of a size that needs no balancing."""
+    described, _kept = _described(call)
+    found = ExactRange(room=room(call.query.dtype), near=NEAR[call.query.dtype])
+    done(_function("range", 2)(ctypes.byref(described), ctypes.byref(found)))
+    return Size(bool(found.moderate), bool(found.near_one), found.log_output)
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
@@ -38,7 +55,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
     described, _kept = _described(call)
     out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
     lse = call.query.new_empty(call.query.shape[:2])
-    done(_library().separatrix_exact_forward(ctypes.byref(described), _at(out), _at(lse)))
+    done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
     return out, lse
 
 
@@ -53,7 +70,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     gradients = ExactGradients(*(x.data_ptr() for x in read), query.data_ptr())
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
         gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
-    done(_library().separatrix_exact_backward(ctypes.byref(described), ctypes.byref(gradients)))
+    done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
     return rows.gradients(query, keys, values)
 
 
@@ -70,25 +87,15 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     return kernel_gradient_sum(call.order, found.chunk, found.pairs, found.groups, *blocks)
 
 
-@lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
-    library = native().library
-    assert library is not None
-    for name in ("separatrix_exact_forward", "separatrix_exact_backward"):
-        function = getattr(library, name)
-        function.argtypes = [ctypes.c_void_p] * (3 if name.endswith("forward") else 2)
-    library.separatrix_exact_levels.argtypes, library.separatrix_exact_levels.restype = [ctypes.c_void_p] * 2, None
-    return library
+@cache
+def _function(name: str, arguments: int) -> Callable[..., int]:
+    return function(f"separatrix_exact_{name}", arguments)
 
 
 def _levels(call: Call, dtype: torch.dtype) -> ExactLevels:
     found = ExactLevels()
-    _library().separatrix_exact_levels(ctypes.byref(_shape(call, dtype)), ctypes.byref(found))
+    _function("levels", 2)(ctypes.byref(_shape(call, dtype)), ctypes.byref(found))
     return found
-
-
-def _at(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())
 
 
 def _shape(call: Call, dtype: torch.dtype) -> ExactCall:

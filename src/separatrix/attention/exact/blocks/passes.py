@@ -169,8 +169,16 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in call.keys]
     for first in range(0, call.query.shape[0] if tiling.found else 0, tiling.heads):
         group = slice(first, first + tiling.heads)
-        per_query = (x[group] for x in (rows.lse, rows.incoming, dO_delta, rows.weighted, grad_query))
-        _backward(call.of_heads(group), tiling, *per_query, [x[group] for x in grad_sets])
+        _backward(
+            call.of_heads(group),
+            tiling,
+            rows.lse[group],
+            rows.incoming[group],
+            dO_delta[group],
+            rows.weighted[group],
+            grad_query[group],
+            [x[group] for x in grad_sets],
+        )
     return rows.gradients(grad_query, [x[..., :d] for x in grad_sets], [x[..., d:] for x in grad_sets])
 
 

@@ -30,7 +30,9 @@ public:
     }
     double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
     double between(double low, double high) { return low + (high - low) * uniform(); }
-    Index whole(Index low, Index high) { return low + static_cast<Index>(next() % static_cast<std::uint64_t>(high - low + 1)); }
+    Index whole(Index low, Index high) {
+        return low + static_cast<Index>(next() % static_cast<std::uint64_t>(high - low + 1));
+    }
     // As likely small as large, in the sense of orders of magnitude.
     Index any_size(Index low, Index high) {
         return static_cast<Index>(std::exp(between(std::log(double(low)), std::log(double(high) + 1))));
@@ -47,7 +49,8 @@ template <class T> struct Buffer {
     Index size = 0;
 
     Buffer() = default;
-    explicit Buffer(Index n, T fill = std::numeric_limits<T>::quiet_NaN()) : data(new T[static_cast<std::size_t>(n)]), size(n) {
+    explicit Buffer(Index n, T fill = std::numeric_limits<T>::quiet_NaN())
+        : data(new T[static_cast<std::size_t>(n)]), size(n) {
         for (Index i = 0; i < n; ++i) data[static_cast<std::size_t>(i)] = fill;
     }
     T& operator[](Index i) const { return data[static_cast<std::size_t>(i)]; }
@@ -119,11 +122,11 @@ template <class T> struct Case {
     }
 
     std::string described() const {
-        std::string told = std::string(sizeof(T) == 4 ? "float" : "double") + ", order " + std::to_string(call.sets + 1) +
-                           ", heads " + std::to_string(call.heads) + ", queries " + std::to_string(call.query_length) +
-                           ", d " + std::to_string(call.d) + ", d_v " + std::to_string(call.d_v) + ", causal " +
-                           std::to_string(call.is_causal) + ", offset " + std::to_string(call.offset) + ", scale " +
-                           std::to_string(call.scale);
+        std::string told = sizeof(T) == 4 ? "float" : "double";
+        const auto tell = [&](const char* name, auto number) { told += name + std::to_string(number); };
+        tell(", order ", call.sets + 1), tell(", heads ", call.heads), tell(", queries ", call.query_length);
+        tell(", d ", call.d), tell(", d_v ", call.d_v), tell(", causal ", call.is_causal);
+        tell(", offset ", call.offset), tell(", scale ", call.scale);
         for (Index m = 0; m < call.sets; ++m)
             told += "; keys " + std::to_string(call.lengths[m]) + ", window " + std::to_string(call.windows[m]) +
                     (call.masks[m].data ? ", masked" : "");
@@ -192,7 +195,8 @@ private:
             Tensor<unsigned char>& mask = masks.back();
             mask = Tensor<unsigned char>::drawn(random, call.heads, length, 1, 1);
             for (Index h = 0; h < call.heads; ++h)
-                for (Index j = 0; j < length; ++j) mask.at(h, j) = random.chance(density) ? (random.chance(0.5) ? 1 : 255) : 0;
+                for (Index j = 0; j < length; ++j)
+                    mask.at(h, j) = random.chance(density) ? (random.chance(0.5) ? 1 : 255) : 0;
             call.masks[m] = mask.address();
             if (random.chance(0.5)) hide(keys.back(), m), hide(values.back(), m);
         }
@@ -205,7 +209,8 @@ private:
         if (x.shared()) return;
         for (Index h = 0; h < x.heads; ++h)
             for (Index j = 0; j < x.rows; ++j)
-                for (Index c = 0; c < x.columns && !seen(m, h, j); ++c) x.at(h, j, c) = std::numeric_limits<T>::quiet_NaN();
+                for (Index c = 0; c < x.columns && !seen(m, h, j); ++c)
+                    x.at(h, j, c) = std::numeric_limits<T>::quiet_NaN();
     }
 };
 

@@ -3,9 +3,9 @@
 //     fuzz SEED COUNT [FIRST]
 //
 // runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each it compares the two passes of exact attention with
-// literal.hpp, has a value that is not a number show in the output of every query that attends it, and sees to it that
-// three threads give the same bits as one. It prints the largest errors, as parts of their bounds, and ends with 1 at
-// the first case that is wrong.
+// literal.hpp and the range of its factors with a loop over them, has a value that is not a number show in the output
+// of every query that attends it, and sees to it that three threads give the same bits as one. It prints the largest
+// errors, as parts of their bounds, and ends with 1 at the first case that is wrong.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,7 +52,8 @@ template <class T> struct Results {
         for (Index m = 0; m < call.sets; ++m) {
             grad_keys.emplace_back(call.heads * call.lengths[m] * call.d);
             grad_values.emplace_back(call.heads * call.lengths[m] * call.d_v);
-            gradients.grad_keys[m] = grad_keys.back().data.get(), gradients.grad_values[m] = grad_values.back().data.get();
+            gradients.grad_keys[m] = grad_keys.back().data.get();
+            gradients.grad_values[m] = grad_values.back().data.get();
         }
         code = separatrix_exact_forward(&call, out.data.get(), lse.data.get());
         if (!code) code = separatrix_exact_backward(&call, &gradients);
@@ -82,14 +83,15 @@ public:
     std::string what;
 };
 
-template <class T> void compare(const char* name, const Buffer<T>& got, const Expected& expected, double& worst, Worst& of) {
+template <class T>
+void compare(const char* name, const Buffer<T>& got, const Expected& expected, double& worst, Worst& of) {
     for (Index i = 0; i < got.size; ++i) {
         const Wide truth = expected.truth[std::size_t(i)], bound = expected.bound[std::size_t(i)];
         const Wide error = truth == Wide(got[i]) ? 0 : std::fabs(Wide(got[i]) - truth);
         if (!(error <= bound)) {
             char told[200];
-            std::snprintf(told, sizeof told, "%s at %ld: expected %.17Lg within %.3Lg, got %.17g", name, long(i), truth, bound,
-                          double(got[i]));
+            std::snprintf(told, sizeof told, "%s at %ld: expected %.17Lg within %.3Lg, got %.17g", name, long(i), truth,
+                          bound, double(got[i]));
             throw Wrong(told);
         }
         // Weights that are raised to a smallest one err by all that they may: nothing is learned from them.
@@ -131,8 +133,41 @@ template <class T> void plant(Random& random, const Case<T>& drawn, const Litera
         for (Index column = 0; attends && column < call.d_v; ++column)
             if ((which != 2 || column == c) && !std::isnan(got.out[row * call.d_v + column]))
                 throw Wrong("out is a number, for a query that attends what is none");
-        if (attends && which != 2 && !std::isnan(got.lse[row])) throw Wrong("lse is a number, of scores of which one is none");
+        if (attends && which != 2 && !std::isnan(got.lse[row]))
+            throw Wrong("lse is a number, of scores of which one is none");
         worst.planted += attends;
+    }
+}
+
+// The largest product of values, column by column, in a logarithm; and what is asked about it at both ends.
+template <class T> void compare_range(const Case<T>& drawn) {
+    const separatrix_call& call = drawn.call;
+    double largest = -INFINITY;
+    bool numbers = true;
+    for (Index h = 0; h < call.heads; ++h)
+        for (Index c = 0; c < std::max(call.d, call.d_v); ++c) {
+            double log = 0;
+            for (Index m = 0; m < call.sets; ++m) {
+                double most = 0;
+                for (Index j = 0; j < call.lengths[m]; ++j) {
+                    if (c < call.d) numbers = numbers && !std::isnan(drawn.keys[std::size_t(m)].at(h, j, c));
+                    if (c >= call.d_v) continue;
+                    const double value = std::fabs(double(drawn.values[std::size_t(m)].at(h, j, c)));
+                    numbers = numbers && !std::isnan(value);
+                    most = std::max(most, value);
+                }
+                log += std::log2(most);
+            }
+            if (c < call.d_v) largest = std::max(largest, log);
+        }
+    for (const double room : {1e300, -1e300}) {
+        separatrix_range found{};
+        found.room = found.near = room;
+        if (separatrix_exact_range(&call, &found)) throw Wrong("the range was not found");
+        const Index fits = numbers && room > 0;
+        if (found.moderate != fits || found.near_one != fits) throw Wrong("the range is not what it is");
+        if (numbers && found.log_output != largest && !(std::fabs(found.log_output - largest) <= 1e-12))
+            throw Wrong("the largest product of values is not that");
     }
 }
 
@@ -161,6 +196,7 @@ template <class T> void run(Random& random, std::vector<std::string>& names, std
             const Results<T> got(drawn, expected);
             if (got.code) throw Wrong("a kernel gave the error " + std::to_string(got.code));
             compare_all(got, expected, worst[k]);
+            compare_range(drawn);
             if (threaded) {
                 use_threads(true);
                 const Results<T> again(drawn, expected);
@@ -179,9 +215,13 @@ template <class T> void run(Random& random, std::vector<std::string>& names, std
 }  // namespace fuzz
 
 int main(int count, char** arguments) {
-    if (count < 3) return std::fprintf(stderr, "usage: fuzz SEED COUNT [FIRST]\n"), 2;
+    if (count < 3) {
+        std::fprintf(stderr, "usage: fuzz SEED COUNT [FIRST]\n");
+        return 2;
+    }
     const std::uint64_t seed = std::strtoull(arguments[1], nullptr, 10);
-    const long cases = std::strtol(arguments[2], nullptr, 10), first = count > 3 ? std::strtol(arguments[3], nullptr, 10) : 0;
+    const long cases = std::strtol(arguments[2], nullptr, 10);
+    const long first = count > 3 ? std::strtol(arguments[3], nullptr, 10) : 0;
     std::vector<std::string> names;
     for (int k = 0; const char* name = separatrix_architecture(k); ++k)
         if (separatrix_runs(name)) names.emplace_back(name);

@@ -5,8 +5,8 @@
 // way into a sum errs by at most gamma(n) = n u / (1 - n u) of its magnitude. How many terms are added up at a time the
 // kernels say themselves (separatrix_levels). An exponential counts for 4, as the certificates assume.
 //
-//   scores    |s' - s| <= gamma(d + sets + 4) A, with A the sum of the magnitudes of the d products: the scale in units of
-//             log 2 (3), its product with the query (1), the prefix keys (sets - 1), d products and sums (d + 1)
+//   scores    |s' - s| <= gamma(d + sets + 4) A, with A the sum of the magnitudes of the d products: the scale in units
+//             of log 2 (3), its product with the query (1), the prefix keys (sets - 1), d products and sums (d + 1)
 //   weights   e^s': the exponential (4), of a difference with the peak or the log-sum-exp, that is rounded once, as is
 //             the sum of the differences by which earlier sums fade; at most 4 u A in all
 //   fades     one for each tile, at the most: an exponential and a product (5)
@@ -46,7 +46,8 @@ public:
 
     Literal(const Case<T>& drawn, const separatrix_levels& levels)
         : out(rows(drawn) * drawn.call.d_v), lse(rows(drawn)), grad_query(rows(drawn) * drawn.call.d),
-          given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(0)), case_(drawn), call_(drawn.call), levels_(levels) {
+          given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(0)), case_(drawn), call_(drawn.call),
+          levels_(levels) {
         for (Index m = 0; m < call_.sets; ++m) {
             grad_keys.emplace_back(call_.heads * call_.lengths[m] * call_.d);
             grad_values.emplace_back(call_.heads * call_.lengths[m] * call_.d_v);
@@ -106,7 +107,8 @@ private:
             for (Index c = 0; c < call_.d_v; ++c) out.set(row * call_.d_v + c, 0, 0);
             return lse.set(row, -INFINITY, 0);
         }
-        for (Index t = 0; t < count(); ++t) total += weights_[std::size_t(t)] = std::exp(scores_[std::size_t(t)] - peak);
+        for (Index t = 0; t < count(); ++t)
+            total += weights_[std::size_t(t)] = std::exp(scores_[std::size_t(t)] - peak);
         const Wide fades = Wide(5 * levels_.tiles * levels_.chunks);
         const Wide sums = Wide(levels_.chunk + levels_.rows + levels_.tiles + levels_.chunks + 16 + call_.sets + 6);
         const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 4)) * size + 4 * U * size);
@@ -132,8 +134,10 @@ private:
     void backward(Index h, Index i) {
         const Index row = h * call_.query_length + i;
         const Wide shift = Wide(given_lse[row]);
-        const Wide n = Wide(levels_.chunk + levels_.query_block + levels_.query_blocks + levels_.pairs + levels_.groups +
-                            call_.d_v + call_.sets + 12);
+        // A weight goes through the products and sums of its tile, of queries, of pairs and of groups; d_v more for the
+        // gradient of a score, and a product for each set and each factor.
+        const Wide n = Wide(levels_.chunk + levels_.query_block + levels_.query_blocks + levels_.pairs +
+                            levels_.groups + call_.d_v + call_.sets + 12);
         for (Index t = 0; t < count(); ++t) {
             const Wide P = std::exp(scores_[std::size_t(t)] - shift), A = sizes_[std::size_t(t)];
             // The log-sum-exp in units of log 2 (3), and the difference (1).
@@ -154,7 +158,8 @@ private:
                 const Index to = h * call_.lengths[m] + key(t, m);
                 for (Index l = 0; l < call_.d; ++l) {
                     const Wide by = Wide(case_.weighted[row * call_.d + l]) * product(case_.keys, h, t, l, m);
-                    grad_keys[std::size_t(m)].add(to * call_.d + l, P * slope * by, error * slope_size * std::fabs(by) + LOST);
+                    grad_keys[std::size_t(m)].add(to * call_.d + l, P * slope * by,
+                                                  error * slope_size * std::fabs(by) + LOST);
                 }
                 for (Index c = 0; c < call_.d_v; ++c) {
                     const Wide by = Wide(case_.incoming[row * call_.d_v + c]) * product(case_.values, h, t, c, m);

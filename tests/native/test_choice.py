@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from separatrix.native import (
     ExactCall,
     ExactGradients,
     ExactLevels,
+    ExactRange,
     TensorAddress,
     native,
     runnable,
@@ -137,7 +139,10 @@ def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
         "separatrix_call": ExactCall,
         "separatrix_gradients": ExactGradients,
         "separatrix_levels": ExactLevels,
+        "separatrix_range": ExactRange,
     }
+    header = (root / "csrc" / "separatrix.h").read_text()
+    assert set(re.findall(r"^} (\w+);", header, re.M)) == set(mirrors)
     source, program = tmp_path / "sizes.c", tmp_path / "sizes"
     lines = []
     for name, mirror in mirrors.items():

@@ -1,6 +1,7 @@
 // All kernels for one architecture; compiled once for each, see CMakeLists.txt.
 #include "kernels.hpp"
 
+#include "arithmetic.hpp"
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
 #include "exact_range.hpp"
@@ -48,6 +49,7 @@ const Kernels kernels = {
     {backward<float>, backward<double>},
     {range<float>, range<double>},
     {levels_of<float>, levels_of<double>},
+    {arithmetic<float>, arithmetic<double>},
     {powers<float>, powers<double>},
 };
 

@@ -13,6 +13,7 @@ struct Kernels {
     int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
     int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
     void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
+    int (*arithmetic[2])(std::int64_t tasks, std::int64_t multiply_adds, std::int64_t powers);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };
 

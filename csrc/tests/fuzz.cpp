@@ -197,6 +197,8 @@ template <class T> void run(Random& random, std::vector<std::string>& names, std
             if (got.code) throw Wrong("a kernel gave the error " + std::to_string(got.code));
             compare_all(got, expected, worst[k]);
             compare_range(drawn);
+            separatrix_highest_bytes();
+            if (separatrix_highest_bytes()) throw Wrong("memory is held though no call is running");
             if (threaded) {
                 use_threads(true);
                 const Results<T> again(drawn, expected);

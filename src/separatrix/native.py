@@ -161,9 +161,9 @@ def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
     return result
 
 
-def address(x: Tensor) -> TensorAddress:
-    """Where a tensor (H, L, columns) or (H, L) lies."""
-    return TensorAddress(x.data_ptr(), x.stride(0), x.stride(1))
+def put(place: TensorAddress, x: Tensor) -> None:
+    """Write down where a tensor (H, L, columns) or (H, L) lies."""
+    place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:

@@ -2,6 +2,8 @@
 #include "kernels.hpp"
 
 #include "exact_forward.hpp"
+#include "scan_backward.hpp"
+#include "scan_forward.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
@@ -26,6 +28,8 @@ template <class T> int powers(Index count, const void* from, void* to) {
 extern const Kernels kernels;
 const Kernels kernels = {
     {forward<float>, forward<double>},
+    scan_forward,
+    scan_backward,
     {powers<float>, powers<double>},
 };
 

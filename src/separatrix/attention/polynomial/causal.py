@@ -19,6 +19,7 @@ from torch import Tensor
 from separatrix.attention.call import Call
 from separatrix.attention.polynomial.chunks import causal_chunk
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
+from separatrix.attention.polynomial.scan import scan, scan_backward, scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
     Sums,
@@ -63,11 +64,22 @@ def _running(expansion: Expansion, m: int, key: Tensor, value: Tensor, mask: Ten
     return _Running(x, features, W, before.unsqueeze(1) + added.cumsum(1))
 
 
+def _laid_out(expansion: Expansion, rows: Rows, masks: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """The coordinates (H, d', c) of query and keys, and the values and ones (H, d_v + 1, c), all in float64."""
+    query, keys, values = rows
+    coordinates = expansion.frame.coordinates
+    x = [coordinates(query, 0), *(coordinates(key, m + 1, masks[m]) for m, key in enumerate(keys))]
+    W = [with_ones(value, mask, torch.float64) for value, mask in zip(values, masks, strict=True)]
+    return [one.to(torch.float64) for one in x], W
+
+
 def _chunk(
     expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A chunk's sums (H, c, d_v + 1), its moments (H, c), and the states after it."""
     query, keys, values = rows
+    if scans_natively(query.device, len(keys)):
+        return scan(expansion, *_laid_out(expansion, rows, masks), Z)
     index_set, dtype = expansion.index_set, torch.float64
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -95,6 +107,8 @@ def _chunk_backward(
     later token, and of those after the chunk: hence the sum from the last token to the first.
     """
     query, keys, values = rows
+    if scans_natively(query.device, len(keys)):
+        return _scanned_back(expansion, rows, masks, Z, grad, grad_Z)
     frame, steps = expansion.frame, expansion.index_set.steps
     coefficients = expansion.coefficients
     sets = [_running(expansion, m, *one) for m, one in enumerate(zip(keys, values, masks, Z, strict=True))]
@@ -121,6 +135,18 @@ def _chunk_backward(
         grad_values.append(grad_W[..., :-1].masked_fill(hidden, 0.0))
         grad_before.append(grad_added[:, 0])
     return grad_query, grad_keys, grad_values, grad_before
+
+
+def _scanned_back(
+    expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """What `_chunk_backward` gives, by the kernels in C++."""
+    frame = expansion.frame
+    (grad_query, *grad_x), grad_W, before = scan_backward(expansion, *_laid_out(expansion, rows, masks), Z, grad, grad_Z)
+    hidden = [~mask.unsqueeze(-1) for mask in masks]
+    grad_keys = [frame.pull_back(one, m + 1).masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_x)]
+    grad_values = [one[:, :-1].mT.masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_W)]
+    return frame.pull_back(grad_query, 0), grad_keys, grad_values, before
 
 
 def _rows(call: Call, start: int, stop: int) -> tuple[Rows, list[Tensor]]:

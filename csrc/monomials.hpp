@@ -16,11 +16,11 @@ struct Run {
 };
 
 // How the monomials of the rows [first, stop) of an index set are made, and those of their ancestors: row i > 0 is row
-// parents[i] < i times coordinate last[i]; row 0 is 1. The monomials of a token lie in an array of `stride` entries.
+// parents[i] < i times coordinate last[i]; row 0 is 1. The monomials of a token take `stride` entries.
 class Monomials {
 public:
     Monomials(Index rank, Index d, const std::int64_t* last, const std::int64_t* parents, Index first, Index stop)
-        : rank_(rank), d_(d), padded_(rounded_up(rank, WIDTH<double>)), sums_(d * WIDTH<double>) {
+        : rank_(rank), d_(d), padded_(rounded_up(rank, WIDTH<double>)) {
         Array<char> needed(rank);
         for (Index i = 0; i < rank; ++i) needed[i] = i >= first && i < stop;
         for (Index i = rank - 1; i > 0; --i)
@@ -46,48 +46,57 @@ public:
     // What is written past the rank while monomials are made is less than a vector.
     Index stride() const { return padded_ + WIDTH<double>; }
 
-    // The monomials of a token with coordinates `x`. Entries from the rank to the end of its vector become 0. Rows that
-    // are not needed may be written too, with nothing of meaning.
-    void fill(const double* x, double* into) const {
-        into[0] = 1.0;
-        for (const Run& run : runs_) {
-            const Vector<double> factor = all(x[run.coordinate]);
-            const double* from = into + run.parent;
-            double* to = into + run.child;
-            for (Index i = 0; i < run.count; i += WIDTH<double>) store(to + i, load(from + i) * factor);
-        }
-        for (Index i = rank_; i < padded_; ++i) into[i] = 0.0;
+    // The monomials of `count` tokens, with coordinates (count, d) `x`, into (count, stride). Entries from the rank to
+    // the end of its vector become 0. Rows that are not needed may be written too, with nothing of meaning.
+    void fill(Index count, const double* x, double* into) const {
+        for (Index t = 0; t < count; ++t) into[t * stride()] = 1.0;
+        for (const Run& run : runs_)
+            for (Index t = 0; t < count; ++t) {
+                const Vector<double> factor = all(x[t * d_ + run.coordinate]);
+                const double* from = into + t * stride() + run.parent;
+                double* to = into + t * stride() + run.child;
+                store(to, load(from) * factor);
+                for (Index i = WIDTH<double> - run.child % WIDTH<double>; i < run.count; i += WIDTH<double>)
+                    store(to + i, load(from + i) * factor);
+            }
+        for (Index t = 0; t < count; ++t)
+            for (Index i = rank_; i < padded_; ++i) into[t * stride() + i] = 0.0;
     }
 
-    // The gradient of the coordinates, given the monomials and their gradient, which is overwritten on the way.
-    void backward(const double* x, const double* monomials, double* grad, double* grad_x) {
-        for (Index i = 0; i < d_ * WIDTH<double>; ++i) sums_[i] = 0.0;
-        for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
-            const Vector<double> factor = all(x[run->coordinate]);
-            const double *from = monomials + run->parent, *children = grad + run->child;
-            double *parents = grad + run->parent, *into = sums_ + run->coordinate * WIDTH<double>;
-            Vector<double> sum = load(into);
-            Index i = 0;
-            for (; i + WIDTH<double> <= run->count; i += WIDTH<double>) {
-                const Vector<double> child = load(children + i);
-                sum = multiply_add(child, load(from + i), sum);
-                store(parents + i, multiply_add(child, factor, load(parents + i)));
+    // The gradient (count, d) of the coordinates, given the monomials and their gradient, which is overwritten on the
+    // way; `sums` is room for (count, d) vectors.
+    void backward(Index count, const double* x, const double* monomials, double* grad, double* sums,
+                  double* grad_x) const {
+        for (Index i = 0; i < count * d_ * WIDTH<double>; ++i) sums[i] = 0.0;
+        for (Index number = static_cast<Index>(runs_.size()) - 1; number >= 0; --number) {
+            const Run run = runs_[static_cast<std::size_t>(number)];
+            for (Index t = 0; t < count; ++t) {
+                const Vector<double> factor = all(x[t * d_ + run.coordinate]), zero{};
+                const double *from = monomials + t * stride() + run.parent, *children = grad + t * stride() + run.child;
+                double *parents = grad + t * stride() + run.parent;
+                double* into = sums + (t * d_ + run.coordinate) * WIDTH<double>;
+                Vector<double> sum = load(into);
+                Index i = 0;
+                for (; i + WIDTH<double> <= run.count; i += WIDTH<double>) {
+                    const Vector<double> child = load(children + i);
+                    sum = multiply_add(child, load(from + i), sum);
+                    store(parents + i, multiply_add(child, factor, load(parents + i)));
+                }
+                if (i < run.count) {
+                    const Bits<double> inside = lanes_between<double>(0, run.count - i);
+                    const Vector<double> child = inside ? load(children + i) : zero;
+                    sum = multiply_add(child, inside ? load(from + i) : zero, sum);
+                    store(parents + i, multiply_add(child, factor, load(parents + i)));
+                }
+                store(into, sum);
             }
-            if (i < run->count) {
-                const Bits<double> inside = lanes_between<double>(0, run->count - i);
-                const Vector<double> zero{}, child = inside ? load(children + i) : zero;
-                sum = multiply_add(child, inside ? load(from + i) : zero, sum);
-                store(parents + i, multiply_add(child, factor, load(parents + i)));
-            }
-            store(into, sum);
         }
-        for (Index l = 0; l < d_; ++l) grad_x[l] = sum_of_lanes<double>(load(sums_ + l * WIDTH<double>));
+        for (Index i = 0; i < count * d_; ++i) grad_x[i] = sum_of_lanes<double>(load(sums + i * WIDTH<double>));
     }
 
 private:
     Index rank_, d_, padded_;
     std::vector<Run> runs_;
-    Array<double> sums_;
 };
 
 }  // namespace SEPARATRIX_ARCH

@@ -85,9 +85,8 @@ public:
     }
 
     // Factor 0 is the query, factor m + 1 key set m; tokens are those of the tile.
-    const double* x(Index factor, Index token) const { return x_ + (factor * TILE + token) * scan.d; }
-    const double* features(Index factor) const { return features_ + factor * TILE * stride + first; }
-    const double* all_features(Index factor, Index token) const { return features_ + (factor * TILE + token) * stride; }
+    const double* x(Index factor) const { return x_ + factor * TILE * scan.d; }
+    const double* features(Index factor) const { return features_ + factor * TILE * stride; }
     const double* values_of(Index set) const { return values + set * TILE * columns; }
 
     Index state_size() const { return vectors * scan.sets * columns * WIDTH<double>; }
@@ -96,11 +95,10 @@ public:
     void take(Index start, Index count, bool with_query) {
         for (Index factor = with_query ? 0 : 1; factor <= scan.sets; ++factor) {
             const double* from = (factor ? scan.keys[factor - 1] : scan.query) + head * scan.d * scan.length + start;
-            for (Index token = 0; token < count; ++token) {
-                double* to = x_ + (factor * TILE + token) * scan.d;
-                for (Index l = 0; l < scan.d; ++l) to[l] = from[l * scan.length + token];
-                monomials.fill(to, features_ + (factor * TILE + token) * stride);
-            }
+            double* to = x_ + factor * TILE * scan.d;
+            for (Index token = 0; token < count; ++token)
+                for (Index l = 0; l < scan.d; ++l) to[token * scan.d + l] = from[l * scan.length + token];
+            monomials.fill(count, to, features_ + factor * TILE * stride);
         }
         for (Index set = 0; set < scan.sets; ++set) {
             const double* from = scan.values[set] + head * scan.columns * scan.length + start;
@@ -152,6 +150,26 @@ private:
 
     Array<double> x_, features_;
 };
+
+// Add the first `count` tokens of the tile to the states `from`, into `to`, which may be the same.
+template <int M, int N>
+inline void advance(const Part& part, Index column, Index count, const double* from, double* to) {
+    const int sets = M ? M : static_cast<int>(part.scan.sets);
+    const Index columns = part.columns, stride = part.stride;
+    for (Index v = 0; v < part.vectors; ++v)
+        for (int m = 0; m < sets; ++m) {
+            const Index at = ((v * sets + m) * columns + column) * WIDTH<double>;
+            const double* keys = part.features(m + 1) + part.first + v * WIDTH<double>;
+            const double* values = part.values_of(m) + column;
+            Vector<double> state[N];
+            for (int n = 0; n < N; ++n) state[n] = load(from + at + n * WIDTH<double>);
+            for (Index t = 0; t < count; ++t) {
+                const Vector<double> key = load(keys + t * stride);
+                for (int n = 0; n < N; ++n) state[n] = multiply_add(key, all(values[t * columns + n]), state[n]);
+            }
+            for (int n = 0; n < N; ++n) store(to + at + n * WIDTH<double>, state[n]);
+        }
+}
 
 // Add up the parts of each head: `parts` (each, heads, count) into `total` (heads, count), in order.
 inline int add_up(Index each, Index heads, Index count, const double* parts, double* total) {

@@ -9,25 +9,6 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// Add the tokens of a tile to the states `from`, into `to`.
-template <int M, int N> inline void advance(const Part& part, Index column, const double* from, double* to) {
-    const int sets = M ? M : static_cast<int>(part.scan.sets);
-    const Index columns = part.columns, stride = part.stride;
-    for (Index v = 0; v < part.vectors; ++v)
-        for (int m = 0; m < sets; ++m) {
-            const Index at = ((v * sets + m) * columns + column) * WIDTH<double>;
-            const double* keys = part.features(m + 1) + v * WIDTH<double>;
-            const double* values = part.values_of(m) + column;
-            Vector<double> state[N];
-            for (int n = 0; n < N; ++n) state[n] = load(from + at + n * WIDTH<double>);
-            for (Index t = 0; t < TILE; ++t) {
-                const Vector<double> key = load(keys + t * stride);
-                for (int n = 0; n < N; ++n) state[n] = multiply_add(key, all(values[t * columns + n]), state[n]);
-            }
-            for (int n = 0; n < N; ++n) store(to + at + n * WIDTH<double>, state[n]);
-        }
-}
-
 class BackwardScan {
 public:
     BackwardScan(const separatrix_scan& scan, const Parts& parts, Index task)
@@ -37,7 +18,9 @@ public:
           grad_states_(part_.state_size()),
           grad_features_((scan.sets + 1) * TILE * part_.stride),
           grad_values_(scan.sets * TILE * part_.columns * WIDTH<double>),
-          grad_sums_(TILE * part_.columns) {
+          grad_sums_(TILE * part_.columns),
+          lanes_(TILE * scan.d * WIDTH<double>),
+          grad_x_(TILE * scan.d) {
         part_.unpack(scan.before, starts_);
     }
 
@@ -53,7 +36,7 @@ public:
             with_sets(scan.sets, [&](auto sets) {
                 constexpr int M = decltype(sets)::value;
                 each_group_of<1>(scan.columns, [&](auto width, Index column) {
-                    advance<M, decltype(width)::value>(part_, column, from, starts_ + (tile + 1) * part_.state_size());
+                    advance<M, decltype(width)::value>(part_, column, TILE, from, starts_ + (tile + 1) * part_.state_size());
                 });
             });
         }
@@ -64,7 +47,7 @@ public:
             take_gradients(given.sums, start, count);
             with_sets(scan.sets, [&](auto sets) {
                 constexpr int M = decltype(sets)::value;
-                each_group_of<M>(scan.columns, [&](auto width, Index column) {
+                each_group_of<M == 2 ? 3 : M>(scan.columns, [&](auto width, Index column) {
                     sweep_back<M, decltype(width)::value>(column, count, starts_ + tile * part_.state_size());
                 });
             });
@@ -85,25 +68,24 @@ private:
         const Index all_columns = scan.columns;
         std::memcpy(grad_sums_, sums + (part_.head * scan.length + start) * all_columns,
                     static_cast<std::size_t>(count * all_columns) * sizeof(double));
-        std::fill_n(static_cast<double*>(grad_features_), (scan.sets + 1) * TILE * part_.stride, 0.0);
+        for (Index row = 0; row < (scan.sets + 1) * TILE; ++row)  // of the ancestors; those of the part are written first
+            std::fill_n(grad_features_ + row * part_.stride, part_.first, 0.0);
         std::fill_n(static_cast<double*>(grad_values_), scan.sets * TILE * all_columns * WIDTH<double>, 0.0);
     }
 
     void give_coordinates(Index factor, Index start, Index count, double* into) {
         const separatrix_scan& scan = part_.scan;
-        Array<double> grad_x(scan.d);
-        for (Index t = 0; t < count; ++t) {
-            part_.monomials.backward(part_.x(factor, t), part_.all_features(factor, t),
-                                     grad_features_ + (factor * TILE + t) * part_.stride, grad_x);
-            for (Index l = 0; l < scan.d; ++l) into[l * scan.length + start + t] = grad_x[l];
-        }
+        part_.monomials.backward(count, part_.x(factor), part_.features(factor),
+                                 grad_features_ + factor * TILE * part_.stride, lanes_, grad_x_);
+        for (Index t = 0; t < count; ++t)
+            for (Index l = 0; l < scan.d; ++l) into[l * scan.length + start + t] = grad_x_[t * scan.d + l];
     }
 
     // Go through a tile forward, keeping the states of each token, and backward, with N columns from `column` on.
     template <int M, int N> void sweep_back(Index column, Index count, const double* starts) {
         const int sets = M ? M : static_cast<int>(part_.scan.sets);
         const Index columns = part_.columns, stride = part_.stride;
-        const double *query = part_.features(0), *keys = part_.features(1), *values = part_.values + column;
+        const double *query = part_.features(0) + part_.first, *keys = query + TILE * stride, *values = part_.values + column;
         double *grad_query = grad_features_ + part_.first, *grad_keys = grad_query + TILE * stride;
         for (Index v = 0; v < part_.vectors; ++v) {
             const Index at = (v * sets * columns + column) * WIDTH<double>;
@@ -126,7 +108,7 @@ private:
                         for (int m = 1; m < sets; ++m) product = product * state[m][n];
                         grad = multiply_add(all(grad_sums_[t * columns + column + n]), product, grad);
                     }
-                    store(grad_query + row, multiply_add(grad, c, load(grad_query + row)));
+                    store(grad_query + row, column ? multiply_add(grad, c, load(grad_query + row)) : grad * c);
                 }
             }
             Vector<double> grad_state[MOST<M>][N];
@@ -139,7 +121,7 @@ private:
                 Vector<double> key[MOST<M>], grad[MOST<M>];
                 for (int m = 0; m < sets; ++m) {
                     key[m] = load(keys + m * TILE * stride + row);
-                    grad[m] = load(grad_keys + m * TILE * stride + row);
+                    grad[m] = column ? load(grad_keys + m * TILE * stride + row) : Vector<double>{};
                 }
                 for (int n = 0; n < N; ++n) {
                     const Vector<double> g = q * all(grad_sums_[t * columns + column + n]);
@@ -165,7 +147,7 @@ private:
 
     Part part_;
     Index tiles_;
-    Array<double> starts_, grad_states_, grad_features_, grad_values_, grad_sums_;
+    Array<double> starts_, grad_states_, grad_features_, grad_values_, grad_sums_, lanes_, grad_x_;
 };
 
 inline int scan_backward(const separatrix_scan& scan, const separatrix_scan_gradients& gradients) {

@@ -13,7 +13,7 @@ inline void sweep(const Part& part, const double* coefficients, Index from, Inde
                   double* states, double* sums) {
     const int sets = M ? M : static_cast<int>(part.scan.sets);
     const Index columns = part.columns, stride = part.stride;
-    const double *query = part.features(0), *keys = part.features(1), *values = part.values + column;
+    const double *query = part.features(0) + part.first, *keys = query + TILE * stride, *values = part.values + column;
     for (Index v = from; v < to; ++v) {
         Vector<double> state[MOST<M>][N];
         double* own = states + (v * sets * columns + column) * WIDTH<double>;
@@ -59,6 +59,26 @@ public:
 
     // Write the sums (length, columns + 1) and the states after the last token.
     void run(double* sums, double* const* after) {
+        if (part_.scan.query) attend(sums);
+        else add_keys();
+        part_.pack(states_, after);
+    }
+
+private:
+    void add_keys() {
+        const separatrix_scan& scan = part_.scan;
+        for (Index start = 0; start < scan.length; start += TILE) {
+            const Index count = std::min(TILE, scan.length - start);
+            part_.take(start, count, false);
+            with_sets(scan.sets, [&](auto sets) {
+                each_group_of<1>(scan.columns, [&](auto width, Index column) {
+                    advance<decltype(sets)::value, decltype(width)::value>(part_, column, count, states_, states_);
+                });
+            });
+        }
+    }
+
+    void attend(double* sums) {
         const separatrix_scan& scan = part_.scan;
         for (Index start = 0; start < scan.length; start += TILE) {
             const Index count = std::min(TILE, scan.length - start);
@@ -79,10 +99,8 @@ public:
                     into[c] = sum_of_lanes<double>(load(sums_ + (t * part_.columns + c) * WIDTH<double>));
             }
         }
-        part_.pack(states_, after);
     }
 
-private:
     bool weighs(Index vector) const {
         for (Index i = vector * WIDTH<double>; i < (vector + 1) * WIDTH<double>; ++i)
             if (moments_[i] != 0.0) return true;
@@ -96,7 +114,7 @@ private:
 
 inline int scan_forward(const separatrix_scan& scan, const separatrix_scan_results& results) {
     const Parts parts(scan);
-    const Summed sums(parts, scan.heads, scan.length * (scan.columns + 1), results.sums);
+    const Summed sums(parts, scan.heads, scan.query ? scan.length * (scan.columns + 1) : 0, results.sums);
     auto run = [&](Index task) {
         ForwardScan pass(scan, parts, task);
         pass.run(sums.of(pass.part()), results.after);

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call
-from separatrix.attention.polynomial.chunks import causal_chunk
+from separatrix.attention.polynomial.chunks import causal_chunk, scan_chunk
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
-from separatrix.attention.polynomial.scan import scan, scan_backward, scans_natively
+from separatrix.attention.polynomial.scan import scan, scan_backward, scan_keys, scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
     Sums,
@@ -35,7 +35,8 @@ Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 def chunk_size(call: Call, expansion: Expansion) -> int:
     """Tokens of a chunk."""
-    return causal_chunk(call.query.shape[0], expansion.index_set.rank, call.values[0].shape[2] + 1)
+    size = scan_chunk if scans_natively(call.query.device, len(call.keys)) else causal_chunk
+    return size(call.query.shape[0], expansion.index_set.rank, call.values[0].shape[2] + 1)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -64,13 +65,12 @@ def _running(expansion: Expansion, m: int, key: Tensor, value: Tensor, mask: Ten
     return _Running(x, features, W, before.unsqueeze(1) + added.cumsum(1))
 
 
-def _laid_out(expansion: Expansion, rows: Rows, masks: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """The coordinates (H, d', c) of query and keys, and the values and ones (H, d_v + 1, c), all in float64."""
-    query, keys, values = rows
-    coordinates = expansion.frame.coordinates
-    x = [coordinates(query, 0), *(coordinates(key, m + 1, masks[m]) for m, key in enumerate(keys))]
-    W = [with_ones(value, mask, torch.float64) for value, mask in zip(values, masks, strict=True)]
-    return [one.to(torch.float64) for one in x], W
+def _laid_out(
+    expansion: Expansion, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The coordinates (H, d', c) of keys, and their values and ones (H, d_v + 1, c), in float64."""
+    x = [expansion.frame.coordinates(key, m + 1, masks[m]).to(torch.float64) for m, key in enumerate(keys)]
+    return x, [with_ones(value, mask, torch.float64) for value, mask in zip(values, masks, strict=True)]
 
 
 def _chunk(
@@ -79,7 +79,8 @@ def _chunk(
     """A chunk's sums (H, c, d_v + 1), its moments (H, c), and the states after it."""
     query, keys, values = rows
     if scans_natively(query.device, len(keys)):
-        return scan(expansion, *_laid_out(expansion, rows, masks), Z)
+        x = expansion.frame.coordinates(query, 0).to(torch.float64)
+        return scan(expansion, x, *_laid_out(expansion, keys, values, masks), Z)
     index_set, dtype = expansion.index_set, torch.float64
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -141,8 +142,11 @@ def _scanned_back(
     expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """What `_chunk_backward` gives, by the kernels in C++."""
+    query, keys, values = rows
     frame = expansion.frame
-    (grad_query, *grad_x), grad_W, before = scan_backward(expansion, *_laid_out(expansion, rows, masks), Z, grad, grad_Z)
+    laid_out = _laid_out(expansion, keys, values, masks)
+    x = frame.coordinates(query, 0).to(torch.float64)
+    grad_query, grad_x, grad_W, before = scan_backward(expansion, x, *laid_out, Z, grad, grad_Z)
     hidden = [~mask.unsqueeze(-1) for mask in masks]
     grad_keys = [frame.pull_back(one, m + 1).masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_x)]
     grad_values = [one[:, :-1].mT.masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_W)]
@@ -215,6 +219,9 @@ def backward_causal_after(
     grad_values = [torch.zeros_like(value) for value in call.values]
 
     def advance(Z: list[Tensor], start: int, stop: int) -> list[Tensor]:
+        if scans_natively(call.query.device, len(call.keys)):
+            (_, keys, values), masks = _rows(call, start, stop)
+            return scan_keys(expansion, *_laid_out(expansion, keys, values, masks), Z)
         moved = []
         for m, (z, key) in enumerate(zip(Z, call.keys, strict=True)):
             first, last = (min(max(position + offset, 0), key.shape[1]) for position in (start, stop))

@@ -27,35 +27,54 @@ def scans_natively(device: torch.device, sets: int) -> bool:
 
 
 def scan(
-    expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
+    expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them.
 
     Args:
         expansion: The polynomial.
-        x: The coordinates (H, d', c) of the query and of each key set, in float64.
+        query: The coordinates (H, d', c) of the query, in float64.
+        x: The same of each key set.
         W: The values and ones (H, d_v + 1, c) of each key set, in float64; zero for hidden tokens.
         Z: The states (H, rank, d_v + 1) of each key set before these tokens.
     """
     library = native().library
     assert library is not None
-    given = _Given(expansion, x, W, Z)
+    given = _Given(expansion, query, x, W, Z)
     heads, columns, length = W[0].shape
-    sums = x[0].new_empty(heads, length, columns + 1)
+    sums = query.new_empty(heads, length, columns + 1)
     after = [torch.empty_like(z) for z in given.Z]
     results = ScanResults(sums.data_ptr(), addresses(after))
     done(library.separatrix_scan_forward(ctypes.byref(given.call), ctypes.byref(results)))
     return sums[..., :columns], sums[..., columns], after
 
 
+def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
+    """The states after c tokens, of which no query is attended: `x` are the coordinates of the key sets alone."""
+    library = native().library
+    assert library is not None
+    given = _Given(expansion, None, x, W, Z)
+    after = [torch.empty_like(z) for z in given.Z]
+    results = ScanResults(None, addresses(after))
+    done(library.separatrix_scan_forward(ctypes.byref(given.call), ctypes.byref(results)))
+    return after
+
+
 def scan_backward(
-    expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """The gradients of the coordinates, of the values and ones, and of the states before the tokens.
+    expansion: Expansion,
+    query: Tensor,
+    x: list[Tensor],
+    W: list[Tensor],
+    Z: list[Tensor],
+    grad: Tensor,
+    grad_Z: list[Tensor],
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """The gradients of the query, of the keys, of the values and ones, and of the states before the tokens.
 
     Args:
-        expansion: As in `scan`; so are x, W and Z.
-        x: The coordinates.
+        expansion: As in `scan`; so are query, x, W and Z.
+        query: The coordinates of the query.
+        x: The coordinates of the key sets.
         W: The values and ones.
         Z: The states before these tokens.
         grad: The gradient (H, c, d_v + 1) of the sums.
@@ -63,10 +82,10 @@ def scan_backward(
     """
     library = native().library
     assert library is not None
-    given = _Given(expansion, x, W, Z)
+    given = _Given(expansion, query, x, W, Z)
     grad, grad_Z = grad.contiguous(), [z.contiguous() for z in grad_Z]
-    found = [[torch.empty_like(one) for one in ones] for ones in (given.x, given.W, given.Z)]
-    (grad_query, *grad_keys), grad_W, before = found
+    grad_query = torch.empty_like(query, memory_format=torch.contiguous_format)
+    grad_keys, grad_W, before = ([torch.empty_like(one) for one in ones] for ones in (given.x, given.W, given.Z))
     gradients = ScanGradients(
         grad.data_ptr(),
         addresses(grad_Z),
@@ -76,14 +95,17 @@ def scan_backward(
         addresses(before),
     )
     done(library.separatrix_scan_backward(ctypes.byref(given.call), ctypes.byref(gradients)))
-    return found[0], grad_W, before
+    return grad_query, grad_keys, grad_W, before
 
 
 class _Given:
-    """The arguments of a scan as the kernels want them, and what they point to."""
+    """The arguments of a scan as the kernels want them, and what they point to; the query may be None."""
 
-    def __init__(self, expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> None:
+    def __init__(
+        self, expansion: Expansion, query: Tensor | None, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
+    ) -> None:
         index_set = expansion.index_set
+        self.query = None if query is None else query.contiguous()
         self.x, self.W, self.Z = ([one.contiguous() for one in ones] for ones in (x, W, Z))
         self._last, self._parents = (torch.from_numpy(a).contiguous() for a in (index_set.last, index_set.parents))
         self._coefficients, self._moments = expansion.coefficients.contiguous(), moments(index_set, expansion.moment)
@@ -91,9 +113,8 @@ class _Given:
         self.call = Scan(
             *(heads, len(W), length, index_set.dimension, columns, index_set.rank),
             *(self._last.data_ptr(), self._parents.data_ptr(), self._coefficients.data_ptr()),
-            None if self._moments is None else self._moments.data_ptr(),
-            self.x[0].data_ptr(),
-            *(addresses(ones) for ones in (self.x[1:], self.W, self.Z)),
+            *(None if one is None else one.data_ptr() for one in (self._moments, self.query)),
+            *(addresses(ones) for ones in (self.x, self.W, self.Z)),
         )
 
 

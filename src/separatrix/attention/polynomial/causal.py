@@ -16,8 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
-from separatrix.attention.polynomial.chunks import causal_chunk, scan_chunk
+from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
 from separatrix.attention.polynomial.scan import scan, scan_backward, scan_keys, scans_natively
 from separatrix.attention.polynomial.sums import (
@@ -33,10 +34,23 @@ from separatrix.attention.polynomial.sums import (
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 
-def chunk_size(call: Call, expansion: Expansion) -> int:
+def chunk_size(call: Call, rank: int) -> int:
     """Tokens of a chunk."""
     size = scan_chunk if scans_natively(call.query.device, len(call.keys)) else causal_chunk
-    return size(call.query.shape[0], expansion.index_set.rank, call.values[0].shape[2] + 1)
+    return size(call.query.shape[0], rank, call.values[0].shape[2] + 1)
+
+
+def causal_summing(call: Call, rank: int) -> Summing:
+    """How a causal call adds up its tokens, all of it in float64.
+
+    The keys before the first query's position are added up in chunks, as those of a call that is not causal. From there
+    on the scan in C++ adds one token after the other, and plain PyTorch adds up chunks, and one chunk after the other.
+    """
+    chunk = chunk_tokens(call.query.shape[0], rank, True)
+    if scans_natively(call.query.device, len(call.keys)):
+        return Summing(max(chunk, *call.key_lengths), chunk)
+    local = chunk_size(call, rank)
+    return Summing(max(chunk, local), min(chunk, local))
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -179,7 +193,7 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     out = call.query.new_empty(heads, length, d_v)
     denominator, moments = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
     Z = _first_states(call, expansion, before)
-    size = chunk_size(call, expansion)
+    size = chunk_size(call, expansion.index_set.rank)
     for start in range(0, length, size):
         stop = min(start + size, length)
         sums, moment, Z = _chunk(expansion, *_rows(call, start, stop), Z)
@@ -210,7 +224,7 @@ def backward_causal_after(
     within the section at hand: two square roots in place of all of them.
     """
     offset, power = call.positions.offset, incoming_power(sums, grad_out, grad_lse)
-    length, size = call.query.shape[1], chunk_size(call, expansion)
+    length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
     sections = [starts[i : i + per_section] for i in range(0, len(starts), per_section)]

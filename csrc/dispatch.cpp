@@ -101,6 +101,18 @@ int separatrix_scan_backward(const separatrix_scan* scan, const separatrix_scan_
     return separatrix::guarded([&] { return chosen->kernels->scan_backward(*scan, *gradients); });
 }
 
+int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
+}
+
+int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_range[call->type](*call, *range); });
+}
+
+void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
+    chosen->kernels->exact_levels[call->type](*call, *levels);
+}
+
 int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
     return chosen->kernels->exp2[type](count, powers, results);
 }

@@ -137,13 +137,13 @@ private:
     template <int R> void add_tile(Index first, Range chunk, bool shifted, Running<T>& sums) {
         const Index stride = cut_.chunk, width = cut_.width;
         scores<T, R>(call_.d, {left_, cut_.depth, 1}, panels_ + first * call_.d, (chunk.stop + PANEL<T> - 1) / PANEL<T>,
-                     nullptr, scores_, stride);
+                     scores_, stride);
         Vector<T> total{};
         if (shifted) {
             T highest = largest(scores_ + 0, chunk.start, chunk.stop);
             for (int r = 1; r < R; ++r) {
                 const T one = largest(scores_ + r * stride, chunk.start, chunk.stop);
-                highest = one <= highest ? highest : one;
+                highest = one > highest ? one : highest;
             }
             sums.raise(highest, width);
             for (int r = 0; r < R; ++r)
@@ -181,7 +181,7 @@ private:
         for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += cut_.chunk) {
             const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, cut_.chunk)};
             scores<T, R>(call_.d, {left_, cut_.depth, 1}, panels_ + first * call_.d,
-                         (chunk.stop + PANEL<T> - 1) / PANEL<T>, nullptr, scores_, stride);
+                         (chunk.stop + PANEL<T> - 1) / PANEL<T>, scores_, stride);
             for (int r = 0; r < R; ++r) {
                 T* row = scores_ + r * stride;
                 const Index start = std::max(own[r].start - first, chunk.start);

@@ -137,8 +137,8 @@ template <class T> struct Sets {
             for (Index l = 0; l < depth; l += WIDTH<T>) {
                 Vector<T> column{};
                 for (Index j = 0; j < set.count; ++j) {
-                    const Vector<T> x = load(set.keys + j * depth + l), size = x < 0 ? -x : x;
-                    column = size <= column ? column : size;
+                    const Vector<T> x = load(set.keys + j * depth + l);
+                    column = larger(column, x < 0 ? -x : x);
                 }
                 store(most + l, column);
             }

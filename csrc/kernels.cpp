@@ -1,7 +1,9 @@
 // All kernels for one architecture; compiled once for each, see CMakeLists.txt.
 #include "kernels.hpp"
 
+#include "exact_backward.hpp"
 #include "exact_forward.hpp"
+#include "exact_range.hpp"
 #include "scan_backward.hpp"
 #include "scan_forward.hpp"
 
@@ -9,6 +11,23 @@ namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
 namespace {
+
+template <class T> void levels_of(const separatrix_call& call, separatrix_levels& levels) {
+    const Cut<T> cut(call);
+    const auto parts = [](Index n, Index size) { return (n + size - 1) / size; };
+    Index prefixes = 1;
+    for (Index m = 0; m < call.sets; ++m)
+        if (m != cut.inner) prefixes *= Cut<T>::reach(call, m);
+    levels.chunk = std::max(cut.chunk, cut.backward_chunk);
+    levels.rows = ROWS;
+    levels.tiles = call.sets > 1 ? parts(prefixes, ROWS) : 1;
+    // A window may begin in the middle of a panel.
+    levels.chunks = parts(Cut<T>::reach(call, cut.inner) + PANEL<T>, cut.chunk);
+    levels.pairs = parts(cut.prefixes * parts(call.lengths[cut.inner], cut.backward_chunk), cut.groups);
+    levels.groups = cut.groups;
+    levels.query_block = Cut<T>::QUERY_BLOCK;
+    levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
+}
 
 template <class T> int powers(Index count, const void* from, void* to) {
     Index i = 0;
@@ -28,6 +47,9 @@ template <class T> int powers(Index count, const void* from, void* to) {
 extern const Kernels kernels;
 const Kernels kernels = {
     {forward<float>, forward<double>},
+    {backward<float>, backward<double>},
+    {range<float>, range<double>},
+    {levels_of<float>, levels_of<double>},
     scan_forward,
     scan_backward,
     {powers<float>, powers<double>},

@@ -10,6 +10,9 @@ namespace separatrix {
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
+    int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
+    void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
     int (*scan_forward)(const separatrix_scan& scan, const separatrix_scan_results& results);
     int (*scan_backward)(const separatrix_scan& scan, const separatrix_scan_gradients& gradients);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 2
+#define SEPARATRIX_INTERFACE 3
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -39,32 +39,45 @@ typedef struct {
     separatrix_tensor masks[SEPARATRIX_MOST_SETS]; /* bytes, not 0 for a key that may be attended; no columns */
 } separatrix_call;
 
-/* How many terms the two passes add up at each of their levels: what a bound on their rounding needs to know. */
+/* How many terms the two passes add up at each of their levels, at the most: what a bound on their rounding needs. */
 typedef struct {
-    int64_t chunk;         /* keys of the inner set that are added up in one go */
-    int64_t rows;          /* rows of a tile, added up in one go */
-    int64_t tiles;         /* tiles of a chunk, added up one after the other */
-    int64_t chunks;        /* chunks of the inner set, added up one after the other */
-    int64_t query_block;   /* queries that the backward pass adds up in one go */
-    int64_t query_blocks;  /* blocks of queries, added up one after the other */
-    int64_t groups;        /* parts of the volume whose gradients are added up at the end */
+    int64_t chunk;        /* inner keys, in one go */
+    int64_t rows;         /* rows of a tile, in one go; forward */
+    int64_t tiles;        /* tiles of a chunk, one after the other; forward */
+    int64_t chunks;       /* chunks of the inner set, one after the other; forward */
+    int64_t query_block;  /* queries, in one go; backward */
+    int64_t query_blocks; /* blocks of queries, one after the other; backward */
+    int64_t pairs;        /* pairs of a prefix and a chunk that a group adds up, one after the other; backward */
+    int64_t groups;       /* groups, one after the other; backward */
 } separatrix_levels;
+
+/* Whether the factors of a call need no balancing before they are multiplied: exact/balance.py says what is asked. */
+typedef struct {
+    double room, near;         /* logarithms to base 2 of what may be used up, given */
+    int64_t moderate, near_one; /* for a forward pass, for a backward pass */
+    double log_output;         /* the logarithm to base 2 of the largest product of values */
+} separatrix_range;
+SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
 
 /* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
 SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
 
-/* Gradients, all contiguous. For each query the weights are exp(score - lse); the gradient of a weight is
- * <near, value> - delta; the gradients of the values get the weights times `incoming`, and those of the keys the
- * gradients of the scores times `weighted`. `near`, `incoming` have d_v columns, `weighted` has d. */
+/* What the backward pass reads and writes, all contiguous. With P = exp(S - lse) the weights of a query over the rows
+ * K and V of all tuples,
+ *
+ *     dS = P * (near (V - out)^T + near_lse),    grad_query = scale dS K,
+ *
+ * the gradients of the rows of V are P^T incoming and those of the rows of K are dS^T weighted, which go on to the
+ * factors of these rows. `out`, `near` and `incoming` have d_v columns, `weighted` has d, `lse` and `near_lse` none. */
 typedef struct {
-    void *lse, *near, *delta, *incoming, *weighted;
+    void *out, *lse, *near, *near_lse, *incoming, *weighted;
     void* grad_query;
     void* grad_keys[SEPARATRIX_MOST_SETS];
     void* grad_values[SEPARATRIX_MOST_SETS];
 } separatrix_gradients;
 SEPARATRIX_PUBLIC int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients);
 
-SEPARATRIX_PUBLIC int separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
+SEPARATRIX_PUBLIC void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
 
 /* A stretch of causal near-linear attention, in double throughout: token by token, the monomials of each key set's
  * token times its `values` are added to the state of the set, and the query's monomials times their coefficients meet

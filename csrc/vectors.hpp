@@ -90,6 +90,9 @@ inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
 // The larger of two, and x where x is not a number.
 template <class T> inline Vector<T> at_least(Vector<T> x, Vector<T> least) { return x < least ? least : x; }
 
+// The larger of two, and what is not a number if one is not; for numbers and for vectors.
+template <class X> inline X larger(X a, X b) { return ((b <= a) | (a != a)) ? a : b; }
+
 // Ones in the lanes [from, to) and zeros elsewhere, as bits that select.
 template <class T> inline Bits<T> lanes_between(Index from, Index to) {
     Bits<T> lane;
@@ -106,8 +109,12 @@ template <class T> inline T sum_of_lanes(Vector<T> x) {
 
 template <class T> inline T largest_lane(Vector<T> x) {
     T largest = x[0];
-    for (Index i = 1; i < WIDTH<T>; ++i) largest = largest < x[i] ? x[i] : (x[i] == x[i] ? largest : x[i]);
+    for (Index i = 1; i < WIDTH<T>; ++i) largest = largest < x[i] ? x[i] : largest;
     return largest;
+}
+
+template <class T> inline void fill_zeros(T* into, Index from, Index to) {
+    for (Index j = from; j < to; ++j) into[j] = 0;
 }
 
 inline Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }

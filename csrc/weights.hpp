@@ -9,20 +9,18 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// into[r][j] = start[r] + <A_r, k_j> for the keys of some panels; row r begins at into + r * stride.
+// into[r][j] = <A_r, k_j> for the keys of some panels; row r begins at into + r * stride.
 template <class T, int R>
-inline void scores(Index depth, Left<T> A, const T* panels, Index count, const T* start, T* into, Index stride) {
+inline void scores(Index depth, Left<T> A, const T* panels, Index count, T* into, Index stride) {
     for (Index panel = 0; panel < count; ++panel) {
-        Vector<T> s[R][COLUMNS];
-        for (int r = 0; r < R; ++r)
-            for (int n = 0; n < COLUMNS; ++n) s[r][n] = start ? all(start[r]) : Vector<T>{};
+        Vector<T> s[R][COLUMNS] = {};
         add_product<T, R, COLUMNS>(depth, A, panels + panel * PANEL<T> * depth, PANEL<T>, s);
         for (int r = 0; r < R; ++r)
             for (int n = 0; n < COLUMNS; ++n) store(into + r * stride + panel * PANEL<T> + n * WIDTH<T>, s[r][n]);
     }
 }
 
-// The largest of S[from] to S[to - 1]; not a number if one of them is not.
+// The largest of the numbers S[from] to S[to - 1]; what is not a number has a weight that is none, whatever the largest.
 template <class T> inline T largest(const T* S, Index from, Index to) {
     constexpr Index W = WIDTH<T>;
     const Vector<T> least = all(-std::numeric_limits<T>::infinity());
@@ -30,7 +28,7 @@ template <class T> inline T largest(const T* S, Index from, Index to) {
     for (Index v = from / W * W; v < to; v += W) {
         Vector<T> s = load(S + v);
         if (v < from || v + W > to) s = lanes_between<T>(from - v, to - v) ? s : least;
-        most = s <= most ? most : s;  // what is not a number stays, for it is not less than anything
+        most = s > most ? s : most;
     }
     return largest_lane<T>(most);
 }
@@ -69,10 +67,6 @@ template <class T, Kept KEPT> inline Vector<T> weigh(T* S, Index from, Index to,
     }
     if (v < to) partial();
     return total;
-}
-
-template <class T> inline void fill_zeros(T* into, Index from, Index to) {
-    for (Index j = from; j < to; ++j) into[j] = 0;
 }
 
 }  // namespace SEPARATRIX_ARCH

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 2
+INTERFACE = 3
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -74,6 +74,37 @@ class ScanGradients(ctypes.Structure):
         ("after", ctypes.c_void_p * MOST_SETS),
         ("query", ctypes.c_void_p),
         *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
+    )
+
+
+class ExactGradients(ctypes.Structure):
+    """What the backward pass of exact attention reads and writes: `separatrix_gradients` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("out", "lse", "near", "near_lse", "incoming", "weighted", "grad_query")),
+        ("grad_keys", ctypes.c_void_p * MOST_SETS),
+        ("grad_values", ctypes.c_void_p * MOST_SETS),
+    )
+
+
+class ExactLevels(ctypes.Structure):
+    """How many terms exact attention adds up at each level: `separatrix_levels` of the C interface."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups")
+    )
+
+
+class ExactRange(ctypes.Structure):
+    """Whether the factors of a call need no balancing: `separatrix_range` of the C interface."""
+
+    _fields_ = (
+        ("room", ctypes.c_double),
+        ("near", ctypes.c_double),
+        ("moderate", ctypes.c_int64),
+        ("near_one", ctypes.c_int64),
+        ("log_output", ctypes.c_double),
     )
 
 
@@ -139,9 +170,10 @@ def runnable(library: ctypes.CDLL) -> list[str]:
 def _share_threads(library: ctypes.CDLL) -> None:
     """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other."""
     torch_library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
-    found = [getattr(torch_library, name, None) for name in ("torch_parallel_for", "torch_get_num_threads")]
-    if None not in found:
-        library.separatrix_set_threads(*(ctypes.cast(one, ctypes.c_void_p) for one in found))
+    names = ("torch_parallel_for", "torch_get_num_threads")
+    if all(hasattr(torch_library, name) for name in names):
+        found = (ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names)
+        library.separatrix_set_threads(*found)
 
 
 def address(x: Tensor) -> TensorAddress:
@@ -152,6 +184,15 @@ def address(x: Tensor) -> TensorAddress:
 def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
     """Where contiguous tensors lie, one for each key set."""
     return (ctypes.c_void_p * MOST_SETS)(*(x.data_ptr() for x in tensors))
+
+
+def function(name: str, arguments: int) -> Callable[..., int]:
+    """A function of the library that takes so many addresses and gives the number of an error, or 0."""
+    library = native().library
+    assert library is not None
+    found = getattr(library, name)
+    found.argtypes = [ctypes.c_void_p] * arguments
+    return found  # type: ignore[no-any-return]
 
 
 def done(code: int) -> None:

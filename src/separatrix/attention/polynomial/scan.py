@@ -18,7 +18,7 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.sums import Expansion
-from separatrix.native import MOST_SETS, Scan, ScanGradients, ScanResults, addresses, done, native
+from separatrix.native import MOST_SETS, Scan, ScanGradients, ScanResults, addresses, done, function, native
 
 
 def scans_natively(device: torch.device, sets: int) -> bool:
@@ -38,25 +38,21 @@ def scan(
         W: The values and ones (H, d_v + 1, c) of each key set, in float64; zero for hidden tokens.
         Z: The states (H, rank, d_v + 1) of each key set before these tokens.
     """
-    library = native().library
-    assert library is not None
     given = _Given(expansion, query, x, W, Z)
     heads, columns, length = W[0].shape
     sums = query.new_empty(heads, length, columns + 1)
     after = [torch.empty_like(z) for z in given.Z]
     results = ScanResults(sums.data_ptr(), addresses(after))
-    done(library.separatrix_scan_forward(ctypes.byref(given.call), ctypes.byref(results)))
+    done(function("separatrix_scan_forward", 2)(ctypes.byref(given.call), ctypes.byref(results)))
     return sums[..., :columns], sums[..., columns], after
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
     """The states after c tokens, of which no query is attended: `x` are the coordinates of the key sets alone."""
-    library = native().library
-    assert library is not None
     given = _Given(expansion, None, x, W, Z)
     after = [torch.empty_like(z) for z in given.Z]
     results = ScanResults(None, addresses(after))
-    done(library.separatrix_scan_forward(ctypes.byref(given.call), ctypes.byref(results)))
+    done(function("separatrix_scan_forward", 2)(ctypes.byref(given.call), ctypes.byref(results)))
     return after
 
 
@@ -80,8 +76,6 @@ def scan_backward(
         grad: The gradient (H, c, d_v + 1) of the sums.
         grad_Z: The gradient of the states after the tokens.
     """
-    library = native().library
-    assert library is not None
     given = _Given(expansion, query, x, W, Z)
     grad, grad_Z = grad.contiguous(), [z.contiguous() for z in grad_Z]
     grad_query = torch.empty_like(query, memory_format=torch.contiguous_format)
@@ -94,7 +88,7 @@ def scan_backward(
         addresses(grad_W),
         addresses(before),
     )
-    done(library.separatrix_scan_backward(ctypes.byref(given.call), ctypes.byref(gradients)))
+    done(function("separatrix_scan_backward", 2)(ctypes.byref(given.call), ctypes.byref(gradients)))
     return grad_query, grad_keys, grad_W, before
 
 

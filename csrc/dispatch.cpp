@@ -93,6 +93,14 @@ int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) 
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
 }
 
+int separatrix_scan_forward(const separatrix_scan* scan, const separatrix_scan_results* results) {
+    return separatrix::guarded([&] { return chosen->kernels->scan_forward(*scan, *results); });
+}
+
+int separatrix_scan_backward(const separatrix_scan* scan, const separatrix_scan_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->scan_backward(*scan, *gradients); });
+}
+
 int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
     return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
 }

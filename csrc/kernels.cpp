@@ -5,6 +5,8 @@
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
 #include "exact_range.hpp"
+#include "scan_backward.hpp"
+#include "scan_forward.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
@@ -50,6 +52,8 @@ const Kernels kernels = {
     {range<float>, range<double>},
     {levels_of<float>, levels_of<double>},
     {arithmetic<float>, arithmetic<double>},
+    scan_forward,
+    scan_backward,
     {powers<float>, powers<double>},
 };
 

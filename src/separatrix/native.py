@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 1
+INTERFACE = 3
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -47,6 +47,33 @@ class ExactCall(ctypes.Structure):
         ("keys", TensorAddress * MOST_SETS),
         ("values", TensorAddress * MOST_SETS),
         ("masks", TensorAddress * MOST_SETS),
+    )
+
+
+class Scan(ctypes.Structure):
+    """A stretch of causal near-linear attention: `separatrix_scan` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("heads", "sets", "length", "d", "columns", "rank")),
+        *((name, ctypes.c_void_p) for name in ("last", "parents", "coefficients", "moments", "query")),
+        *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
+    )
+
+
+class ScanResults(ctypes.Structure):
+    """Where the forward pass of a scan writes: `separatrix_scan_results` of the C interface."""
+
+    _fields_ = (("sums", ctypes.c_void_p), ("after", ctypes.c_void_p * MOST_SETS))
+
+
+class ScanGradients(ctypes.Structure):
+    """What the backward pass of a scan reads and writes: `separatrix_scan_gradients` of the C interface."""
+
+    _fields_ = (
+        ("sums", ctypes.c_void_p),
+        ("after", ctypes.c_void_p * MOST_SETS),
+        ("query", ctypes.c_void_p),
+        *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
     )
 
 
@@ -164,6 +191,11 @@ def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
 def put(place: TensorAddress, x: Tensor) -> None:
     """Write down where a tensor (H, L, columns) or (H, L) lies."""
     place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
+
+
+def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    """Where contiguous tensors lie, one for each key set."""
+    return (ctypes.c_void_p * MOST_SETS)(*(x.data_ptr() for x in tensors))
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:

@@ -7,6 +7,7 @@
 - `rotation`: at order 2, the basis in which fewer monomials do.
 - `sums`: the states of the key sets, and queries against them, with gradients.
 - `causal`: the same where a query attends a prefix of the keys.
+- `scan`: causal attention over a stretch of tokens by the kernels in C++.
 - `products`: products of a chunk's monomials with values, and their derivatives.
 - `lanes`: the tokens of a chunk side by side, one lane for each thread.
 - `expanded`: how many monomials there are, and what a product with them costs.

@@ -3,5 +3,6 @@
 - `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
 - `state`: a state of constant size that tokens are added to and queries are asked of.
 - `saved_state`: what a state is saved with, and what is checked when it is loaded.
+- `bounded_choice`: whether exact attention computes a call, because it is cheaper.
 - `bounded_attention`: attention by a bounded plan as PyTorch operators, for layers.
 """

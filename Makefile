@@ -2,24 +2,35 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+NATIVE := build/.native
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The tests start hundreds of interpreters, which read one another's bytecode; empty, this does not forbid to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint reproduce bench browser docs soak wheel
+.PHONY: help venv native test check lint reproduce bench browser docs soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
-venv: $(INSTALLED) ## .venv with the pinned dependencies and the package, editable
+venv: $(INSTALLED) native ## .venv with the pinned dependencies and the package, editable
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Separatrix needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --constraint constraints.txt hatchling editables
+	$(PIP) install --quiet --constraint constraints.txt scikit-build-core cmake ninja
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf,dev,docs]'
 	@touch $@
+
+# The kernels beside the sources, for the editable installation; without a compiler everything runs in plain PyTorch.
+native: $(NATIVE) ## the kernels in C++, where there is a compiler
+
+$(NATIVE): $(INSTALLED) $(wildcard csrc/*)
+	@if command -v $${CXX:-c++} >/dev/null; then \
+	$(BIN)/cmake -S csrc -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	  -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath src/separatrix) >/dev/null && $(BIN)/cmake --build build/native; \
+	else echo "make native: no C++ compiler was found; separatrix doctor says what that means."; fi
+	@mkdir -p build && touch $@
 
 test: venv ## the tests, and every docstring's example
 	$(BIN)/python -m pytest -n auto --dist worksteal

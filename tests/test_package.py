@@ -10,15 +10,16 @@ import separatrix as sx
 
 # Imports go one way. What each package may import besides itself; a package that is not named imports nothing.
 GROUND = {"errors", "checks", "files"}
-SCIENCE = GROUND | {"training", "attention", "nn"}
+SCIENCE = GROUND | {"native", "training", "attention", "nn"}
 PAPERS = SCIENCE | {"separation", "selection", "hardness"}
 CLAIMS = PAPERS | {"__init__", "lab", "claims", "studies"}
 TABS = CLAIMS | {"doctor", "report", "runs"}
 BELOW = {
     "checks": {"errors"},
     "files": {"errors"},
+    "native": GROUND,
     "training": GROUND,
-    "attention": GROUND,
+    "attention": GROUND | {"native"},
     "nn": GROUND | {"attention"},
     "doctor": SCIENCE,
     "separation": SCIENCE,

@@ -156,3 +156,42 @@ def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blo
             Step("the products of weight, incoming gradient, keys and scale", order + 6),
         )
     )
+
+
+def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Summation:
+    """How the kernels of exact attention add up weights: `chunk` keys for each of `rows`, then tiles, then chunks.
+
+    Whenever a larger score is found, what was summed before fades: by an exponential and a product.
+    """
+    fade = EXPONENTIAL + 2
+    return Summation(
+        (
+            Step("the weights of a chunk are multiplied by their values and added up", chunk + 1),
+            Step("the rows of a tile are multiplied by the values of their prefix and added up", rows + 1),
+            Step("the tiles of a chunk fade and are added up", tiles * fade),
+            Step("the chunks fade and are added up", chunks * fade),
+            Step("the lanes of a vector are added up", 16),
+            Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+        )
+    )
+
+
+def kernel_gradient_sum(
+    order: int, chunk: int, pairs: int, groups: int, query_block: int, query_blocks: int
+) -> Summation:
+    """How the backward pass of the kernels adds up, over tuples for queries and over queries for keys and values.
+
+    A pair is a prefix and a chunk of inner keys; the `pairs` of a group follow each other, and so do the groups.
+    """
+    return Summation(
+        (
+            Step("the keys of a chunk are added up", chunk + 1),
+            Step("the pairs of a prefix and a chunk are added up", pairs),
+            Step("the queries of a block are added up", query_block + 1),
+            Step("the blocks of queries are added up", query_blocks),
+            Step("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
+            Step("the pairs that a factor is in are added up", pairs),
+            Step("the groups are added up", groups),
+            Step("the products of weight, incoming gradient, keys and scale", order + 8),
+        )
+    )

@@ -88,7 +88,7 @@ class Magnitudes:
         """Whether all is moderate, and so are the largest products of all factors but one, for each of them."""
         if not self.moderate():
             return False
-        limit = _NEAR[self.dtype]
+        limit = NEAR[self.dtype]
         factors = (self.scores.log2(), self.values.log2())
         others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
         large = torch.stack([x.clamp(min=0.0).sum(0).amax(-1) for x in factors])
@@ -98,6 +98,26 @@ class Magnitudes:
     def log_output(self) -> float:
         """The logarithm to base 2 of the largest magnitude that an output may have, rounding aside."""
         return float(self.values.log2().sum(0).max())
+
+
+class Size(NamedTuple):
+    """Whether the factors of a call may be multiplied as they are.
+
+    Attributes:
+        moderate: In a forward pass.
+        near_one: In a backward pass.
+        log_output: The logarithm to base 2 of the largest magnitude that an output may have, rounding aside.
+    """
+
+    moderate: bool
+    near_one: bool
+    log_output: float
+
+
+def size_of(call: Call) -> Size:
+    """Whether the factors of a call are of a size that needs no balancing, by plain PyTorch."""
+    found = Magnitudes.of(call)
+    return Size(found.moderate(), found.near_one(), found.log_output())
 
 
 def _without(x: Tensor, m: int) -> Tensor:
@@ -210,7 +230,7 @@ class Incoming(NamedTuple):
     kept: Tensor
 
 
-_NEAR = {torch.float32: 16.0, torch.float64: 200.0}
+NEAR = {torch.float32: 16.0, torch.float64: 200.0}
 """The logarithms to base 2 of products that may be left as they are in a backward pass."""
 _LEAST = {torch.float32: 60, torch.float64: 400}
 """The logarithms to base 2 below which columns are not made smaller in a backward pass."""

@@ -13,13 +13,17 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summation
 from separatrix.attention.call import Call, Changes, Gradients
-from separatrix.attention.exact import blocks
+from separatrix.attention.exact import blocks, kernels
+from separatrix.attention.exact.balance import Size
 
 
 class Engine(Protocol):
     """What an engine provides: a module with these names, or an object."""
 
     NAME: str
+
+    def size_of(self, call: Call) -> Size:
+        """Whether the factors of a call are of a size that needs no balancing."""
 
     def forward(self, call: Call) -> tuple[Tensor, Tensor]:
         """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), in the type of the call."""
@@ -38,5 +42,5 @@ class Engine(Protocol):
 
 
 def engine_for(call: Call) -> Engine:
-    """The engine that computes a call: plain PyTorch, by blocks, which runs on every device."""
-    return blocks
+    """The engine that computes a call: the kernels in C++ where they have it, else plain PyTorch, by blocks."""
+    return kernels if kernels.takes(call) else blocks

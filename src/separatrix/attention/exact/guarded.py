@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call, Changes, Gradients
-from separatrix.attention.exact.balance import Balance, Magnitudes
+from separatrix.attention.exact.balance import Balance, Magnitudes, Size
 from separatrix.attention.exact.engine import engine_for
 from separatrix.errors import SeparatrixError
 
@@ -30,23 +30,24 @@ def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     if call.is_empty:
         out, lse = engine_for(call).forward(call)
         return out.to(dtype), lse
-    magnitudes = Magnitudes.of(call)
-    if magnitudes.moderate():
-        out, lse = engine_for(call).forward(call)
-    elif magnitudes.finite():
+    engine = engine_for(call)
+    size = engine.size_of(call)
+    if size.moderate:
+        out, lse = engine.forward(call)
+    elif (magnitudes := Magnitudes.of(call)).finite():
         balance = Balance.of(call, magnitudes)
         out, lse = engine_for(balance.call).forward(balance.call)
         out = balance.output(out)
     else:
         return _forward_not_finite(call, dtype)
-    return _representable(out.to(dtype), magnitudes), lse
+    return _representable(out.to(dtype), size), lse
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
-    magnitudes = None if call.is_empty else Magnitudes.of(call)
-    if magnitudes is None or magnitudes.near_one():
+    if call.is_empty or engine_for(call).size_of(call).near_one:
         return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
+    magnitudes = Magnitudes.of(call)
     if not magnitudes.finite():
         return _backward_not_finite(call, out, lse, grad_out, grad_lse)
     balance = Balance.of(call, magnitudes, backward=True)
@@ -63,8 +64,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 
     Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
     """
-    magnitudes = None if call.is_empty else Magnitudes.of(call)
-    if magnitudes is None or magnitudes.moderate() or not magnitudes.finite():
+    if call.is_empty or engine_for(call).size_of(call).moderate or not (magnitudes := Magnitudes.of(call)).finite():
         return engine_for(call).tangents(call, out, lse, changes)
     balance = Balance.of(call, magnitudes)
     query, *sets = balance.balanced_tangents([changes[0], *changes[1], *changes[2]])
@@ -74,9 +74,9 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
     return balance.output(out_dot), lse_dot
 
 
-def _representable(out: Tensor, magnitudes: Magnitudes) -> Tensor:
+def _representable(out: Tensor, size: Size) -> Tensor:
     """The output, unless its type cannot hold it; there is nothing to look at where no average can get that far."""
-    most, reach = torch.finfo(out.dtype).max, magnitudes.log_output()
+    most, reach = torch.finfo(out.dtype).max, size.log_output
     if reach > math.log2(most) - 0.5 and not bool(torch.isfinite(out).all()):
         raise SeparatrixError(
             f"values: their products reach 2^{reach:.1f}, and an output is beyond {most:.3g}, where {out.dtype} ends. "

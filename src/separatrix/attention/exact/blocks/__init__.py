@@ -9,10 +9,11 @@
 - `overflow`: when exp(scores) can be summed without subtracting a maximum.
 """
 
+from separatrix.attention.exact.balance import size_of
 from separatrix.attention.exact.blocks.passes import backward, forward
 from separatrix.attention.exact.blocks.tangents import tangents
 from separatrix.attention.exact.blocks.tiling import gradient_summation, summation
 
 NAME = "PyTorch, by blocks"
 
-__all__ = ["NAME", "backward", "forward", "gradient_summation", "summation", "tangents"]
+__all__ = ["NAME", "backward", "forward", "gradient_summation", "size_of", "summation", "tangents"]

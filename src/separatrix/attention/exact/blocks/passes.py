@@ -25,12 +25,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.blocks.contested import Contested
 from separatrix.attention.exact.blocks.kronecker_rows import Chunk, KroneckerRows, chunks
 from separatrix.attention.exact.blocks.overflow import needs_no_shift
 from separatrix.attention.exact.blocks.tiling import PARTS, Tiling, split_of, tiling_of
+from separatrix.attention.exact.incoming_rows import IncomingRows
 from separatrix.attention.positions import Range
 
 
@@ -162,34 +162,24 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
     tiling = tiling_of(call)
     d = call.query.shape[2]
-    empty = lse == -math.inf
-    dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
-    # A query's own gradient is measured against what comes in for it, however little that is next to other queries.
-    incoming = torch.cat([dO, dL.unsqueeze(-1)], -1)
-    own = Power.next_to(incoming.flatten(0, 1))
-    near_one = own.divide(incoming.flatten(0, 1)).unflatten(0, lse.shape)
-    delta = (near_one[..., :-1] * out).sum(-1, keepdim=True) - near_one[..., -1:]
-    head, share = own.of_heads(incoming)
-    dO = share.multiply(near_one[..., :-1].flatten(0, 1)).unflatten(0, lse.shape)
-    weighted = share.multiply(call.query.flatten(0, 1) * call.scale).unflatten(0, lse.shape)
-    dO_delta = torch.cat([near_one[..., :-1], -delta], -1)
+    rows = IncomingRows.of(call, lse, grad_out, grad_lse)
+    delta = (rows.near * out).sum(-1, keepdim=True) - rows.near_lse
+    dO_delta = torch.cat([rows.near, -delta], -1)
     grad_query = torch.zeros_like(call.query)
     grad_sets = [torch.zeros(*x.shape[:2], x.shape[2] + out.shape[2]).to(x) for x in call.keys]
     for first in range(0, call.query.shape[0] if tiling.found else 0, tiling.heads):
         group = slice(first, first + tiling.heads)
-        into = (grad_query[group], [x[group] for x in grad_sets])
         _backward(
             call.of_heads(group),
             tiling,
-            lse[group].masked_fill(empty[group], 0.0),
-            dO[group],
+            rows.lse[group],
+            rows.incoming[group],
             dO_delta[group],
-            weighted[group],
-            *into,
+            rows.weighted[group],
+            grad_query[group],
+            [x[group] for x in grad_sets],
         )
-    grad_query = own.multiply(grad_query.flatten(0, 1)).unflatten(0, lse.shape)
-    grad_sets = [head.multiply(x) for x in grad_sets]
-    return grad_query, [x[..., :d] for x in grad_sets], [x[..., d:] for x in grad_sets]
+    return rows.gradients(grad_query, [x[..., :d] for x in grad_sets], [x[..., d:] for x in grad_sets])
 
 
 def _backward(

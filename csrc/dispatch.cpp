@@ -1,0 +1,116 @@
+// The C interface: which architectures there are, which of them runs, and its kernels.
+#include "architectures.hpp"  // made by CMakeLists.txt: those that the kernels are compiled for, the best first
+#include "kernels.hpp"
+#include "separatrix.h"
+#include "tasks.hpp"
+
+#include <cstring>
+#include <new>
+
+namespace separatrix {
+
+#define ARCHITECTURE(name) \
+    namespace name { \
+    extern const Kernels kernels; \
+    }
+SEPARATRIX_ARCHITECTURES(ARCHITECTURE)
+#undef ARCHITECTURE
+
+namespace {
+
+bool processor_runs(const char* name) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!std::strcmp(name, "avx2") || !std::strcmp(name, "lowered")) return avx2;
+    if (!std::strcmp(name, "avx512"))
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#endif
+    return !std::strcmp(name, "baseline") || !std::strcmp(name, "neon");
+}
+
+struct Architecture {
+    const char* name;
+    const Kernels* kernels;
+};
+
+// The best first.
+const Architecture architectures[] = {
+#define ARCHITECTURE(name) {#name, &name::kernels},
+    SEPARATRIX_ARCHITECTURES(ARCHITECTURE)
+#undef ARCHITECTURE
+        {nullptr, nullptr}};
+
+const Architecture* best() {
+    const Architecture* found = architectures;
+    while (!std::strcmp(found->name, "lowered") || !processor_runs(found->name)) ++found;
+    return found;
+}
+
+const Architecture* chosen = best();
+
+// Call a kernel with nothing thrown across the C interface.
+template <class F> int guarded(F&& f) {
+    try {
+        return f();
+    } catch (const std::bad_alloc&) {
+        return SEPARATRIX_NO_MEMORY;
+    }
+}
+
+}  // namespace
+
+}  // namespace separatrix
+
+using separatrix::chosen;
+
+extern "C" {
+
+int separatrix_interface(void) { return SEPARATRIX_INTERFACE; }
+
+const char* separatrix_architecture(int number) { return separatrix::architectures[number].name; }
+
+int separatrix_runs(const char* name) { return separatrix::processor_runs(name); }
+
+int separatrix_choose(const char* name) {
+    for (const separatrix::Architecture* one = separatrix::architectures; one->name; ++one)
+        if (!std::strcmp(one->name, name) && separatrix::processor_runs(name)) {
+            chosen = one;
+            return SEPARATRIX_DONE;
+        }
+    return SEPARATRIX_NOT_KNOWN;
+}
+
+const char* separatrix_chosen(void) { return chosen->name; }
+
+void separatrix_set_threads(void* parallel_for, void* num_threads) {
+    separatrix::set_threads(reinterpret_cast<separatrix::ParallelFor>(parallel_for),
+                            reinterpret_cast<separatrix::NumThreads>(num_threads));
+}
+
+int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
+}
+
+int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
+}
+
+int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
+    return separatrix::guarded([&] { return chosen->kernels->exact_range[call->type](*call, *range); });
+}
+
+void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
+    chosen->kernels->exact_levels[call->type](*call, *levels);
+}
+
+int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers) {
+    return chosen->kernels->arithmetic[type](tasks, multiply_adds, powers);
+}
+
+int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
+    return chosen->kernels->exp2[type](count, powers, results);
+}
+
+}  // extern "C"

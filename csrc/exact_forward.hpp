@@ -1,0 +1,258 @@
+// Exact attention, forward.
+//
+// The rows of a *tile* are prefixes of one query, so that all of them attend the same range of inner keys; at order 2,
+// where there is no prefix, they are queries. Scores of a tile against a chunk are written to the first cache, become
+// weights there and meet the values, whose sums stay in registers:
+//
+//     S = A K^T,    E = 2^(S - peak),    out_i += sum_r v_r * (E V)_r.
+//
+// Where a bound on the scores of a query shows that no sum of 2^S leaves the range, no peak is subtracted. Elsewhere it
+// is the largest score so far, and sums made before it rose are scaled down.
+#pragma once
+
+#include <memory>
+
+#include "exact_sets.hpp"
+#include "tasks.hpp"
+#include "weights.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+// The sets of a head in the form that this pass takes.
+template <class T> struct ForwardSets {
+    Sets<T> sets;
+    Array<T> panels;
+    Array<double> amplitudes;
+
+    ForwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
+        : sets(call, cut, head), panels(sets.panels(call.d, cut.depth)), amplitudes(sets.amplitudes(call.d, cut.depth)) {}
+};
+
+// The sums of a query relative to 2^peak: `part` over the tiles of the chunk at hand, `out` over the chunks before it.
+template <class T> struct Running {
+    T peak;
+    Vector<T> part_total, total;
+    T *part, *out;
+
+    void start(bool shifted, Index width) {
+        peak = shifted ? -std::numeric_limits<T>::infinity() : T(0);
+        total = part_total = Vector<T>{};
+        fill_zeros(out, 0, width);
+        fill_zeros(part, 0, width);
+    }
+
+    void raise(T score, Index width) {
+        if (score <= peak) return;
+        if (peak > -std::numeric_limits<T>::infinity()) {
+            const T fade = std::exp2(peak - score);
+            for (Index c = 0; c < width; c += WIDTH<T>) {
+                store(out + c, load(out + c) * fade);
+                store(part + c, load(part + c) * fade);
+            }
+            total *= fade;
+            part_total *= fade;
+        }
+        peak = score;
+    }
+
+    void end_chunk(Index width) {
+        for (Index c = 0; c < width; c += WIDTH<T>) {
+            store(out + c, load(out + c) + load(part + c));
+            store(part + c, Vector<T>{});
+        }
+        total += part_total;
+        part_total = Vector<T>{};
+    }
+};
+
+template <class T> class Forward {
+public:
+    Forward(const separatrix_call& call, const Cut<T>& cut, const ForwardSets<T>& head_sets, Index head, T* out, T* lse)
+        : call_(call), cut_(cut), sets_(head_sets.sets), inner_(sets_[cut.inner]), panels_(head_sets.panels),
+          amplitudes_(head_sets.amplitudes), head_(head), out_(out), lse_(lse), query_(cut.depth), left_(ROWS * cut.depth),
+          left_values_(ROWS * cut.width), scores_(ROWS * cut.chunk), sums_(2 * ROWS * cut.width) {
+        for (int r = 0; r < ROWS; ++r) {
+            running_[r].out = sums_ + 2 * r * cut.width;
+            running_[r].part = sums_ + (2 * r + 1) * cut.width;
+        }
+    }
+
+    void attend(Index first, Index last) {
+        if (call_.sets > 1) {
+            for (Index i = first; i < last; ++i) attend_tuples(i);
+        } else {
+            for (Index i = first; i < last; i += ROWS)
+                with_rows(std::min<Index>(ROWS, last - i), [&](auto rows) { attend_keys<decltype(rows)::value>(i); });
+        }
+    }
+
+private:
+    // Row `to` of the left factor: the query at index i times the scale, in units of log 2. Gives whether its scores
+    // need a peak subtracted: a bound on them, with the number of tuples, does not leave room for the values.
+    bool scaled_query(Index i, T* to, double tuples) const {
+        const T* from = row_of<T>(call_.query, head_, i);
+        const T scale = static_cast<T>(call_.scale * LOG2_E);
+        double radius = 0;
+        for (Index l = 0; l < call_.d; ++l) {
+            to[l] = from[l] * scale;
+            radius += std::fabs(static_cast<double>(to[l])) * amplitudes_[l];
+        }
+        fill_zeros(to, call_.d, cut_.depth);
+        return !(1.01 * radius + std::log2(tuples) <= ROOM);
+    }
+
+    // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much is left to the sums.
+    static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
+
+    void attend_tuples(Index i) {
+        Index prefixes = 1;
+        for (Index m = 0; m < call_.sets; ++m) {
+            ranges_[m] = sets_[m].seen.packed(visible(call_, m, i));
+            if (m != cut_.inner) prefixes *= ranges_[m].size();
+        }
+        const Range keys = ranges_[cut_.inner];
+        if (!prefixes || !keys.size()) return nothing(i);
+        const bool shifted = scaled_query(i, query_, static_cast<double>(prefixes) * static_cast<double>(keys.size()));
+        Running<T>& sums = running_[0];
+        sums.start(shifted, cut_.width);
+        const Index tiles = (prefixes + ROWS - 1) / ROWS;
+        for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += cut_.chunk) {
+            const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, cut_.chunk)};
+            Prefix prefix(ranges_, call_.sets, cut_.inner);
+            for (Index tile = 0; tile < tiles; ++tile) {
+                const Index rows = prefixes * (tile + 1) / tiles - prefixes * tile / tiles;
+                for (Index r = 0; r < rows; ++r, prefix.advance()) {
+                    multiply_prefix(sets_, prefix, false, cut_.depth, static_cast<const T*>(query_), left_ + r * cut_.depth);
+                    multiply_prefix<T>(sets_, prefix, true, cut_.width, nullptr, left_values_ + r * cut_.width);
+                }
+                with_rows(rows, [&](auto count) { add_tile<decltype(count)::value>(first, chunk, shifted, sums); });
+            }
+            sums.end_chunk(cut_.width);
+        }
+        finish(i, sums);
+    }
+
+    // Add a tile of prefixes of one query, against a range of the chunk that begins at a key.
+    template <int R> void add_tile(Index first, Range chunk, bool shifted, Running<T>& sums) {
+        const Index stride = cut_.chunk, width = cut_.width;
+        scores<T, R>(call_.d, {left_, cut_.depth, 1}, panels_ + first * call_.d, (chunk.stop + PANEL<T> - 1) / PANEL<T>,
+                     scores_, stride);
+        Vector<T> total{};
+        if (shifted) {
+            T highest = largest(scores_ + 0, chunk.start, chunk.stop);
+            for (int r = 1; r < R; ++r) {
+                const T one = largest(scores_ + r * stride, chunk.start, chunk.stop);
+                highest = one > highest ? one : highest;
+            }
+            sums.raise(highest, width);
+            for (int r = 0; r < R; ++r)
+                total += weigh<T, Kept::NOT_TOO_SMALL>(scores_ + r * stride, chunk.start, chunk.stop, sums.peak);
+        } else {
+            for (int r = 0; r < R; ++r)
+                total += weigh<T, Kept::AS_THEY_ARE>(scores_ + r * stride, chunk.start, chunk.stop, T(0));
+        }
+        sums.part_total += total;
+        each_column_of<T>(width, [&](auto vectors, Index column) {
+            constexpr int N = decltype(vectors)::value;
+            Vector<T> product[R][N] = {};
+            add_product<T, R, N>(chunk.size(), {scores_ + chunk.start, stride, 1},
+                                 inner_.values + (first + chunk.start) * width + column, width, product);
+            for (int n = 0; n < N; ++n) {
+                const Index c = column + n * WIDTH<T>;
+                Vector<T> sum = product[0][n] * load(left_values_ + c);
+                for (int r = 1; r < R; ++r) sum = multiply_add(product[r][n], load(left_values_ + r * width + c), sum);
+                store(sums.part + c, load(sums.part + c) + sum);
+            }
+        });
+    }
+
+    // At order 2: R queries from index i on, each with a range of keys of its own.
+    template <int R> void attend_keys(Index i) {
+        const Index stride = cut_.chunk, width = cut_.width;
+        Range keys{std::numeric_limits<Index>::max(), 0}, own[R];
+        bool shifted[R];
+        for (int r = 0; r < R; ++r) {
+            own[r] = inner_.seen.packed(visible(call_, 0, i + r));
+            shifted[r] = scaled_query(i + r, left_ + r * cut_.depth, static_cast<double>(std::max<Index>(own[r].size(), 1)));
+            running_[r].start(shifted[r], width);
+            if (own[r].size()) keys = {std::min(keys.start, own[r].start), std::max(keys.stop, own[r].stop)};
+        }
+        for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += cut_.chunk) {
+            const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, cut_.chunk)};
+            scores<T, R>(call_.d, {left_, cut_.depth, 1}, panels_ + first * call_.d,
+                         (chunk.stop + PANEL<T> - 1) / PANEL<T>, scores_, stride);
+            for (int r = 0; r < R; ++r) {
+                T* row = scores_ + r * stride;
+                const Index start = std::max(own[r].start - first, chunk.start);
+                const Index stop = std::min(own[r].stop - first, chunk.stop);
+                if (start >= stop) {
+                    fill_zeros(row, chunk.start, chunk.stop);
+                    continue;
+                }
+                Running<T>& sums = running_[r];
+                if (shifted[r]) {
+                    sums.raise(largest(row, start, stop), width);
+                    sums.part_total += weigh<T, Kept::NOT_TOO_SMALL>(row, start, stop, sums.peak);
+                } else {
+                    sums.part_total += weigh<T, Kept::AS_THEY_ARE>(row, start, stop, T(0));
+                }
+                fill_zeros(row, chunk.start, start);
+                fill_zeros(row, stop, chunk.stop);
+            }
+            each_column_of<T>(width, [&](auto vectors, Index column) {
+                constexpr int N = decltype(vectors)::value;
+                Vector<T> product[R][N] = {};
+                add_product<T, R, N>(chunk.size(), {scores_ + chunk.start, stride, 1},
+                                     inner_.values + (first + chunk.start) * width + column, width, product);
+                for (int r = 0; r < R; ++r)
+                    for (int n = 0; n < N; ++n) store(running_[r].part + column + n * WIDTH<T>, product[r][n]);
+            });
+            for (int r = 0; r < R; ++r) running_[r].end_chunk(width);
+        }
+        for (int r = 0; r < R; ++r) own[r].size() ? finish(i + r, running_[r]) : nothing(i + r);
+    }
+
+    void nothing(Index i) const {
+        const Index row = head_ * call_.query_length + i;
+        fill_zeros(out_ + row * call_.d_v, 0, call_.d_v);
+        lse_[row] = -std::numeric_limits<T>::infinity();
+    }
+
+    void finish(Index i, const Running<T>& sums) const {
+        const Index row = head_ * call_.query_length + i;
+        const T total = sum_of_lanes<T>(sums.total);
+        for (Index c = 0; c < call_.d_v; ++c) out_[row * call_.d_v + c] = sums.out[c] / total;
+        const double log = std::log2(static_cast<double>(total)) + static_cast<double>(sums.peak);
+        lse_[row] = static_cast<T>(log * LN_2);
+    }
+
+    const separatrix_call& call_;
+    const Cut<T>& cut_;
+    const Sets<T>& sets_;
+    const Set<T>& inner_;
+    const Array<T>& panels_;
+    const Array<double>& amplitudes_;
+    const Index head_;
+    T *const out_, *const lse_;
+    Array<T> query_, left_, left_values_, scores_, sums_;
+    Ranges ranges_;
+    Running<T> running_[ROWS];
+};
+
+template <class T> int forward(const separatrix_call& call, void* out, void* lse) {
+    const Cut<T> cut(call);
+    std::vector<std::unique_ptr<ForwardSets<T>>> sets(static_cast<std::size_t>(call.heads));
+    auto pack = [&](Index head) { sets[static_cast<std::size_t>(head)].reset(new ForwardSets<T>(call, cut, head)); };
+    if (const int failed = for_each_task(call.heads, pack)) return failed;
+    const Index blocks = (call.query_length + cut.queries - 1) / cut.queries;
+    auto attend = [&](Index task) {
+        const Index head = task / blocks, first = task % blocks * cut.queries;
+        Forward<T> pass(call, cut, *sets[static_cast<std::size_t>(head)], head, static_cast<T*>(out), static_cast<T*>(lse));
+        pass.attend(first, std::min(first + cut.queries, call.query_length));
+    };
+    return for_each_task(call.heads * blocks, attend);
+}
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

@@ -1,0 +1,197 @@
+// The sets of a call of exact attention as its kernels read them, and how its volume is cut.
+//
+// One key set is the *inner* one, the others are the *prefix*. For a query i and a tuple p of prefix keys,
+//
+//     s_j = <scale q_i * k_p, k_j>,    k_p = k_1,p1 * ... * k_(k-2),p(k-2),
+//     out_i = sum_p v_p * (sum_j e^(s_j) v_j) / sum_p sum_j e^(s_j),
+//
+// so ordinary attention of rows (i, p) over the inner keys is all there is. Inner keys go in *chunks* that stay in the
+// first caches, and lie in *panels*: transposed, a few vectors of keys side by side. Scores are in units of log 2, so
+// that e^s is a power of two.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "box.hpp"
+#include "memory.hpp"
+#include "product.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+constexpr double LOG2_E = 1.4426950408889634074, LN_2 = 0.69314718055994530942;
+
+// How the volume of a call is cut: a function of its shape alone.
+template <class T> struct Cut {
+    Index inner;           // which set is the inner one
+    Index chunk;           // keys of a chunk in the forward pass
+    Index backward_chunk;  // and in the backward pass
+    Index width;           // columns of a row of values, padded to whole vectors
+    Index depth;           // columns of a row of keys, padded in the same way
+    Index queries;         // queries of a task of the forward pass
+    Index groups;          // tasks of the backward pass for a head, each with gradients of its own
+    Index prefixes = 1;    // tuples of the prefix sets, masks and positions aside
+
+    static constexpr Index QUERY_BLOCK = 36;
+
+    explicit Cut(const separatrix_call& call) {
+        inner = call.sets - 1;
+        for (Index m = call.sets - 2; m >= 0; --m)
+            if (reach(call, m) > reach(call, inner)) inner = m;
+        width = rounded_up(call.d_v, WIDTH<T>);
+        depth = rounded_up(call.d, WIDTH<T>);
+        const Index row = static_cast<Index>(sizeof(T)) * (call.d + width);
+        chunk = whole_panels(32768 / row, 64, 256);
+        backward_chunk = whole_panels(16384 / row, 64, 128);
+        double tuples = 1;
+        Index entries = call.query_length * depth;
+        for (Index m = 0; m < call.sets; ++m) {
+            tuples *= static_cast<double>(reach(call, m));
+            entries += call.lengths[m] * (depth + width);
+            if (m != inner) prefixes *= call.lengths[m];
+        }
+        // A task of some 10^6 multiply-adds, and tiles of whole rows at order 2.
+        queries = static_cast<Index>(std::min(96.0, 1.0 + 1e6 / (tuples * static_cast<double>(call.d + width))));
+        if (call.sets == 1) queries = rounded_up(queries, ROWS);
+        const Index chunks = (call.lengths[inner] + backward_chunk - 1) / backward_chunk;
+        groups = std::min<Index>(16 / std::max<Index>(call.heads, 1), (1 << 23) / std::max<Index>(entries, 1));
+        groups = std::max<Index>(1, std::min(groups, prefixes * chunks));
+    }
+
+    // The most keys of a set that a query may attend.
+    static Index reach(const separatrix_call& call, Index m) {
+        return call.windows[m] < 0 ? call.lengths[m] : std::min(call.windows[m], call.lengths[m]);
+    }
+
+    static Index whole_panels(Index fit, Index least, Index most) {
+        return std::min(most, std::max(least, fit)) / PANEL<T> * PANEL<T>;
+    }
+};
+
+template <class T> inline const T* row_of(const separatrix_tensor& x, Index head, Index row) {
+    return static_cast<const T*>(x.data) + head * x.head + row * x.row;
+}
+
+// Rows side by side, padded by zeros; those of a set are the ones that are seen.
+template <class T, class Place>
+Array<T> rows_of(const separatrix_tensor& x, Index head, Index count, Index width, Index padded, Place place) {
+    Array<T> into(count * padded);
+    for (Index j = 0; j < count; ++j) {
+        const T* from = row_of<T>(x, head, place(j));
+        T* to = into + j * padded;
+        for (Index l = 0; l < width; ++l) to[l] = from[l];
+        for (Index l = width; l < padded; ++l) to[l] = 0;
+    }
+    return into;
+}
+
+// The place of row j, column l in panels of rows with d columns.
+template <class T> inline Index in_panels(Index j, Index l, Index d) {
+    return j / PANEL<T> * PANEL<T> * d + l * PANEL<T> + j % PANEL<T>;
+}
+
+// One set of one head: which keys are seen, and their keys and values in rows, padded to whole vectors.
+template <class T> struct Set {
+    Seen seen;
+    Index count;
+    Array<T> keys, values;
+
+    Set(const separatrix_call& call, const Cut<T>& cut, Index m, Index head)
+        : seen(call, m, head), count(seen.count()) {
+        const auto place = [this](Index j) { return seen.place(j); };
+        keys = rows_of<T>(call.keys[m], head, count, call.d, cut.depth, place);
+        values = rows_of<T>(call.values[m], head, count, call.d_v, cut.width, place);
+    }
+};
+
+// All sets of one head.
+template <class T> struct Sets {
+    std::vector<Set<T>> sets;
+    Index inner;
+
+    Sets(const separatrix_call& call, const Cut<T>& cut, Index head) : inner(cut.inner) {
+        sets.reserve(static_cast<std::size_t>(call.sets));
+        for (Index m = 0; m < call.sets; ++m) sets.emplace_back(call, cut, m, head);
+    }
+
+    const Set<T>& operator[](Index m) const { return sets[static_cast<std::size_t>(m)]; }
+
+    // The inner keys in panels, with zeros after the last.
+    Array<T> panels(Index d, Index depth) const {
+        const Set<T>& set = (*this)[inner];
+        const Index full = rounded_up(set.count, PANEL<T>);
+        Array<T> into(full * d);
+        for (Index j = 0; j < full; ++j)
+            for (Index l = 0; l < d; ++l) into[in_panels<T>(j, l, d)] = j < set.count ? set.keys[j * depth + l] : T(0);
+        return into;
+    }
+
+    // For each column, the product of the largest magnitudes of all sets; not a number if one is not.
+    Array<double> amplitudes(Index d, Index depth) const {
+        Array<double> product(d);
+        Array<T> most(depth);
+        for (Index l = 0; l < d; ++l) product[l] = 1;
+        for (const Set<T>& set : sets) {
+            for (Index l = 0; l < depth; l += WIDTH<T>) {
+                Vector<T> column{};
+                for (Index j = 0; j < set.count; ++j) {
+                    const Vector<T> x = load(set.keys + j * depth + l);
+                    column = larger(column, x < 0 ? -x : x);
+                }
+                store(most + l, column);
+            }
+            for (Index l = 0; l < d; ++l) product[l] *= static_cast<double>(most[l]);
+        }
+        return product;
+    }
+};
+
+// The keys of each set that a query may attend.
+using Ranges = Range[SEPARATRIX_MOST_SETS];
+
+// A tuple of the prefix sets, each in a range of its own; the last set of them moves fastest.
+class Prefix {
+public:
+    Prefix(const Range* ranges, Index sets, Index inner) : ranges_(ranges), sets_(sets), inner_(inner) {
+        for (Index m = 0; m < sets; ++m) at_[m] = ranges[m].start;
+    }
+
+    Index operator[](Index m) const { return at_[m]; }
+
+    void advance() {
+        for (Index m = sets_ - 1; m >= 0; --m) {
+            if (m == inner_) continue;
+            if (++at_[m] < ranges_[m].stop) return;
+            at_[m] = ranges_[m].start;
+        }
+    }
+
+    void move_to(Index number) {
+        for (Index m = sets_ - 1; m >= 0; --m) {
+            if (m == inner_) continue;
+            at_[m] = ranges_[m].start + number % ranges_[m].size();
+            number /= ranges_[m].size();
+        }
+    }
+
+private:
+    const Range* ranges_;
+    Index sets_, inner_;
+    Index at_[SEPARATRIX_MOST_SETS];
+};
+
+// into = start * (the rows of a prefix tuple), the product of all of them; `start` is null for 1.
+template <class T>
+inline void multiply_prefix(const Sets<T>& sets, const Prefix& prefix, bool values, Index padded, const T* start, T* into) {
+    for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, start ? load(start + l) : all(T(1)));
+    for (Index m = 0; m < static_cast<Index>(sets.sets.size()); ++m) {
+        if (m == sets.inner) continue;
+        const T* row = (values ? sets[m].values : sets[m].keys) + prefix[m] * padded;
+        for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, load(into + l) * load(row + l));
+    }
+}
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

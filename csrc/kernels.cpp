@@ -1,0 +1,57 @@
+// All kernels for one architecture; compiled once for each, see CMakeLists.txt.
+#include "kernels.hpp"
+
+#include "arithmetic.hpp"
+#include "exact_backward.hpp"
+#include "exact_forward.hpp"
+#include "exact_range.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+namespace {
+
+template <class T> void levels_of(const separatrix_call& call, separatrix_levels& levels) {
+    const Cut<T> cut(call);
+    const auto parts = [](Index n, Index size) { return (n + size - 1) / size; };
+    Index prefixes = 1;
+    for (Index m = 0; m < call.sets; ++m)
+        if (m != cut.inner) prefixes *= Cut<T>::reach(call, m);
+    levels.chunk = std::max(cut.chunk, cut.backward_chunk);
+    levels.rows = ROWS;
+    levels.tiles = call.sets > 1 ? parts(prefixes, ROWS) : 1;
+    // A window may begin in the middle of a panel.
+    levels.chunks = parts(Cut<T>::reach(call, cut.inner) + PANEL<T>, cut.chunk);
+    levels.pairs = parts(cut.prefixes * parts(call.lengths[cut.inner], cut.backward_chunk), cut.groups);
+    levels.groups = cut.groups;
+    levels.query_block = Cut<T>::QUERY_BLOCK;
+    levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
+}
+
+template <class T> int powers(Index count, const void* from, void* to) {
+    Index i = 0;
+    for (; i + WIDTH<T> <= count; i += WIDTH<T>)
+        store(static_cast<T*>(to) + i, exp2<T>(load(static_cast<const T*>(from) + i)));
+    if (i < count) {
+        T rest[WIDTH<T>] = {};
+        std::memcpy(rest, static_cast<const T*>(from) + i, static_cast<std::size_t>(count - i) * sizeof(T));
+        store(rest, exp2<T>(load(rest)));
+        std::memcpy(static_cast<T*>(to) + i, rest, static_cast<std::size_t>(count - i) * sizeof(T));
+    }
+    return SEPARATRIX_DONE;
+}
+
+}  // namespace
+
+extern const Kernels kernels;
+const Kernels kernels = {
+    {forward<float>, forward<double>},
+    {backward<float>, backward<double>},
+    {range<float>, range<double>},
+    {levels_of<float>, levels_of<double>},
+    {arithmetic<float>, arithmetic<double>},
+    {powers<float>, powers<double>},
+};
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

@@ -1,0 +1,20 @@
+// The table of kernels that each architecture fills, for float and double.
+#pragma once
+
+#include <cstdint>
+
+#include "separatrix.h"
+
+namespace separatrix {
+
+// The functions of the C interface for one architecture; where there are two, for float and for double.
+struct Kernels {
+    int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
+    int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
+    int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
+    void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
+    int (*arithmetic[2])(std::int64_t tasks, std::int64_t multiply_adds, std::int64_t powers);
+    int (*exp2[2])(std::int64_t count, const void* powers, void* results);
+};
+
+}  // namespace separatrix

@@ -1,0 +1,61 @@
+// The inner loop of every product of matrices: a few rows of A against a few vectors of columns of B, in registers.
+#pragma once
+
+#include <type_traits>
+
+#include "vectors.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+// The rows of a tile, and the vectors of its columns: their products, a vector of B and an entry of A fill the
+// registers.
+#if SEPARATRIX_BYTES == 64
+constexpr int ROWS = 12;
+#elif defined(__aarch64__)
+constexpr int ROWS = 12;
+#else
+constexpr int ROWS = 6;
+#endif
+constexpr int COLUMNS = 2;
+template <class T> constexpr Index PANEL = COLUMNS * WIDTH<T>;
+
+// An operand of which an entry is taken at a time: row r and column k are at data[r * row + k * column].
+template <class T> struct Left {
+    const T* data;
+    Index row, column;
+};
+
+// into[r][n] += sum over k in [0, depth) of A[r][k] B[k][n], with row k of B at B + k * stride.
+template <class T, int R, int N>
+inline void add_product(Index depth, Left<T> A, const T* B, Index stride, Vector<T> (&into)[R][N]) {
+    for (Index k = 0; k < depth; ++k) {
+        Vector<T> b[N];
+        for (int n = 0; n < N; ++n) b[n] = load(B + k * stride + n * WIDTH<T>);
+        for (int r = 0; r < R; ++r) {
+            const Vector<T> a = all(A.data[r * A.row + k * A.column]);
+            for (int n = 0; n < N; ++n) into[r][n] = multiply_add(a, b[n], into[r][n]);
+        }
+    }
+}
+
+// Call f for all columns of a row, a few vectors at a time: f(std::integral_constant<int, vectors>, first column).
+template <class T, class F> inline void each_column_of(Index width, F&& f) {
+    Index column = 0;
+    for (; column + COLUMNS * WIDTH<T> <= width; column += COLUMNS * WIDTH<T>)
+        f(std::integral_constant<int, COLUMNS>{}, column);
+    for (; column < width; column += WIDTH<T>) f(std::integral_constant<int, 1>{}, column);
+}
+
+// Call f with a number of rows that the compiler knows: f(std::integral_constant<int, rows>).
+template <int R = ROWS, class F> inline void with_rows(Index rows, F&& f) {
+    if constexpr (R == 1) {
+        f(std::integral_constant<int, 1>{});
+    } else {
+        if (rows == R) f(std::integral_constant<int, R>{});
+        else with_rows<R - 1>(rows, static_cast<F&&>(f));
+    }
+}
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

@@ -1,0 +1,109 @@
+/* The C interface of the kernels: structures of sizes and addresses, functions that give 0 or the number of an error.
+ *
+ * The library is loaded by separatrix/native.py, whose structures mirror these; SEPARATRIX_INTERFACE counts their
+ * changes, and a library of another number is refused. Addresses are of host memory. A stride counts entries.
+ */
+#ifndef SEPARATRIX_H
+#define SEPARATRIX_H
+
+#include <stdint.h>
+
+#define SEPARATRIX_INTERFACE 1
+#define SEPARATRIX_MOST_SETS 15
+
+#define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2 };
+enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1 };
+
+/* A tensor (heads, rows, columns) whose columns lie side by side. */
+typedef struct {
+    void* data;
+    int64_t head, row;
+} separatrix_tensor;
+
+/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. */
+typedef struct {
+    int64_t type, heads, sets, query_length, d, d_v;
+    int64_t lengths[SEPARATRIX_MOST_SETS];
+    int64_t windows[SEPARATRIX_MOST_SETS];
+    int64_t is_causal, offset;
+    double scale;
+    separatrix_tensor query;
+    separatrix_tensor keys[SEPARATRIX_MOST_SETS];
+    separatrix_tensor values[SEPARATRIX_MOST_SETS];
+    separatrix_tensor masks[SEPARATRIX_MOST_SETS]; /* bytes, not 0 for a key that may be attended; no columns */
+} separatrix_call;
+
+/* How many terms the two passes add up at each of their levels, at the most: what a bound on their rounding needs. */
+typedef struct {
+    int64_t chunk;        /* inner keys, in one go */
+    int64_t rows;         /* rows of a tile, in one go; forward */
+    int64_t tiles;        /* tiles of a chunk, one after the other; forward */
+    int64_t chunks;       /* chunks of the inner set, one after the other; forward */
+    int64_t query_block;  /* queries, in one go; backward */
+    int64_t query_blocks; /* blocks of queries, one after the other; backward */
+    int64_t pairs;        /* pairs of a prefix and a chunk that a group adds up, one after the other; backward */
+    int64_t groups;       /* groups, one after the other; backward */
+} separatrix_levels;
+
+/* Whether the factors of a call need no balancing before they are multiplied: exact/balance.py says what is asked. */
+typedef struct {
+    double room, near;         /* logarithms to base 2 of what may be used up, given */
+    int64_t moderate, near_one; /* for a forward pass, for a backward pass */
+    double log_output;         /* the logarithm to base 2 of the largest product of values */
+} separatrix_range;
+SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
+
+/* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
+SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
+
+/* What the backward pass reads and writes, all contiguous. With P = exp(S - lse) the weights of a query over the rows
+ * K and V of all tuples,
+ *
+ *     dS = P * (near (V - out)^T + near_lse),    grad_query = scale dS K,
+ *
+ * the gradients of the rows of V are P^T incoming and those of the rows of K are dS^T weighted, which go on to the
+ * factors of these rows. `out`, `near` and `incoming` have d_v columns, `weighted` has d, `lse` and `near_lse` none. */
+typedef struct {
+    void *out, *lse, *near, *near_lse, *incoming, *weighted;
+    void* grad_query;
+    void* grad_keys[SEPARATRIX_MOST_SETS];
+    void* grad_values[SEPARATRIX_MOST_SETS];
+} separatrix_gradients;
+SEPARATRIX_PUBLIC int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients);
+
+SEPARATRIX_PUBLIC void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
+
+/* Two to each of `count` powers, as the kernels compute it. */
+SEPARATRIX_PUBLIC int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results);
+
+/* The most bytes that the kernels held at once since this was asked last. */
+SEPARATRIX_PUBLIC int64_t separatrix_highest_bytes(void);
+
+/* Nothing but arithmetic in registers, on all threads: in each of `tasks` tasks so many vectors of fused multiply-adds
+ * and of powers of two. What takes less time than this does less. Gives how many lanes a vector has. */
+SEPARATRIX_PUBLIC int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers);
+
+/* The architectures that this library has kernels for, by number; null past the last. */
+SEPARATRIX_PUBLIC const char* separatrix_architecture(int number);
+/* Whether this processor runs the kernels of an architecture. */
+SEPARATRIX_PUBLIC int separatrix_runs(const char* architecture);
+/* Choose an architecture: SEPARATRIX_NOT_KNOWN for one that there is not, or that this processor does not run. */
+SEPARATRIX_PUBLIC int separatrix_choose(const char* architecture);
+/* The architecture that was chosen; at first the best that this processor runs. */
+SEPARATRIX_PUBLIC const char* separatrix_chosen(void);
+
+SEPARATRIX_PUBLIC int separatrix_interface(void);
+/* Take torch_parallel_for and torch_get_num_threads of libtorch, as addresses; null for one thread. */
+SEPARATRIX_PUBLIC void separatrix_set_threads(void* parallel_for, void* num_threads);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

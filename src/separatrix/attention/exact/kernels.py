@@ -1,0 +1,121 @@
+"""Exact attention by the kernels in C++: the engine for float32 and float64 on the CPU.
+
+How the kernels work is told in csrc/exact_sets.hpp. The tangents of forward mode, which training does not need, are
+those of `blocks`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.summation import Summation, kernel_gradient_sum, kernel_sum
+from separatrix.attention.call import Call, Gradients
+from separatrix.attention.exact.balance import NEAR, Size, room
+from separatrix.attention.exact.blocks import tangents
+from separatrix.attention.exact.incoming_rows import IncomingRows
+from separatrix.native import (
+    MOST_SETS,
+    TYPES,
+    ExactCall,
+    ExactGradients,
+    ExactLevels,
+    ExactRange,
+    done,
+    function,
+    native,
+    put,
+)
+
+NAME = "kernels in C++"
+
+__all__ = ["NAME", "backward", "forward", "gradient_summation", "size_of", "summation", "takes", "tangents"]
+
+
+def takes(call: Call) -> bool:
+    """Whether there are kernels for a call: on the CPU, where the library is installed, with something to compute."""
+    on_cpu = call.query.device.type == "cpu" and native().library is not None
+    return on_cpu and len(call.keys) <= MOST_SETS and not call.is_empty
+
+
+def size_of(call: Call) -> Size:
+    """Whether the factors of a call are of a size that needs no balancing."""
+    described, _kept = _described(call)
+    found = ExactRange(room=room(call.query.dtype), near=NEAR[call.query.dtype])
+    done(_function("range", 2)(ctypes.byref(described), ctypes.byref(found)))
+    return Size(bool(found.moderate), bool(found.near_one), found.log_output)
+
+
+def forward(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), in the type of the call."""
+    described, _kept = _described(call)
+    out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
+    lse = call.query.new_empty(call.query.shape[:2])
+    done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
+    return out, lse
+
+
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    described, _kept = _described(call)
+    rows = IncomingRows.of(call, lse, grad_out, grad_lse)
+    read = [x.contiguous() for x in (out, rows.lse, rows.near, rows.near_lse, rows.incoming, rows.weighted)]
+    query, *sets = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in call.tensors)
+    count = len(call.keys)
+    keys, values = sets[:count], sets[count:]
+    gradients = ExactGradients(*(x.data_ptr() for x in read), query.data_ptr())
+    for m, (key, value) in enumerate(zip(keys, values, strict=True)):
+        gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
+    done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
+    return rows.gradients(query, keys, values)
+
+
+def summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How a weight gets into the sums of its query when the call is computed in a type."""
+    found = _levels(call, dtype)
+    return kernel_sum(call.order, found.chunk, found.rows, found.tiles, found.chunks)
+
+
+def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How the backward pass adds up when it is computed in a type."""
+    found = _levels(call, dtype)
+    blocks = (found.query_block, found.query_blocks)
+    return kernel_gradient_sum(call.order, found.chunk, found.pairs, found.groups, *blocks)
+
+
+@cache
+def _function(name: str, arguments: int) -> Callable[..., int]:
+    return function(f"separatrix_exact_{name}", arguments)
+
+
+def _levels(call: Call, dtype: torch.dtype) -> ExactLevels:
+    found = ExactLevels()
+    _function("levels", 2)(ctypes.byref(_shape(call, dtype)), ctypes.byref(found))
+    return found
+
+
+def _shape(call: Call, dtype: torch.dtype) -> ExactCall:
+    """The sizes of a call, without its tensors."""
+    described = ExactCall()
+    described.type, described.sets, described.d_v = TYPES[dtype], len(call.keys), call.values[0].shape[2]
+    described.heads, described.query_length, described.d = call.query.shape
+    described.is_causal, described.offset, described.scale = call.positions.is_causal, call.positions.offset, call.scale
+    for m, (length, window) in enumerate(zip(call.key_lengths, call.positions.windows, strict=True)):
+        described.lengths[m], described.windows[m] = length, -1 if window is None else window
+    return described
+
+
+def _described(call: Call) -> tuple[ExactCall, list[Tensor]]:
+    """The call for the kernels, and the tensors whose memory it names, which must live as long."""
+    described = _shape(call, call.query.dtype)
+    kept = [x if x.stride(-1) == 1 else x.contiguous() for x in (*call.tensors, *call.masks)]
+    count = len(call.keys)
+    put(described.query, kept[0])
+    for places, first in ((described.keys, 1), (described.values, 1 + count), (described.masks, 1 + 2 * count)):
+        for m, x in enumerate(kept[first : first + count]):
+            put(places[m], x)
+    return described, kept

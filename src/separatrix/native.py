@@ -1,0 +1,170 @@
+"""The kernels in C++: the library that holds them, which of its architectures runs, and why there is none.
+
+The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
+is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512, avx2,
+baseline, neon), or ``none`` for plain PyTorch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from separatrix.errors import SeparatrixError
+
+INTERFACE = 1
+"""The number of the C interface that this file is written for."""
+MOST_SETS = 15
+"""How many key sets a call of the kernels may have."""
+NONE = "none"
+TYPES = {torch.float32: 0, torch.float64: 1}
+
+
+class TensorAddress(ctypes.Structure):
+    """Where a tensor (heads, rows, columns) lies, its columns side by side; strides count entries."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("head", ctypes.c_int64), ("row", ctypes.c_int64))
+
+
+class ExactCall(ctypes.Structure):
+    """A call of exact attention: `separatrix_call` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "heads", "sets", "query_length", "d", "d_v")),
+        ("lengths", ctypes.c_int64 * MOST_SETS),
+        ("windows", ctypes.c_int64 * MOST_SETS),
+        ("is_causal", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("query", TensorAddress),
+        ("keys", TensorAddress * MOST_SETS),
+        ("values", TensorAddress * MOST_SETS),
+        ("masks", TensorAddress * MOST_SETS),
+    )
+
+
+class ExactGradients(ctypes.Structure):
+    """What the backward pass of exact attention reads and writes: `separatrix_gradients` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("out", "lse", "near", "near_lse", "incoming", "weighted", "grad_query")),
+        ("grad_keys", ctypes.c_void_p * MOST_SETS),
+        ("grad_values", ctypes.c_void_p * MOST_SETS),
+    )
+
+
+class ExactLevels(ctypes.Structure):
+    """How many terms exact attention adds up at each level: `separatrix_levels` of the C interface."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups")
+    )
+
+
+class ExactRange(ctypes.Structure):
+    """Whether the factors of a call need no balancing: `separatrix_range` of the C interface."""
+
+    _fields_ = (
+        ("room", ctypes.c_double),
+        ("near", ctypes.c_double),
+        ("moderate", ctypes.c_int64),
+        ("near_one", ctypes.c_int64),
+        ("log_output", ctypes.c_double),
+    )
+
+
+@dataclass(frozen=True)
+class Native:
+    """Whether the kernels run, and if not, why.
+
+    Attributes:
+        library: The library, or None.
+        architecture: The architecture whose kernels run, or "none".
+        reason: A sentence that says why this one runs, or why none does.
+    """
+
+    library: ctypes.CDLL | None
+    architecture: str
+    reason: str
+
+
+@lru_cache(maxsize=1)
+def native() -> Native:
+    """The kernels of this installation, loaded once.
+
+    Raises:
+        SeparatrixError: SEPARATRIX_ISA names an architecture that the library does not have or the processor does not
+            run, or the library was built from other sources than these.
+    """
+    wanted = os.environ.get("SEPARATRIX_ISA", "")
+    if wanted == NONE:
+        return Native(None, NONE, "SEPARATRIX_ISA asks for plain PyTorch.")
+    file = Path(__file__).with_name("_kernels.so")
+    if not file.exists():
+        if wanted:
+            raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
+        return Native(None, NONE, "They are not installed: when the package was, no C++ compiler was found.")
+    library = ctypes.CDLL(str(file))
+    library.separatrix_architecture.restype = ctypes.c_char_p
+    library.separatrix_chosen.restype = ctypes.c_char_p
+    if library.separatrix_interface() != INTERFACE:
+        raise SeparatrixError(
+            f"{file.name}: expected interface {INTERFACE}, got {library.separatrix_interface()}: the library was built "
+            "from other sources. Build it again, by make native or pip install."
+        )
+    _share_threads(library)
+    if wanted and library.separatrix_choose(wanted.encode()) != 0:
+        raise SeparatrixError(
+            f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {wanted!r}."
+        )
+    chosen = library.separatrix_chosen().decode()
+    reason = "SEPARATRIX_ISA names it." if wanted else "It is the best that this processor runs."
+    return Native(library, chosen, reason)
+
+
+def runnable(library: ctypes.CDLL) -> list[str]:
+    """The architectures of the library that this processor runs, the best first."""
+    names, number = [], 0
+    while (name := library.separatrix_architecture(number)) is not None:
+        if library.separatrix_runs(name):
+            names.append(name.decode())
+        number += 1
+    return names
+
+
+def _share_threads(library: ctypes.CDLL) -> None:
+    """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other."""
+    torch_library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    names = ("torch_parallel_for", "torch_get_num_threads")
+    if all(hasattr(torch_library, name) for name in names):
+        found = (ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names)
+        library.separatrix_set_threads(*found)
+
+
+def put(place: TensorAddress, x: Tensor) -> None:
+    """Write down where a tensor (H, L, columns) or (H, L) lies."""
+    place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
+
+
+def function(name: str, arguments: int) -> Callable[..., int]:
+    """A function of the library that takes so many addresses and gives the number of an error, or 0."""
+    library = native().library
+    assert library is not None
+    found = getattr(library, name)
+    found.argtypes = [ctypes.c_void_p] * arguments
+    return found  # type: ignore[no-any-return]
+
+
+def done(code: int) -> None:
+    """Raise what the number that a kernel gave stands for."""
+    if code == 1:
+        raise MemoryError("The kernels of attention found no memory for their working copies of keys and values.")
+    assert code == 0, code

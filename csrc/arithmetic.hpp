@@ -8,12 +8,14 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// Let the compiler believe that a vector may have become any other.
+// Let the compiler believe that a vector may have become any other, in its register where there are registers as wide.
 template <class V> inline void forget(V& x) {
-#if defined(__x86_64__)
+#if defined(__AVX512F__) || (defined(__x86_64__) && SEPARATRIX_BYTES <= 32)
     asm volatile("" : "+v"(x));
-#else
+#elif defined(__aarch64__)
     asm volatile("" : "+w"(x));
+#else
+    asm volatile("" : "+m"(x));
 #endif
 }
 

@@ -7,6 +7,7 @@ import json
 import os
 import types
 from functools import partial
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -14,13 +15,13 @@ import typer
 from typer.testing import CliRunner
 
 import benchmarks
-from benchmarks import Row, __main__, as_row, exact, roofline, timing
+from benchmarks import Row, __main__, as_row, exact, figure, lengths, roofline, timing
 from separatrix import doctor
 from separatrix.attention import reference
 from separatrix.native import Native
 
 
-@pytest.mark.parametrize("module", [benchmarks, __main__])
+@pytest.mark.parametrize("module", [benchmarks, __main__, figure])
 def test_docstrings(module):
     done = doctest.testmod(module)
     assert done.attempted
@@ -180,6 +181,7 @@ def invoke(monkeypatch, tmp_path):
         __main__, "found", lambda: {"fake": types.SimpleNamespace(__doc__="Title.", rows=lambda: iter(ROWS))}
     )
     monkeypatch.setattr(__main__, "HERE", tmp_path)
+    monkeypatch.setattr(__main__, "FIGURE", tmp_path / "figure.svg")
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     app = typer.Typer()
     app.command()(__main__.main)
@@ -191,12 +193,17 @@ def invoke(monkeypatch, tmp_path):
     return call
 
 
+def only_result(folder):
+    (file,) = folder.glob("results/*/fake.json")
+    return file
+
+
 def test_command_prints_and_saves(invoke, tmp_path):
     done = invoke("fake")
     assert done.exit_code == 0, done.output
     assert all(word in done.output for word in ("Title.", "quick", "2 ms", "0.5", "[red]", "NO", "3 MiB"))
     assert "not worth keeping" not in done.output
-    saved = json.loads((tmp_path / "results" / "fake.json").read_text())
+    saved = json.loads(only_result(tmp_path).read_text())
     assert saved["load"] == 0.1
     assert saved["machine"]["processor"] == dict(doctor.machine())["processor"]
     assert saved["machine"]["torch"] == torch.__version__
@@ -206,7 +213,7 @@ def test_command_prints_and_saves(invoke, tmp_path):
 
 def test_a_busy_machine_is_told_of(invoke, tmp_path):
     assert "The load average was 0.51 before the run" in invoke(load=0.51).output
-    assert json.loads((tmp_path / "results" / "fake.json").read_text())["load"] == 0.51
+    assert json.loads(only_result(tmp_path).read_text())["load"] == 0.51
     assert "not worth keeping" not in invoke(load=0.5).output
 
 
@@ -229,7 +236,7 @@ def test_tables_go_between_the_markers(invoke, tmp_path):
     assert text.endswith("\n\nafter\n")
     assert "old" not in text
     assert "No results" not in text
-    assert "## fake\n\nTitle.\n\nprocessor: " in text
+    assert f"## fake\n\nTitle.\n\n### {dict(doctor.machine())['processor']}\n\ncores: " in text
     assert "The load average was 3.00" in text
     assert (
         "\n| quick | 2 ms | a \\| b | 4 ms | 0.5 | 0.7 | yes |  |\n| slow | 2 s | [red] | 1 s | 2 | 1 | NO | so |\n"
@@ -239,6 +246,33 @@ def test_tables_go_between_the_markers(invoke, tmp_path):
     assert invoke("fake", "--write-readme").exit_code == 2
     readme.write_text("no markers")
     assert invoke("--write-readme").exit_code == 2
+
+
+@pytest.fixture
+def short_curves(monkeypatch):
+    alternate = timing.alternate
+    monkeypatch.setattr(lengths, "LENGTHS", (4, 16))
+    monkeypatch.setattr(lengths, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
+
+
+@pytest.mark.usefixtures("short_curves")
+def test_time_against_length_is_measured_and_drawn():
+    rows = lengths.rows()
+    drawn = figure.curves(rows, "not causal")
+    assert drawn.keys() == figure.COLOURS.keys() - {"einsum with a mask"}
+    assert [n for n, _ in drawn["exact"]] == [4, 16]
+    assert "einsum with a mask" in figure.curves(rows, "causal")
+    limits = {row.at_most for row in rows if row.name.startswith("auto")}
+    assert limits == {1.1}
+    root = ElementTree.fromstring(figure.svg(rows, "A <machine>".replace("<", "&lt;").replace(">", "&gt;")))
+    assert len(root.findall(".//{*}polyline")) == len(drawn) + len(figure.curves(rows, "causal"))
+
+
+def test_the_causal_peer_computes_the_same():
+    query, keys, values = exact.draw(3, 7, 3)
+    inputs = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    expected = reference.tensor_attention(*inputs, is_causal=True)[0]
+    assert torch.allclose(lengths.masked_einsum(*inputs), expected, atol=1e-12)
 
 
 def test_benchmarks_are_found():

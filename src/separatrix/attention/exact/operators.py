@@ -47,10 +47,10 @@ def _alone(tensors: Sequence[Tensor]) -> bool:
     PyTorch's dispatcher takes as long as attention of a few short heads.
     """
     return (
-        not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+        not torch.compiler.is_compiling()  # first: a compiler cannot trace the rest
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
         and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
         and torch._C._len_torch_dispatch_stack() == 0
-        and not torch.compiler.is_compiling()
         and torch._C._functorch.peek_interpreter_stack() is None
         and not forward_mode()
     )

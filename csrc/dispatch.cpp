@@ -93,6 +93,14 @@ int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) 
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
 }
 
+int separatrix_scan_forward(const separatrix_scan* scan, const separatrix_scan_results* results) {
+    return separatrix::guarded([&] { return chosen->kernels->scan_forward(*scan, *results); });
+}
+
+int separatrix_scan_backward(const separatrix_scan* scan, const separatrix_scan_gradients* gradients) {
+    return separatrix::guarded([&] { return chosen->kernels->scan_backward(*scan, *gradients); });
+}
+
 int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
     return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
 }
@@ -103,6 +111,10 @@ int separatrix_exact_range(const separatrix_call* call, separatrix_range* range)
 
 void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
     chosen->kernels->exact_levels[call->type](*call, *levels);
+}
+
+int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers) {
+    return chosen->kernels->arithmetic[type](tasks, multiply_adds, powers);
 }
 
 int separatrix_products_add(const separatrix_products* call, double* state) {

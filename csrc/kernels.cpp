@@ -1,10 +1,13 @@
 // All kernels for one architecture; compiled once for each, see CMakeLists.txt.
 #include "kernels.hpp"
 
+#include "arithmetic.hpp"
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
 #include "exact_range.hpp"
 #include "near_linear.hpp"
+#include "scan_backward.hpp"
+#include "scan_forward.hpp"
 #include "stream.hpp"
 
 namespace separatrix {
@@ -50,6 +53,9 @@ const Kernels kernels = {
     {backward<float>, backward<double>},
     {range<float>, range<double>},
     {levels_of<float>, levels_of<double>},
+    {arithmetic<float>, arithmetic<double>},
+    scan_forward,
+    scan_backward,
     {products_add<float>, products_add<double>},
     {products_sums<float>, products_sums<double>},
     {products_gradient<float>, products_gradient<double>},

@@ -1,60 +1,102 @@
-// Monomials x^alpha over an index set, for the tokens of a tile side by side in the lanes of vectors.
-//
-// An alpha that has children is *stored*: its monomial is a row of the tile, its parent's row times a coordinate. Every
-// monomial is then a product that is used as soon as it is made,
-//
-//     x^alpha = row[left] * coordinate[right],
-//
-// the parent's row and the last coordinate of one without children, and its own row and the number one of a stored
-// one, for which a row of ones follows the coordinates. So a tile keeps far fewer rows than there are monomials.
+// The monomials of a token over an index set, each made from its parent by one product, and their gradients.
 #pragma once
 
+#include <vector>
+
 #include "memory.hpp"
-#include "separatrix.h"
 #include "vectors.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The coordinates of `size` tokens, a whole number of vectors, and the stored monomials of these.
-template <class T> class Tile {
+// Children that follow each other, made from parents that follow each other by the same coordinate; no child of a run
+// is a parent of it.
+struct Run {
+    Index coordinate, parent, child, count;
+};
+
+// How the monomials of the rows [first, stop) of an index set are made, and those of their ancestors: row i > 0 is row
+// parents[i] < i times coordinate last[i]; row 0 is 1. The monomials of a token take `stride` entries.
+class Monomials {
 public:
-    // Rows that are far apart begin a vector later each, so that they do not all fall on the same lines of the cache.
-    Tile(const separatrix_monomials& set, Index size)
-        : set_(set), size_(size), stride_(size > 4 * WIDTH<T> ? size + WIDTH<T> : size),
-          coordinates_((set.d + 1) * stride_), rows_(set.stored * stride_) {
-        for (Index t = 0; t < size; ++t) coordinates_[set.d * stride_ + t] = rows_[t] = T(1);
-    }
-
-    // Take `count` tokens from coordinate l of the first at x + l * stride; those that fill up the tile are 0.
-    void fill(const T* x, Index stride, Index count) {
-        copy_rows(x, stride, set_.d, count, coordinates_, size_, stride_);
-        for (Index r = 1; r < set_.stored; ++r) {
-            const T *parent = row(set_.parents[r]), *x_l = coordinate(set_.coordinates[r]);
-            T* into = rows_ + r * stride_;
-            for (Index t = 0; t < size_; t += WIDTH<T>) store(into + t, load(parent + t) * load(x_l + t));
+    Monomials(Index rank, Index d, const std::int64_t* last, const std::int64_t* parents, Index first, Index stop)
+        : rank_(rank), d_(d), padded_(rounded_up(rank, WIDTH<double>)) {
+        Array<char> needed(rank);
+        for (Index i = 0; i < rank; ++i) needed[i] = i >= first && i < stop;
+        for (Index i = rank - 1; i > 0; --i)
+            if (needed[i]) needed[parents[i]] = 1;
+        bool follows = false;
+        for (Index i = 1; i < rank; ++i) {
+            if (!needed[i]) {
+                follows = false;
+                continue;
+            }
+            if (follows) {
+                Run& run = runs_.back();
+                if (run.coordinate == last[i] && run.parent + run.count == parents[i] && parents[i] < run.child) {
+                    ++run.count;
+                    continue;
+                }
+            }
+            runs_.push_back({last[i], parents[i], i, 1});
+            follows = true;
         }
     }
 
-    // Rows of `count` numbers into rows of `size`, `into_stride` apart, with zeros behind them.
-    static void copy_rows(const T* from, Index stride, Index rows, Index count, T* into, Index size,
-                          Index into_stride) {
-        for (Index l = 0; l < rows; ++l) {
-            std::memcpy(into + l * into_stride, from + l * stride, static_cast<std::size_t>(count) * sizeof(T));
-            for (Index t = count; t < size; ++t) into[l * into_stride + t] = T(0);
-        }
+    // What is written past the rank while monomials are made is less than a vector.
+    Index stride() const { return padded_ + WIDTH<double>; }
+
+    // The monomials of `count` tokens, with coordinates (count, d) `x`, into (count, stride). Entries from the rank to
+    // the end of its vector become 0. Rows that are not needed may be written too, with nothing of meaning.
+    void fill(Index count, const double* x, double* into) const {
+        for (Index t = 0; t < count; ++t) into[t * stride()] = 1.0;
+        for (const Run& run : runs_)
+            for (Index t = 0; t < count; ++t) {
+                const Vector<double> factor = all(x[t * d_ + run.coordinate]);
+                const double* from = into + t * stride() + run.parent;
+                double* to = into + t * stride() + run.child;
+                store(to, load(from) * factor);
+                for (Index i = WIDTH<double> - run.child % WIDTH<double>; i < run.count; i += WIDTH<double>)
+                    store(to + i, load(from + i) * factor);
+            }
+        for (Index t = 0; t < count; ++t)
+            for (Index i = rank_; i < padded_; ++i) into[t * stride() + i] = 0.0;
     }
 
-    const T* row(Index r) const { return rows_ + r * stride_; }
-    const T* coordinate(Index l) const { return coordinates_ + l * stride_; }
-    const T* left(Index alpha) const { return row(set_.left[alpha]); }
-    const T* right(Index alpha) const { return coordinate(set_.right[alpha]); }
-    Index size() const { return size_; }
+    // The gradient (count, d) of the coordinates, given the monomials and their gradient, which is overwritten on the
+    // way; `sums` is room for (count, d) vectors.
+    void backward(Index count, const double* x, const double* monomials, double* grad, double* sums,
+                  double* grad_x) const {
+        for (Index i = 0; i < count * d_ * WIDTH<double>; ++i) sums[i] = 0.0;
+        for (Index number = static_cast<Index>(runs_.size()) - 1; number >= 0; --number) {
+            const Run run = runs_[static_cast<std::size_t>(number)];
+            for (Index t = 0; t < count; ++t) {
+                const Vector<double> factor = all(x[t * d_ + run.coordinate]), zero{};
+                const double *from = monomials + t * stride() + run.parent, *children = grad + t * stride() + run.child;
+                double *parents = grad + t * stride() + run.parent;
+                double* into = sums + (t * d_ + run.coordinate) * WIDTH<double>;
+                Vector<double> sum = load(into);
+                Index i = 0;
+                for (; i + WIDTH<double> <= run.count; i += WIDTH<double>) {
+                    const Vector<double> child = load(children + i);
+                    sum = multiply_add(child, load(from + i), sum);
+                    store(parents + i, multiply_add(child, factor, load(parents + i)));
+                }
+                if (i < run.count) {
+                    const Bits<double> inside = lanes_between<double>(0, run.count - i);
+                    const Vector<double> child = inside ? load(children + i) : zero;
+                    sum = multiply_add(child, inside ? load(from + i) : zero, sum);
+                    store(parents + i, multiply_add(child, factor, load(parents + i)));
+                }
+                store(into, sum);
+            }
+        }
+        for (Index i = 0; i < count * d_; ++i) grad_x[i] = sum_of_lanes<double>(load(sums + i * WIDTH<double>));
+    }
 
 private:
-    const separatrix_monomials& set_;
-    const Index size_, stride_;
-    Array<T> coordinates_, rows_;
+    Index rank_, d_, padded_;
+    std::vector<Run> runs_;
 };
 
 }  // namespace SEPARATRIX_ARCH

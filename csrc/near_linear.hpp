@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "monomials.hpp"
+#include "tile.hpp"
 #include "product.hpp"
 #include "tasks.hpp"
 

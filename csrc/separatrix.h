@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 2
+#define SEPARATRIX_INTERFACE 4
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -79,7 +79,40 @@ SEPARATRIX_PUBLIC int separatrix_exact_backward(const separatrix_call* call, con
 
 SEPARATRIX_PUBLIC void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels);
 
-/* The monomials of an index set, alpha = 0 first, as products of a stored row and a coordinate: see monomials.hpp.
+/* A stretch of causal near-linear attention, in double throughout: token by token, the monomials of each key set's
+ * token times its `values` are added to the state of the set, and the query's monomials times their coefficients meet
+ * the product of the states. Row i > 0 of the index set is row parents[i] < i times coordinate last[i]; row 0 is 1. */
+typedef struct {
+    int64_t heads, sets, length, d, columns, rank;
+    const int64_t *last, *parents;                /* (rank) */
+    const double* coefficients;                   /* (rank) */
+    const double* moments;                        /* (rank), or null: other coefficients, for the last column alone */
+    const double* query;                          /* (heads, d, length), or null: the states alone are wanted */
+    const double* keys[SEPARATRIX_MOST_SETS];     /* (heads, d, length) */
+    const double* values[SEPARATRIX_MOST_SETS];   /* (heads, columns, length) */
+    const double* before[SEPARATRIX_MOST_SETS];   /* (heads, rank, columns): the states before the first token */
+} separatrix_scan;
+
+/* `sums` (heads, length, columns + 1): the last column is that of `moments`, 0 without them; null without a query. The
+ * states after the last token. */
+typedef struct {
+    double* sums;
+    double* after[SEPARATRIX_MOST_SETS];
+} separatrix_scan_results;
+SEPARATRIX_PUBLIC int separatrix_scan_forward(const separatrix_scan* scan, const separatrix_scan_results* results);
+
+/* From the gradients of the sums (heads, length, columns) and of the states after the last token, those of all else. */
+typedef struct {
+    const double* sums;
+    const double* after[SEPARATRIX_MOST_SETS];
+    double* query;
+    double* keys[SEPARATRIX_MOST_SETS];
+    double* values[SEPARATRIX_MOST_SETS];
+    double* before[SEPARATRIX_MOST_SETS];
+} separatrix_scan_gradients;
+SEPARATRIX_PUBLIC int separatrix_scan_backward(const separatrix_scan* scan, const separatrix_scan_gradients* gradients);
+
+/* The monomials of an index set, alpha = 0 first, as products of a stored row and a coordinate: see tile.hpp.
  * Row 0 is that of alpha = 0; a parent's row is before its children's. The coordinate of number d is the number one. */
 typedef struct {
     int64_t rank, d, stored;
@@ -126,6 +159,13 @@ SEPARATRIX_PUBLIC int separatrix_stream_attend(const separatrix_stream* call, vo
 
 /* Two to each of `count` powers, as the kernels compute it. */
 SEPARATRIX_PUBLIC int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results);
+
+/* The most bytes that the kernels held at once since this was asked last. */
+SEPARATRIX_PUBLIC int64_t separatrix_highest_bytes(void);
+
+/* Nothing but arithmetic in registers, on all threads: in each of `tasks` tasks so many vectors of fused multiply-adds
+ * and of powers of two. What takes less time than this does less. Gives how many lanes a vector has. */
+SEPARATRIX_PUBLIC int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers);
 
 /* The architectures that this library has kernels for, by number; null past the last. */
 SEPARATRIX_PUBLIC const char* separatrix_architecture(int number);

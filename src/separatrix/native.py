@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 2
+INTERFACE = 4
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -49,6 +49,33 @@ class ExactCall(ctypes.Structure):
         ("keys", TensorAddress * MOST_SETS),
         ("values", TensorAddress * MOST_SETS),
         ("masks", TensorAddress * MOST_SETS),
+    )
+
+
+class Scan(ctypes.Structure):
+    """A stretch of causal near-linear attention: `separatrix_scan` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("heads", "sets", "length", "d", "columns", "rank")),
+        *((name, ctypes.c_void_p) for name in ("last", "parents", "coefficients", "moments", "query")),
+        *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
+    )
+
+
+class ScanResults(ctypes.Structure):
+    """Where the forward pass of a scan writes: `separatrix_scan_results` of the C interface."""
+
+    _fields_ = (("sums", ctypes.c_void_p), ("after", ctypes.c_void_p * MOST_SETS))
+
+
+class ScanGradients(ctypes.Structure):
+    """What the backward pass of a scan reads and writes: `separatrix_scan_gradients` of the C interface."""
+
+    _fields_ = (
+        ("sums", ctypes.c_void_p),
+        ("after", ctypes.c_void_p * MOST_SETS),
+        ("query", ctypes.c_void_p),
+        *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
     )
 
 
@@ -151,13 +178,13 @@ def native() -> Native:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
         return Native(None, NONE, "They are not installed: when the package was, no C++ compiler was found.")
     library = ctypes.CDLL(str(file))
-    library.separatrix_architecture.restype = ctypes.c_char_p
-    library.separatrix_chosen.restype = ctypes.c_char_p
     if library.separatrix_interface() != INTERFACE:
         raise SeparatrixError(
             f"{file.name}: expected interface {INTERFACE}, got {library.separatrix_interface()}: the library was built "
             "from other sources. Build it again, by make native or pip install."
         )
+    library.separatrix_architecture.restype = ctypes.c_char_p
+    library.separatrix_chosen.restype = ctypes.c_char_p
     _share_threads(library)
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
@@ -166,6 +193,14 @@ def native() -> Native:
     chosen = library.separatrix_chosen().decode()
     reason = "SEPARATRIX_ISA names it." if wanted else "It is the best that this processor runs."
     return Native(library, chosen, reason)
+
+
+def architectures(library: ctypes.CDLL) -> list[str]:
+    """The architectures that the library has kernels for, the best first."""
+    names: list[str] = []
+    while (name := library.separatrix_architecture(len(names))) is not None:
+        names.append(name.decode())
+    return names
 
 
 def kernels_for(*tensors: Tensor) -> ctypes.CDLL | None:
@@ -184,12 +219,7 @@ def kernels_for(*tensors: Tensor) -> ctypes.CDLL | None:
 
 def runnable(library: ctypes.CDLL) -> list[str]:
     """The architectures of the library that this processor runs, the best first."""
-    names, number = [], 0
-    while (name := library.separatrix_architecture(number)) is not None:
-        if library.separatrix_runs(name):
-            names.append(name.decode())
-        number += 1
-    return names
+    return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
 
 
 def _share_threads(library: ctypes.CDLL) -> None:
@@ -201,9 +231,23 @@ def _share_threads(library: ctypes.CDLL) -> None:
         library.separatrix_set_threads(*found)
 
 
-def address(x: Tensor) -> TensorAddress:
-    """Where a tensor (H, L, columns) or (H, L) lies."""
-    return TensorAddress(x.data_ptr(), x.stride(0), x.stride(1))
+def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
+    """Two to each power of a tensor in float32 or float64, as the kernels compute it."""
+    x = x.contiguous()
+    result = torch.empty_like(x)
+    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
+    done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
+    return result
+
+
+def put(place: TensorAddress, x: Tensor) -> None:
+    """Write down where a tensor (H, L, columns) or (H, L) lies."""
+    place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
+
+
+def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    """Where contiguous tensors lie, one for each key set."""
+    return (ctypes.c_void_p * MOST_SETS)(*(x.data_ptr() for x in tensors))
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:

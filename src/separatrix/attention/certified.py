@@ -248,8 +248,8 @@ def _compute(analysis: Analysis, recipe: Recipe) -> Run:
 
 def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
     call = analysis.call
-    chunk = run.expansion.chunk(call.query.shape[0])
     if not call.positions.is_causal:
+        chunk = run.expansion.chunk(call.query.shape[0])
         tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
         for count in call.counts():
             tuples = tuples * count
@@ -257,8 +257,7 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         summing = Summing(chunk, chunk)
     else:
         tuples = _causal_tuples(call)
-        local = causal.chunk_size(call, run.expansion)
-        summing = Summing(max(chunk, local), min(chunk, local))
+        summing = causal.causal_summing(call, recipe.index_set.rank)
     index_set = recipe.index_set
     sizes = (index_set.degree, index_set.rank, summing, run.expansion.dtype)
     left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None

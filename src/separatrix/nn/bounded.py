@@ -41,6 +41,9 @@ class BoundedTensorAttention(TensorAttention):
     layer's type cannot keep is refused**, by the constructor, or when the layer is cast, which plans anew. Beside the
     tolerance stands the smallest positive number of the type, which matters to float16 alone: see `certificate`.
 
+    Of few tokens exact attention takes less time, and is what a call then computes, if that errs by no more than the
+    certificate says. Which of the two it is depends on the shapes alone; `decode` is near-linear always.
+
     Example:
         >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
         >>> type(layer).__name__, layer.plan.rank

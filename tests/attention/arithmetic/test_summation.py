@@ -88,6 +88,7 @@ def test_near_linear_attention_rounds_no_more_often_than_it_says(
 ):
     monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
     monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
+    monkeypatch.setattr(causal, "scans_natively", lambda *given: False)
     lengths = [min(lengths)] * len(lengths) if is_causal else lengths
     for dtype in (torch.float32, torch.float64):
         call, expansion = unrounded(lengths, d, min(lengths), dtype, is_causal), expansion_of(d, degree, dtype)
@@ -109,6 +110,7 @@ def test_near_linear_attention_rounds_no_more_often_than_it_says(
 def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, degree, is_causal, chunk, monkeypatch):
     monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
     monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
+    monkeypatch.setattr(causal, "scans_natively", lambda *given: False)
     lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
     for dtype in (torch.float32, torch.float64):
         call, expansion = unrounded(lengths, d, queries, dtype, is_causal), expansion_of(d, degree, dtype)

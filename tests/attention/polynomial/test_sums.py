@@ -30,7 +30,7 @@ class TestPolynomialInSmallChunks(TestPolynomial):
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
         monkeypatch.setattr(polynomial.Expansion, "chunk", lambda self, heads: 2)
-        monkeypatch.setattr(causal, "chunk_size", lambda tokens, expansion: 2)
+        monkeypatch.setattr(causal, "chunk_size", lambda call, rank: 2)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -180,6 +180,13 @@ def test_nothing_is_promised_of_values_beyond_the_range():
     assert wide.certificate(x, x, 1e-200 * x).total == torch.inf  # products of values underflow
 
 
+@pytest.fixture
+def _near_linear(monkeypatch):
+    """Near-linear attention even of a few tokens, of which exact attention is cheaper."""
+    monkeypatch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
+
+
+@pytest.mark.usefixtures("_near_linear")
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16, torch.float64])
 def test_a_layer_that_is_cast_plans_anew(cast):
     made = TensorAttention(8, 2, bound=1.0, tolerance=1e-2, generator=torch.Generator().manual_seed(0))
@@ -213,6 +220,7 @@ def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
         assert made.float()(x.float()).shape == (1, 3, 8)
 
 
+@pytest.mark.usefixtures("_near_linear")
 def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
     """By a layer's call, from the lengths alone, as a state does from what was appended."""
     layer = TensorAttention(2, 1, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)

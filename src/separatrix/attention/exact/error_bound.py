@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -44,6 +44,7 @@ from separatrix.attention.exact.operators import is_fused
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
+Radius = TypeVar("Radius", Tensor, float)
 
 
 @overload
@@ -207,11 +208,26 @@ def value_ends(call: Call) -> Ends:
 def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its engine, in `dtype`."""
     u = torch.finfo(dtype).eps / 2
-    delta = 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
+    delta = _score_error(call, u, radii)
     sums = _relative(engine_for(call).summation(call, dtype).count(), u)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
+
+
+def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
+    """A bound on the error of exact attention in `dtype` over |v|_max, for scores up to `radius`, whatever the data.
+
+    It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
+    """
+    u = torch.finfo(dtype).eps / 2
+    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    return 1.01 * (2 * math.tanh(_score_error(call, u, radius) / 2) + 2 * sums + 4 * u)
+
+
+def _score_error(call: Call, u: float, radii: Radius) -> Radius:
+    """delta, the error of a score and of its exponential, where the terms of a score have magnitudes up to `radii`."""
+    return 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
 
 
 def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:

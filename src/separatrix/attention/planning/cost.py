@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens
+import torch
+
+from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.expanded import Expanded
 from separatrix.attention.polynomial.lanes import lanes
+from separatrix.attention.polynomial.scan import scans_natively
 
 EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
 """A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
@@ -23,8 +26,8 @@ SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
 """What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
 TUPLES = 256
 """How many key tuples are sampled for each query when the error is forecast."""
-CAUSAL_FEATURE = 1.5
-"""A monomial and value column of a token when the states are running sums, for each key set."""
+CAUSAL_FEATURE, SCAN_FEATURE = 1.5, 0.06
+"""A monomial and value column of a token of a causal call, by running sums in PyTorch and by the scan in C++."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -68,13 +71,17 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
 
 
 def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
-    """States from each key set, then the queries against their product."""
+    """States from each key set, then the queries against their product; where it is causal, token by token."""
     rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
     if shape.is_causal:
-        flops = 2.0 * shape.heads * rank * (width + 1) * shape.query_length
+        products = len(shape.key_lengths) * float(shape.query_length)  # of the states with each other and the query
+        flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
-        return Cost(flops, _causal_bytes(shape, rank), POLYNOMIAL_START + tokens * rank * width * CAUSAL_FEATURE)
+        scanned = scans_natively(torch.device("cpu"), len(shape.key_lengths))
+        feature = SCAN_FEATURE if scanned else CAUSAL_FEATURE
+        held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
+        return Cost(flops, held, POLYNOMIAL_START + tokens * rank * width * feature)
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
     written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
@@ -114,6 +121,19 @@ def _causal_bytes(shape: Shape, rank: int) -> float:
     chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
     sample = _sample_bytes(shape.heads, shape.d)
     return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+
+
+def _scan_bytes(shape: Shape, rank: int) -> float:
+    """What the causal scan holds: coordinates, values and sums of a chunk, states, and those a thread works on."""
+    heads, width, sets = max(shape.heads, 1), shape.d_v + 1, len(shape.key_lengths)
+    tokens = heads * min(scan_chunk(heads, rank, width), max(shape.query_length, 1))
+    chunk = 8.0 * tokens * ((sets + 3) * shape.d + (sets + 1) * (width + 1))
+    states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
+    threads = min(torch.get_num_threads(), heads)
+    working = 8.0 * threads * rank * (sets * width + 16 * (sets + 1))
+    return (
+        2.0**18 + max(chunk + states + working, _sample_bytes(shape.heads, shape.d)) + 48.0 * heads * shape.query_length
+    )
 
 
 def _sample_bytes(heads: int, d: int) -> float:

@@ -18,6 +18,7 @@ from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
 from separatrix.attention.entries import largest_magnitudes, pieces
 from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
+from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
 from separatrix.attention.polynomial.greedy import greedy_error, key_powers
@@ -272,6 +273,8 @@ def _forecast(
 
 def _steps(analysis: Analysis, rank: int, dtype: torch.dtype) -> Summing:
     """How tokens are added up, as far as it is known before the computation."""
+    if analysis.shape.is_causal:
+        return causal_summing(analysis.call, rank)
     chunk = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
     return Summing(chunk, chunk)
 

@@ -111,6 +111,8 @@ def recipes(
             return Recipe(index_set, None, _dtype(analysis, narrow, target))
     if polynomial is None:
         return None
+    if analysis.shape.is_causal:  # its sums are in float64 whatever the type, see `polynomial/causal`
+        return Recipe(total_degree(d, polynomial.degree), polynomial, torch.float64)
     narrow = forecast(analysis, polynomial, rank, torch.float32, output_only)
     return Recipe(total_degree(d, polynomial.degree), polynomial, _dtype(analysis, narrow, target))
 

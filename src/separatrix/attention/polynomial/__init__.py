@@ -7,6 +7,7 @@
 - `rotation`: at order 2, the basis in which fewer monomials do.
 - `sums`: the states of the key sets, and queries against them, with gradients.
 - `causal`: the same where a query attends a prefix of the keys.
+- `scan`: causal attention over a stretch of tokens by the kernels in C++.
 - `products`: products of a chunk's monomials with values, and their derivatives.
 - `native_products`: the same by the kernels in C++, where these compute.
 - `lanes`: the tokens of a chunk side by side, one lane for each thread.

@@ -16,9 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
-from separatrix.attention.polynomial.chunks import causal_chunk
+from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
+from separatrix.attention.polynomial.scan import scan, scan_backward, scan_keys, scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
     Sums,
@@ -32,9 +34,23 @@ from separatrix.attention.polynomial.sums import (
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 
-def chunk_size(call: Call, expansion: Expansion) -> int:
+def chunk_size(call: Call, rank: int) -> int:
     """Tokens of a chunk."""
-    return causal_chunk(call.query.shape[0], expansion.index_set.rank, call.values[0].shape[2] + 1)
+    size = scan_chunk if scans_natively(call.query.device, len(call.keys)) else causal_chunk
+    return size(call.query.shape[0], rank, call.values[0].shape[2] + 1)
+
+
+def causal_summing(call: Call, rank: int) -> Summing:
+    """How a causal call adds up its tokens, all of it in float64.
+
+    The keys before the first query's position are added up in chunks, as those of a call that is not causal. From there
+    on the scan in C++ adds one token after the other, and plain PyTorch adds up chunks, and one chunk after the other.
+    """
+    chunk = chunk_tokens(call.query.shape[0], rank, True)
+    if scans_natively(call.query.device, len(call.keys)):
+        return Summing(max(chunk, *call.key_lengths), chunk)
+    local = chunk_size(call, rank)
+    return Summing(max(chunk, local), min(chunk, local))
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -63,11 +79,22 @@ def _running(expansion: Expansion, m: int, key: Tensor, value: Tensor, mask: Ten
     return _Running(x, features, W, before.unsqueeze(1) + added.cumsum(1))
 
 
+def _laid_out(
+    expansion: Expansion, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The coordinates (H, d', c) of keys, and their values and ones (H, d_v + 1, c), in float64."""
+    x = [expansion.frame.coordinates(key, m + 1, masks[m]).to(torch.float64) for m, key in enumerate(keys)]
+    return x, [with_ones(value, mask, torch.float64) for value, mask in zip(values, masks, strict=True)]
+
+
 def _chunk(
     expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A chunk's sums (H, c, d_v + 1), its moments (H, c), and the states after it."""
     query, keys, values = rows
+    if scans_natively(query.device, len(keys)):
+        x = expansion.frame.coordinates(query, 0).to(torch.float64)
+        return scan(expansion, x, *_laid_out(expansion, keys, values, masks), Z)
     index_set, dtype = expansion.index_set, torch.float64
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -95,6 +122,8 @@ def _chunk_backward(
     later token, and of those after the chunk: hence the sum from the last token to the first.
     """
     query, keys, values = rows
+    if scans_natively(query.device, len(keys)):
+        return _scanned_back(expansion, rows, masks, Z, grad, grad_Z)
     frame, steps = expansion.frame, expansion.index_set.steps
     coefficients = expansion.coefficients
     sets = [_running(expansion, m, *one) for m, one in enumerate(zip(keys, values, masks, Z, strict=True))]
@@ -123,6 +152,21 @@ def _chunk_backward(
     return grad_query, grad_keys, grad_values, grad_before
 
 
+def _scanned_back(
+    expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """What `_chunk_backward` gives, by the kernels in C++."""
+    query, keys, values = rows
+    frame = expansion.frame
+    laid_out = _laid_out(expansion, keys, values, masks)
+    x = frame.coordinates(query, 0).to(torch.float64)
+    grad_query, grad_x, grad_W, before = scan_backward(expansion, x, *laid_out, Z, grad, grad_Z)
+    hidden = [~mask.unsqueeze(-1) for mask in masks]
+    grad_keys = [frame.pull_back(one, m + 1).masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_x)]
+    grad_values = [one[:, :-1].mT.masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_W)]
+    return frame.pull_back(grad_query, 0), grad_keys, grad_values, before
+
+
 def _rows(call: Call, start: int, stop: int) -> tuple[Rows, list[Tensor]]:
     """Queries [start, stop), the keys and values at their positions, and which of these there are and may be seen."""
     offset = call.positions.offset
@@ -149,7 +193,7 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     out = call.query.new_empty(heads, length, d_v)
     denominator, moments = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
     Z = _first_states(call, expansion, before)
-    size = chunk_size(call, expansion)
+    size = chunk_size(call, expansion.index_set.rank)
     for start in range(0, length, size):
         stop = min(start + size, length)
         sums, moment, Z = _chunk(expansion, *_rows(call, start, stop), Z)
@@ -180,7 +224,7 @@ def backward_causal_after(
     within the section at hand: two square roots in place of all of them.
     """
     offset, power = call.positions.offset, incoming_power(sums, grad_out, grad_lse)
-    length, size = call.query.shape[1], chunk_size(call, expansion)
+    length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
     sections = [starts[i : i + per_section] for i in range(0, len(starts), per_section)]
@@ -189,6 +233,9 @@ def backward_causal_after(
     grad_values = [torch.zeros_like(value) for value in call.values]
 
     def advance(Z: list[Tensor], start: int, stop: int) -> list[Tensor]:
+        if scans_natively(call.query.device, len(call.keys)):
+            (_, keys, values), masks = _rows(call, start, stop)
+            return scan_keys(expansion, *_laid_out(expansion, keys, values, masks), Z)
         moved = []
         for m, (z, key) in enumerate(zip(Z, call.keys, strict=True)):
             first, last = (min(max(position + offset, 0), key.shape[1]) for position in (start, stop))

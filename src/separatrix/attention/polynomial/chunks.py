@@ -22,3 +22,12 @@ def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
 def causal_chunk(heads: int, rank: int, width: int) -> int:
     """Tokens of a causal chunk: its running sums take about `CAUSAL_BYTES`."""
     return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
+
+
+def scan_chunk(heads: int, rank: int, width: int) -> int:
+    """Tokens of a chunk of the causal scan: their values, and the states that are kept of a head, take so many bytes.
+
+    The kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at.
+    """
+    kept = CAUSAL_BYTES // max(8 * rank * width, 1)
+    return max(16, min(16 * kept, CAUSAL_BYTES // max(8 * heads * width, 1)))

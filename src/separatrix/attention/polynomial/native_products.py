@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.polynomial.monomials import IndexSet
-from separatrix.native import TYPES, Monomials, ProductsCall, address, done
+from separatrix.native import TYPES, Monomials, ProductsCall, done, put
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Laid:
 
 @lru_cache(maxsize=64)
 def laid(index_set: IndexSet) -> Laid:
-    """The monomials as products of a stored row and a coordinate: see csrc/monomials.hpp.
+    """The monomials as products of a stored row and a coordinate: see csrc/tile.hpp.
 
     Example:
         >>> from separatrix.attention.polynomial.monomials import total_degree
@@ -59,8 +59,11 @@ class NativeProducts:
 
     def _call(self, x: Tensor, W: Tensor | None) -> ProductsCall:
         sizes = (TYPES[self._like.dtype], self._heads, x.shape[2], self._columns)
-        operands = (address(x), address(x if W is None else W))
-        return ProductsCall(*sizes, ctypes.pointer(self._laid.monomials), *operands)
+        call = ProductsCall(*sizes, ctypes.pointer(self._laid.monomials))
+        put(call.x, x)
+        if W is not None:
+            put(call.W, W)
+        return call
 
     def _tokens_side_by_side(self, x: Tensor) -> Tensor:
         assert x.dtype == self._like.dtype

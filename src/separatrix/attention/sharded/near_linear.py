@@ -24,11 +24,10 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.polynomial import causal
-from separatrix.attention.polynomial.chunks import causal_chunk
+from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.products import against_monomials
 from separatrix.attention.polynomial.sums import Expansion, Sums, contraction
 from separatrix.attention.positions import Positions
@@ -142,8 +141,8 @@ def sharded_attention(
         lengths = call.key_lengths
         roundings = list(local.roundings)
         if is_causal:  # a shard is added up once more, behind those of the ranks before it
-            chunk = causal_chunk(q.shape[0], local.plan.rank, local.value_dim + 1)
-            scan = [Summing(chunk, chunk).tokens([length]) for length in lengths]
+            summing = causal_summing(call, local.plan.rank)
+            scan = [summing.tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
         report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
         return (call, shard, local.plan), report

@@ -1,5 +1,7 @@
 """Near-linear attention by a plan that no data changes, as PyTorch operators: compilers and transforms keep it whole.
 
+Where exact attention is cheaper, as it is of few tokens, it computes the call: see `bounded_choice`.
+
 `separatrix::attend_bounded` is given the bound on the scores and the tolerance, from which it finds the plan: the same
 arguments have the same plan, which is kept.
 """
@@ -17,16 +19,18 @@ from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
 from separatrix.attention.dispatch.registration import operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
+from separatrix.attention.exact import operators as exact
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.sums import Sums
 from separatrix.attention.positions import Positions
+from separatrix.attention.streaming.bounded_choice import exact_type
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
 from separatrix.errors import SeparatrixError
 
 
 def bounded_attention(plan: BoundedPlan, call: Call) -> Tensor:
-    """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores.
+    """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
 
     Nothing is checked but the number of roundings: that the scores are within the plan's radius is for the caller to
     see to, by normalising queries and keys.
@@ -66,10 +70,19 @@ def _attend_bounded(
     is_causal: bool,
     offset: int,
 ) -> list[Tensor]:
-    """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set."""
+    """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set.
+
+    Where exact attention computes the call, its log-sum-exp takes the place of the denominator, and the states are not
+    set.
+    """
     require_ieee_arithmetic()
     call = _call(query, keys, values, masks, scale, is_causal, offset)
     plan = _plan(query, keys, radius, tolerance)
+    if (dtype := exact_type(plan, call)) is not None:
+        q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
+        out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
+        unset = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset)[2:]
+        return [out.to(query.dtype, copy=True), lse.to(torch.float64), *unset]
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(
@@ -121,7 +134,14 @@ def _attend_bounded_backward(
     """The gradients of query, keys and values, in this order, in one list."""
     out, denominator, *states = results
     call = _call(query, keys, values, masks, scale, is_causal, offset)
-    expanded = expansion(_plan(query, keys, radius, tolerance), query.shape[0], scale, query.device)
+    plan = _plan(query, keys, radius, tolerance)
+    if (dtype := exact_type(plan, call)) is not None:
+        q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
+        lse = denominator.to(dtype)
+        incoming = (out.to(dtype), lse, grad_out.to(dtype), torch.zeros_like(lse))
+        grads = exact.attend_backward(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale, *incoming)
+        return [grad.to(query.dtype) for grad in grads]
+    expanded = expansion(plan, query.shape[0], scale, query.device)
     nothing = torch.zeros_like(denominator)
     sums = Sums(out, denominator, nothing)
     with no_autocast(query.device.type):

@@ -28,7 +28,8 @@ from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
 from separatrix.attention.arithmetic.summation import Step, Summation, Summing, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.output import Certificate
-from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens
+from separatrix.attention.polynomial.causal import causal_summing
+from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet, total_degree
@@ -270,8 +271,6 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
 
 def sum_rounding(plan: BoundedPlan, call: Call) -> float:
     """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
-    heads = call.query.shape[0]
-    chunk = chunk_tokens(heads, plan.rank, True)
-    local = causal_chunk(heads, plan.rank, call.values[0].shape[2] + 1) if call.positions.is_causal else chunk
-    summing = Summing(max(chunk, local), min(chunk, local))
+    chunk = chunk_tokens(call.query.shape[0], plan.rank, True)
+    summing = causal_summing(call, plan.rank) if call.positions.is_causal else Summing(chunk, chunk)
     return plan.summation(summing.tokens(call.key_lengths)).gamma(torch.float64)

@@ -1,0 +1,61 @@
+// Monomials x^alpha over an index set, for the tokens of a tile side by side in the lanes of vectors.
+//
+// An alpha that has children is *stored*: its monomial is a row of the tile, its parent's row times a coordinate. Every
+// monomial is then a product that is used as soon as it is made,
+//
+//     x^alpha = row[left] * coordinate[right],
+//
+// the parent's row and the last coordinate of one without children, and its own row and the number one of a stored
+// one, for which a row of ones follows the coordinates. So a tile keeps far fewer rows than there are monomials.
+#pragma once
+
+#include "memory.hpp"
+#include "separatrix.h"
+#include "vectors.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+// The coordinates of `size` tokens, a whole number of vectors, and the stored monomials of these.
+template <class T> class Tile {
+public:
+    // Rows that are far apart begin a vector later each, so that they do not all fall on the same lines of the cache.
+    Tile(const separatrix_monomials& set, Index size)
+        : set_(set), size_(size), stride_(size > 4 * WIDTH<T> ? size + WIDTH<T> : size),
+          coordinates_((set.d + 1) * stride_), rows_(set.stored * stride_) {
+        for (Index t = 0; t < size; ++t) coordinates_[set.d * stride_ + t] = rows_[t] = T(1);
+    }
+
+    // Take `count` tokens from coordinate l of the first at x + l * stride; those that fill up the tile are 0.
+    void fill(const T* x, Index stride, Index count) {
+        copy_rows(x, stride, set_.d, count, coordinates_, size_, stride_);
+        for (Index r = 1; r < set_.stored; ++r) {
+            const T *parent = row(set_.parents[r]), *x_l = coordinate(set_.coordinates[r]);
+            T* into = rows_ + r * stride_;
+            for (Index t = 0; t < size_; t += WIDTH<T>) store(into + t, load(parent + t) * load(x_l + t));
+        }
+    }
+
+    // Rows of `count` numbers into rows of `size`, `into_stride` apart, with zeros behind them.
+    static void copy_rows(const T* from, Index stride, Index rows, Index count, T* into, Index size,
+                          Index into_stride) {
+        for (Index l = 0; l < rows; ++l) {
+            std::memcpy(into + l * into_stride, from + l * stride, static_cast<std::size_t>(count) * sizeof(T));
+            for (Index t = count; t < size; ++t) into[l * into_stride + t] = T(0);
+        }
+    }
+
+    const T* row(Index r) const { return rows_ + r * stride_; }
+    const T* coordinate(Index l) const { return coordinates_ + l * stride_; }
+    const T* left(Index alpha) const { return row(set_.left[alpha]); }
+    const T* right(Index alpha) const { return coordinate(set_.right[alpha]); }
+    Index size() const { return size_; }
+
+private:
+    const separatrix_monomials& set_;
+    const Index size_, stride_;
+    Array<T> coordinates_, rows_;
+};
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

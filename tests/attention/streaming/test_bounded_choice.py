@@ -1,0 +1,109 @@
+"""A bounded call is computed exactly where that is cheaper, and then errs by no more than its certificate says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from separatrix.attention import reference
+from separatrix.attention.call import check_call
+from separatrix.attention.exact.error_bound import exact_error_bound, relative_bound
+from separatrix.attention.streaming import bounded_choice
+from separatrix.attention.streaming.bounded_attention import bounded_attention
+from separatrix.attention.streaming.bounded_choice import exact_type
+from separatrix.attention.streaming.bounded_plan import normalised, plan_bounded, score_radius, sum_rounding
+from separatrix.nn import TensorAttention
+
+D = 8
+
+
+def planned(order: int, dtype: torch.dtype, tolerance: float):
+    return plan_bounded(order, D, score_radius(order, D, 1.0, 1.0, "order", dtype), tolerance, dtype)
+
+
+def call_of(order: int, n: int, dtype: torch.dtype, is_causal: bool = False):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(2, n, D, generator=generator).to(dtype) for _ in range(2 * order - 1)]
+    query, *keys = (normalised(x, order) for x in tensors[:order])
+    return check_call(query, keys, tensors[order:], is_causal=is_causal, scale=1.0)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_few_tokens_are_attended_exactly_and_many_are_not(is_causal):
+    plan = planned(3, torch.float32, 1e-3)
+    found = [exact_type(plan, call_of(3, n, torch.float32, is_causal)) for n in (1, 16, 2048)]
+    assert found == [torch.float32, torch.float32, None]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        (torch.float64, 1e-6),
+        (torch.float32, 1e-3),
+        (torch.float32, 2e-7),
+        (torch.bfloat16, 1e-2),
+        (torch.float16, 1e-2),
+    ],
+)
+def test_what_is_attended_exactly_keeps_the_certificate_of_the_plan(order, dtype, tolerance, is_causal):
+    plan, call = planned(order, dtype, tolerance), call_of(order, 9, dtype, is_causal)
+    assert exact_type(plan, call) == (torch.float64 if tolerance < 1e-4 else torch.float32)
+    wide = call.to(torch.float64)
+    exact, _ = reference.tensor_attention(wide.query, wide.keys, wide.values, is_causal=is_causal, scale=1.0)
+    magnitude = torch.stack([v.abs().max() for v in wide.values]).prod()
+    certificate = plan.certificate(sum_rounding(plan, call), magnitude)
+    difference = (bounded_attention(plan, call).to(torch.float64) - exact).abs().max()
+    assert difference <= certificate.total
+
+
+@pytest.mark.parametrize(("share", "dtype"), [(0.99, torch.float32), (1.01, None)])
+def test_exact_attention_that_may_err_by_more_than_the_polynomial_is_not_taken(share, dtype, monkeypatch):
+    plan, call = planned(3, torch.float32, 1e-3), call_of(3, 16, torch.float32)
+    promised = sum(plan.relative_error(sum_rounding(plan, call)))
+    monkeypatch.setattr(bounded_choice, "relative_bound", lambda *given: share * promised)
+    bounded_choice._is_exact.cache_clear()
+    try:
+        assert exact_type(plan, call) == dtype
+    finally:
+        bounded_choice._is_exact.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_bound_for_any_data_is_no_lower_than_the_bound_for_these(dtype):
+    call = call_of(3, 16, dtype)
+    most = relative_bound(call, 1.01, dtype) + torch.finfo(dtype).eps
+    magnitude = torch.stack([v.double().abs().max() for v in call.values]).prod()
+    given = exact_error_bound(call.query, call.keys, call.values, scale=1.0)
+    assert 0.1 * most * magnitude <= given.max() <= 1.1 * most * magnitude
+
+
+def test_layers_with_and_without_a_tolerance_are_the_same_function_of_few_tokens():
+    near, exact = (
+        TensorAttention(16, 2, order=3, bound=1.0, tolerance=tolerance, generator=torch.Generator().manual_seed(0))
+        for tolerance in (1e-3, None)
+    )
+    x = torch.randn(2, 7, 16, generator=torch.Generator().manual_seed(1))
+    mask = torch.zeros(2, 7, dtype=torch.bool)
+    mask[1, 5:] = True
+    for options in ({}, {"is_causal": True}, {"key_padding_mask": mask}):
+        outputs = [layer(x, **options) for layer in (near, exact)]
+        assert torch.equal(*outputs)
+        for layer, output in zip((near, exact), outputs, strict=True):
+            layer.zero_grad()
+            output.square().sum().backward()
+        for one, other in zip(near.parameters(), exact.parameters(), strict=True):
+            assert torch.equal(one.grad, other.grad)
+
+
+def test_decoding_is_the_call_within_the_tolerance():
+    layer = TensorAttention(16, 2, order=3, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(1, 12, 16, generator=torch.Generator().manual_seed(1))
+    state = layer.state(1)
+    with torch.no_grad():
+        steps = torch.cat([layer.decode(x[:, i : i + 1], state) for i in range(12)], 1)
+        whole = layer(x, is_causal=True)
+        largest = torch.stack([project(x).abs().max() for project in layer.v_proj]).prod()
+        most = layer.out_proj.weight.abs().sum(1).max() * largest
+    assert 0 < (steps - whole).abs().max() <= 1e-3 * most

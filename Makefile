@@ -6,7 +6,7 @@ NATIVE := build/.native
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv native test check lint reproduce bench browser docs soak wheel
+.PHONY: help venv native sanitize neon test check lint reproduce bench browser docs soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -29,6 +29,27 @@ $(NATIVE): $(INSTALLED) $(wildcard csrc/*)
 	  -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath src/separatrix) >/dev/null && $(BIN)/cmake --build build/native; \
 	else echo "make native: no C++ compiler was found; separatrix doctor says what that means."; fi
 	@mkdir -p build && touch $@
+
+CASES ?= 5000
+SEED ?= 1
+CMAKE := $(BIN)/cmake -S csrc -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSEPARATRIX_TESTS=ON
+
+sanitize: $(INSTALLED) ## the kernels against literal loops (CASES=5000, SEED=1), under the sanitisers of the compiler
+	$(CMAKE) -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSEPARATRIX_LOWERED=ON \
+	  -DSEPARATRIX_SANITIZE=address,undefined >/dev/null
+	$(BIN)/cmake --build build/sanitize
+	build/sanitize/fuzz $(SEED) $(CASES)
+
+ARM := aarch64-linux-gnu-g++
+
+neon: $(INSTALLED) ## the same for ARM, on an emulated processor, where compiler and emulator are installed
+	@missing=; for tool in $(ARM) qemu-aarch64; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "make neon: not found:$$missing. On Debian: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; fi
+	$(CMAKE) -B build/neon -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(ARM) \
+	  -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
+	$(BIN)/cmake --build build/neon
+	qemu-aarch64 build/neon/fuzz $(SEED) $(CASES)
 
 test: venv ## the tests, and every docstring's example
 	$(BIN)/python -m pytest -n auto --dist worksteal

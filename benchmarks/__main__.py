@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import re
 import sys
 from dataclasses import asdict, fields
 from importlib import import_module
@@ -19,9 +20,11 @@ from rich.table import Table
 
 import benchmarks
 from benchmarks import Row, as_row
+from benchmarks.figure import svg
 from separatrix import doctor
 
 HERE = Path(__file__).resolve().parent
+FIGURE = HERE.parent / "docs" / "_static" / "time-against-length.svg"
 THREADS = 2
 QUIET = 0.5
 """The load average above which other work on the machine spoils the results."""
@@ -79,13 +82,14 @@ def caution(load: float | None) -> str:
     return f"The load average was {load:.2f} before the run: these results are not worth keeping." * (load > QUIET)
 
 
-def markdown(name: str, saved: dict[str, Any]) -> str:
-    """One section of the README."""
-    about = ", ".join(f"{what}: {value}" for what, value in saved["machine"].items())
+def markdown(saved: dict[str, Any]) -> str:
+    """The table of one machine, in the README."""
+    about = ", ".join(f"{what}: {value}" for what, value in saved["machine"].items() if what != "processor")
     table = [list(HEADINGS), ["---"] * len(HEADINGS), *map(cells, rows_of(saved))]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in table]
     load = "not known" if saved["load"] is None else f"{saved['load']:.2f}"
-    parts = [f"## {name}", saved["title"], f"{about}, load average before the run: {load}.", caution(saved["load"])]
+    parts = [f"### {saved['machine']['processor']}", f"{about}, load average before the run: {load}."]
+    parts.append(caution(saved["load"]))
     return "\n\n".join([*filter(None, parts), "\n".join(lines)])
 
 
@@ -95,8 +99,26 @@ def with_tables(readme: str, folder: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise typer.BadParameter(f"the README must have the lines {BEGIN} and {END}")
-    sections = [markdown(file.stem, json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
+    sections = []
+    for name in sorted({file.stem for file in folder.glob("*/*.json")}):
+        saved = [json.loads(file.read_text()) for file in sorted(folder.glob(f"*/{name}.json"))]
+        sections += [f"## {name}", saved[0]["title"], *map(markdown, saved)]
     return "\n\n".join([before + begin, *(sections or ["No results are saved yet."]), end + after])
+
+
+def folder_of(machine: dict[str, str]) -> str:
+    """A name for the folder with the results of a processor.
+
+    >>> folder_of({"processor": "AMD EPYC (AVX512)"})
+    'amd-epyc-avx512'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", re.sub(r"\(R\)|\(TM\)|Processor", "", machine["processor"]).lower()))
+
+
+def write_figure(saved: dict[str, Any]) -> None:
+    """Draw time against length where the documents show it."""
+    machine = f"{saved['machine']['processor']}, {saved['machine']['torch threads']} threads."
+    FIGURE.write_text(svg(rows_of(saved), machine))
 
 
 def show(name: str, saved: dict[str, Any], console: Console) -> None:
@@ -111,7 +133,8 @@ def show(name: str, saved: dict[str, Any], console: Console) -> None:
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Which to run: all of them if none is named.")] = None,
-    output: Annotated[Path, typer.Option(help="Where the JSON goes.")] = HERE / "results",
+    output: Annotated[Path, typer.Option(help="Where the JSON goes, in a folder for each processor.")] = HERE
+    / "results",
     write_readme: Annotated[
         bool, typer.Option("--write-readme", help="Run nothing; put the saved results in the README.")
     ] = False,
@@ -121,6 +144,8 @@ def main(
         if names:
             raise typer.BadParameter("--write-readme runs nothing, so it takes no names")
         (HERE / "README.md").write_text(with_tables((HERE / "README.md").read_text(), output))
+        for file in sorted(output.glob("*/lengths.json")):
+            write_figure(json.loads(file.read_text()))
         return
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # our own work must not count: before all of it
     console = Console() if sys.stdout.isatty() else Console(width=180)
@@ -130,11 +155,12 @@ def main(
     if unknown := set(names or ()) - set(modules):
         raise typer.BadParameter(f"no benchmark is named {sorted(unknown)}: there are {sorted(modules)}")
     torch.set_num_threads(THREADS)
-    output.mkdir(parents=True, exist_ok=True)
     for name in names or modules:
         title = (modules[name].__doc__ or name).splitlines()[0]
         saved = report(title, [as_row(row) for row in modules[name].rows()], load)
-        (output / f"{name}.json").write_text(json.dumps(saved, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        into = output / folder_of(saved["machine"])
+        into.mkdir(parents=True, exist_ok=True)
+        (into / f"{name}.json").write_text(json.dumps(saved, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
         show(name, saved, console)
 
 

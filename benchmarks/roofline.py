@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+
 import torch
 
 from benchmarks.timing import alternate
 from separatrix import doctor
+from separatrix.native import native
 
 
 def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float:
     """Seconds for a `volume` of scores in float32 with queries, keys and values of `width` columns.
 
-    The summed best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache, scaled to the
-    volume; measuring takes about `seconds`.
+    A score is `width` multiply-adds, an exponential, and `width` multiply-adds again. They are timed in registers, by a
+    loop of our own kernels that loads and stores nothing, on all threads. Where there are no kernels it is the summed
+    best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache. Measuring takes some `seconds`.
     """
-    return 4e-9 * volume * width / doctor.roofline(width, seconds=seconds).gflops
+    library = native().library
+    if library is None:
+        return 4e-9 * volume * width / doctor.roofline(width, seconds=seconds).gflops
+    count, tasks = 1 << 20, 8 * torch.get_num_threads()
+    arithmetic = _arithmetic(library)
+    lanes = arithmetic(0, 1, 0, 0)
+    best = alternate(
+        {
+            "multiply-adds": lambda: arithmetic(0, tasks, count, 0),
+            "exponentials": lambda: arithmetic(0, tasks, 0, count),
+        },
+        seconds=seconds,
+    )
+    each = {name: took / (tasks * count * lanes) for name, took in best.items()}
+    return volume * (2 * width * each["multiply-adds"] + each["exponentials"])
+
+
+def _arithmetic(library: ctypes.CDLL) -> Callable[..., int]:
+    """The loop of the kernels, of a type, tasks, and vectors of multiply-adds and of exponentials for each."""
+    library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
+    return library.separatrix_arithmetic  # type: ignore[no-any-return]
 
 
 def product_seconds(rows: int, inner: int, columns: int, dtype: torch.dtype, *, seconds: float = 0.2) -> float:

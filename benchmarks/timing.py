@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Mapping
 from time import perf_counter
 
 import torch
+
+from separatrix.native import native
 
 
 def alternate(functions: Mapping[str, Callable[[], object]], *, seconds: float, rounds: int = 5) -> dict[str, float]:
@@ -35,11 +38,12 @@ def alternate(functions: Mapping[str, Callable[[], object]], *, seconds: float, 
 def peak_bytes(function: Callable[[], object]) -> int:
     """The most that PyTorch's CPU allocator held at once during a call, results included, above what it held before.
 
-    Unlike the resident set it does not depend on what the process did earlier. Workspaces that a library of matrix
-    products takes for itself do not pass through this allocator and are not seen. The call is made twice, so that
-    what is made once and kept does not count.
+    Unlike the resident set it does not depend on what the process did earlier. What our kernels hold at once is counted
+    by themselves and added. Workspaces that a library of matrix products takes for itself pass through neither and are
+    not seen. The call is made twice, so that what is made once and kept does not count.
     """
     function()
+    _highest_of_kernels()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         function()
     held = highest = 0
@@ -47,4 +51,13 @@ def peak_bytes(function: Callable[[], object]) -> int:
     for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         highest = max(highest, held)
-    return highest
+    return highest + _highest_of_kernels()
+
+
+def _highest_of_kernels() -> int:
+    """The most bytes that the kernels held at once since this was asked last."""
+    library = native().library
+    if library is None:
+        return 0
+    library.separatrix_highest_bytes.restype = ctypes.c_int64
+    return int(library.separatrix_highest_bytes())

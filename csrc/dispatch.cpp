@@ -113,6 +113,10 @@ void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* lev
     chosen->kernels->exact_levels[call->type](*call, *levels);
 }
 
+int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers) {
+    return chosen->kernels->arithmetic[type](tasks, multiply_adds, powers);
+}
+
 int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
     return chosen->kernels->exp2[type](count, powers, results);
 }

@@ -7,8 +7,8 @@
 // the polynomial of least relative error on that interval among those that are 1 at 0 (Remez' algorithm), of degree 6 in
 // float and 11 in double. So a whole power of two is exact, and the weight of a largest score is 1.
 // 2^n is put together from its bits. The powers that are asked for lie between LOWEST and the largest exponent of the
-// type; what is not a number stays so. The tests prove the error of the polynomial by interval arithmetic, and look at
-// every float there is between the two ends.
+// type; what is not a number stays so. The tests prove by ball arithmetic that results err by less than 2.4
+// units, and look at every float there is between the two ends.
 #pragma once
 
 #include "vectors.hpp"

@@ -1,6 +1,7 @@
 // All kernels for one architecture; compiled once for each, see CMakeLists.txt.
 #include "kernels.hpp"
 
+#include "arithmetic.hpp"
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
 #include "exact_range.hpp"
@@ -52,6 +53,7 @@ const Kernels kernels = {
     {levels_of<float>, levels_of<double>},
     scan_forward,
     scan_backward,
+    {arithmetic<float>, arithmetic<double>},
     {powers<float>, powers<double>},
 };
 

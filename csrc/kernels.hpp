@@ -15,6 +15,7 @@ struct Kernels {
     void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
     int (*scan_forward)(const separatrix_scan& scan, const separatrix_scan_results& results);
     int (*scan_backward)(const separatrix_scan& scan, const separatrix_scan_gradients& gradients);
+    int (*arithmetic[2])(std::int64_t tasks, std::int64_t multiply_adds, std::int64_t powers);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };
 

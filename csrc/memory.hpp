@@ -7,29 +7,42 @@
 #include <utility>
 
 namespace separatrix {
+
+// Count bytes that were taken (or, below zero, given back): what a call holds at once is part of what it costs.
+void count_bytes(std::int64_t bytes);
+
 namespace SEPARATRIX_ARCH {
 
 // An array of `count` numbers whose first lies at a multiple of 64 bytes; its entries are not set.
 template <class T> class Array {
 public:
-    explicit Array(std::int64_t count = 0) : data_(nullptr) {
-        if (count > 0) {
-            const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-            data_ = static_cast<T*>(std::aligned_alloc(64, bytes));
-            if (!data_) throw std::bad_alloc();
-        }
+    explicit Array(std::int64_t count = 0) : data_(nullptr), bytes_(0) {
+        if (count <= 0) return;
+        const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+        data_ = static_cast<T*>(std::aligned_alloc(64, bytes));
+        if (!data_) throw std::bad_alloc();
+        bytes_ = static_cast<std::int64_t>(bytes);
+        count_bytes(bytes_);
     }
-    Array(Array&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
+    Array(Array&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+        other.data_ = nullptr;
+        other.bytes_ = 0;
+    }
     Array& operator=(Array&& other) noexcept {
         std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
         return *this;
     }
-    ~Array() { std::free(data_); }
+    ~Array() {
+        if (data_) count_bytes(-bytes_);
+        std::free(data_);
+    }
 
     operator T*() const { return data_; }
 
 private:
     T* data_;
+    std::int64_t bytes_;
 };
 
 }  // namespace SEPARATRIX_ARCH

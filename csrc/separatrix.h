@@ -115,6 +115,13 @@ SEPARATRIX_PUBLIC int separatrix_scan_backward(const separatrix_scan* scan, cons
 /* Two to each of `count` powers, as the kernels compute it. */
 SEPARATRIX_PUBLIC int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results);
 
+/* The most bytes that the kernels held at once since this was asked last. */
+SEPARATRIX_PUBLIC int64_t separatrix_highest_bytes(void);
+
+/* Nothing but arithmetic in registers, on all threads: in each of `tasks` tasks so many vectors of fused multiply-adds
+ * and of powers of two. What takes less time than this does less. Gives how many lanes a vector has. */
+SEPARATRIX_PUBLIC int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers);
+
 /* The architectures that this library has kernels for, by number; null past the last. */
 SEPARATRIX_PUBLIC const char* separatrix_architecture(int number);
 /* Whether this processor runs the kernels of an architecture. */

@@ -1,7 +1,7 @@
 """`python -m tests.changed [BASE]`: the tests of what changed since a commit, HEAD by default, one path a line.
 
-A source file has the test file of its name in the mirrored folder, or else all tests of that folder, and its own
-docstrings. A test file that changed is run itself.
+A source file has the test file of its name in the mirrored folder, or the folder of its name there, or else all tests
+of that folder, and its own docstrings. The kernels in C++ have tests/native. A test file that changed is run itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def changed_files(root: Path, base: str) -> list[str]:
 def paths_for(root: Path, name: str) -> Iterator[str]:
     """The tests of a file: paths that pytest takes."""
     path = PurePosixPath(name)
+    if path.parts[0] == "csrc":
+        yield "tests/native"
     if path.suffix != ".py":
         return
     if path.parts[0] == "tests" and path.name.startswith("test_"):
@@ -34,6 +36,8 @@ def paths_for(root: Path, name: str) -> Iterator[str]:
         exact = mirrored.with_name(f"test_{path.name}")
         if (root / exact).is_file():
             yield str(exact)
+        elif (root / mirrored.with_suffix("")).is_dir():
+            yield str(mirrored.with_suffix(""))
         else:
             folder = mirrored.parent
             if folder != PurePosixPath("tests") and (root / folder).is_dir():

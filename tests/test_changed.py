@@ -23,6 +23,8 @@ from tests.changed import changed_files, paths_for
         ),
         ("src/separatrix/errors.py", ["src/separatrix/errors.py"]),
         ("tests/attention/test_linear.py", ["tests/attention/test_linear.py"]),
+        ("src/separatrix/native.py", ["src/separatrix/native.py", "tests/native"]),
+        ("csrc/exponential.hpp", ["tests/native"]),
         ("README.md", []),
     ],
 )

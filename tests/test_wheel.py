@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import venv
 from email.message import Message
 from email.parser import Parser
@@ -19,21 +23,53 @@ Q, K1, K2, V1, V2 = (torch.randn(n, 4, generator=generator) for n in (3, 5, 7, 5
 assert torch.isfinite(sx.tensor_attention(Q, [K1, K2], [V1, V2])).all()
 print(sx.__file__)
 """
+KERNELS = """
+from separatrix.native import native
+print(native().library._name)
+"""
+# An editable installation finds its own package before all paths.
+OUTSIDE = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_editable")]
+"""
 
 
-def call(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def call(*command: str | Path, cwd: Path, **environment: str) -> str:
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
+def build(source: Path, folder: Path, **environment: str) -> Path:
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
-    call(*pip, root, cwd=folder)
+    call(*pip, source, cwd=folder, **environment)
     (built,) = folder.iterdir()
     return built
+
+
+@pytest.fixture(scope="module")
+def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without kernels: as where no compiler works, and in a second."""
+    return build(root, tmp_path_factory.mktemp("dist"), CXX="/bin/false")
+
+
+@pytest.fixture(scope="module")
+def wheel_with_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which(os.environ.get("CXX", "c++")) is None:
+        pytest.skip("There is no C++ compiler.")
+    return build(root, tmp_path_factory.mktemp("dist_with_kernels"))
+
+
+def sources(root: Path) -> set[str]:
+    """The files of the package, without what is compiled."""
+    files = (file.relative_to(root / "src") for file in (root / "src" / "separatrix").rglob("*") if file.is_file())
+    return {file.as_posix() for file in files if "__pycache__" not in file.parts and file.suffix != ".so"}
+
+
+def held(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +81,10 @@ def metadata(wheel: Path) -> Message:
 
 def test_holds_the_whole_package(root: Path, wheel: Path) -> None:
     assert wheel.name == f"separatrix-{separatrix.__version__}-py3-none-any.whl"
-    source = root / "src"
-    files = {file.relative_to(source).as_posix() for file in (source / "separatrix").rglob("*") if file.is_file()}
-    files = {name for name in files if "__pycache__" not in name}
     with ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
         licences = [name for name in archive.namelist() if name.endswith("dist-info/licenses/LICENSE")]
-    assert held == files
-    assert "separatrix/py.typed" in held
+    assert held(wheel) == sources(root)
+    assert "separatrix/py.typed" in held(wheel)
     assert len(licences) == 1
 
 
@@ -71,10 +103,60 @@ def test_command(wheel: Path) -> None:
     assert entries.split() == ["[console_scripts]", "separatrix", "=", "separatrix.commands.main:main"]
 
 
+def test_kernels_beside_the_sources_are_not_taken_along(root: Path, tmp_path: Path) -> None:
+    """Those that `make native` left there may be of other sources, and are for one processor."""
+    copy = tmp_path / "copy"
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        copy.mkdir(exist_ok=True)
+        shutil.copy(root / name, copy)
+    shutil.copytree(root / "csrc", copy / "csrc")
+    shutil.copytree(root / "src" / "separatrix" / "attention", copy / "src" / "separatrix" / "attention")
+    shutil.copy(root / "src" / "separatrix" / "__init__.py", copy / "src" / "separatrix")
+    (copy / "src" / "separatrix" / "_kernels.so").write_bytes(b"old")
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    built = build(copy, folder, CXX="/bin/false")
+    assert built.name.endswith("-py3-none-any.whl")
+    assert "separatrix/__init__.py" in held(built)
+    assert not [name for name in held(built) if name.endswith(".so")]
+
+
+def test_a_source_distribution_holds_what_the_repository_does(root: Path, tmp_path: Path) -> None:
+    if not (root / ".git").exists():
+        pytest.skip("This is no clone.")
+    code = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
+    call(sys.executable, "-c", code, tmp_path, cwd=root)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    known = set(call("git", "ls-files", cwd=root).splitlines())
+    new = set(call("git", "ls-files", "--others", "--exclude-standard", cwd=root).splitlines())
+    top = {name for name in known | new if name.startswith(".")}
+    assert names - new == (known - top) | {"PKG-INFO"}
+    assert "csrc/kernels.cpp" in names
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_kernels_are_compiled_into_the_wheel(run, root: Path, wheel_with_kernels: Path, tmp_path: Path) -> None:
+    """Its tag names the platform and no version of Python; it holds the library and none of its sources, and runs."""
+    name, tag = wheel_with_kernels.name.split("-py3-none-")
+    assert name == f"separatrix-{separatrix.__version__}"
+    assert tag == f"{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl"
+    assert held(wheel_with_kernels) == sources(root) | {"separatrix/_kernels.so"}
+    target = tmp_path / "target"
+    call(sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, wheel_with_kernels, cwd=tmp_path)
+    done = run(OUTSIDE + EXAMPLE + KERNELS, PYTHONPATH=str(target), SEPARATRIX_ISA="")
+    assert (done.returncode, done.stderr) == (0, "")
+    file, library = done.stdout.split()
+    assert Path(file).is_relative_to(target)
+    assert Path(library) == target / "separatrix" / "_kernels.so"
+
+
 def test_installed_package_runs(run, wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     call(sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, wheel, cwd=tmp_path)
-    done = run(EXAMPLE, PYTHONPATH=str(target))
+    done = run(OUTSIDE + EXAMPLE, PYTHONPATH=str(target))
     assert (done.returncode, done.stderr) == (0, "")
     assert Path(done.stdout.strip()).is_relative_to(target)
 

@@ -19,6 +19,7 @@ from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
 from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
 from separatrix.attention.polynomial.products import expanded
+from separatrix.native import NONE, architectures, native, runnable
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
 
@@ -57,7 +58,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def machine() -> list[tuple[str, str]]:
-    """The processor, the cores this process may use, the threads torch takes and how busy the machine is.
+    """The processor, the cores this process may use, the threads torch takes, how busy the machine is, the kernels.
 
     Other work on the same cores lowers the roofline, by a hundred times if torch's threads must wait for each other.
     """
@@ -68,7 +69,27 @@ def machine() -> list[tuple[str, str]]:
         ("cores", f"{usable} usable of {os.cpu_count()}"),
         ("torch threads", str(torch.get_num_threads())),
         ("load", load),
+        ("kernels", kernels()),
     ]
+
+
+def kernels() -> str:
+    """Which architecture's kernels run and why, and which others the library has; or why none runs, and what to do."""
+    found = native()
+    if found.library is None:
+        advice = (
+            "Without that variable the kernels run."
+            if os.environ.get("SEPARATRIX_ISA") == NONE
+            else "Install a C++ compiler and then the package again."
+        )
+        return f"none: plain PyTorch computes. {found.reason} {advice}"
+    runs = runnable(found.library)
+    others = [
+        name if name in runs else f"{name}, which this processor does not run"
+        for name in architectures(found.library)
+        if name != found.architecture
+    ]
+    return f"{found.architecture}. {found.reason} Others: {'; '.join(others) or 'none'}."
 
 
 def _processor() -> str:

@@ -140,13 +140,13 @@ def native() -> Native:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
         return Native(None, NONE, "They are not installed: when the package was, no C++ compiler was found.")
     library = ctypes.CDLL(str(file))
-    library.separatrix_architecture.restype = ctypes.c_char_p
-    library.separatrix_chosen.restype = ctypes.c_char_p
     if library.separatrix_interface() != INTERFACE:
         raise SeparatrixError(
             f"{file.name}: expected interface {INTERFACE}, got {library.separatrix_interface()}: the library was built "
             "from other sources. Build it again, by make native or pip install."
         )
+    library.separatrix_architecture.restype = ctypes.c_char_p
+    library.separatrix_chosen.restype = ctypes.c_char_p
     _share_threads(library)
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
@@ -157,14 +157,17 @@ def native() -> Native:
     return Native(library, chosen, reason)
 
 
+def architectures(library: ctypes.CDLL) -> list[str]:
+    """The architectures that the library has kernels for, the best first."""
+    names: list[str] = []
+    while (name := library.separatrix_architecture(len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
 def runnable(library: ctypes.CDLL) -> list[str]:
     """The architectures of the library that this processor runs, the best first."""
-    names, number = [], 0
-    while (name := library.separatrix_architecture(number)) is not None:
-        if library.separatrix_runs(name):
-            names.append(name.decode())
-        number += 1
-    return names
+    return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
 
 
 def _share_threads(library: ctypes.CDLL) -> None:
@@ -176,9 +179,18 @@ def _share_threads(library: ctypes.CDLL) -> None:
         library.separatrix_set_threads(*found)
 
 
-def address(x: Tensor) -> TensorAddress:
-    """Where a tensor (H, L, columns) or (H, L) lies."""
-    return TensorAddress(x.data_ptr(), x.stride(0), x.stride(1))
+def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
+    """Two to each power of a tensor in float32 or float64, as the kernels compute it."""
+    x = x.contiguous()
+    result = torch.empty_like(x)
+    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
+    done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
+    return result
+
+
+def put(place: TensorAddress, x: Tensor) -> None:
+    """Write down where a tensor (H, L, columns) or (H, L) lies."""
+    place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
 
 
 def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

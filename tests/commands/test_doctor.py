@@ -19,6 +19,7 @@ from separatrix.attention.arithmetic.measured import Measurement
 from separatrix.attention.planning.cost import Shape, exact_cost
 from separatrix.commands.app import app
 from separatrix.lab.health import store_health
+from separatrix.native import Native, native
 from tests.lab.experiments import number
 from tests.lab.helpers import fill
 
@@ -98,6 +99,41 @@ def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.
     assert exact.factor == 1 / exact.reckoned
     assert "rank " in polynomial.what
     assert 0 < polynomial.reckoned < 60
+
+
+def test_the_kernels_that_run_are_told() -> None:
+    found = native()
+    told = invoke().output
+    assert f"{found.architecture}. {found.reason}" in told or f"none: plain PyTorch computes. {found.reason}" in told
+
+
+class Library:
+    """A library with kernels for three architectures, of which the processor runs two."""
+
+    NAMES = (b"wide", b"narrow", b"plain", None)
+
+    def separatrix_architecture(self, number: int) -> bytes | None:
+        return self.NAMES[number]
+
+    def separatrix_runs(self, name: bytes) -> bool:
+        return name != b"wide"
+
+
+def test_other_kernels_and_those_that_do_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "native", lambda: Native(Library(), "narrow", "It is the best."))
+    assert "narrow. It is the best. Others: wide, which this processor does not run; plain." in invoke().output
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"),
+    [("none", "Without that variable the kernels run."), ("", "Install a C++ compiler and then the package again.")],
+)
+def test_where_no_kernels_run_the_doctor_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, asked: str, advice: str
+) -> None:
+    monkeypatch.setenv("SEPARATRIX_ISA", asked)
+    monkeypatch.setattr(doctor, "native", lambda: Native(None, "none", "So."))
+    assert f"none: plain PyTorch computes. So. {advice}" in invoke().output
 
 
 def test_the_last_line_says_whether_certificates_are_valid() -> None:

@@ -68,7 +68,7 @@ class Call:
 
     def shaped(self, x: Tensor) -> Tensor:
         """A result (H, ...) with the leading dimensions of the call as it was given."""
-        return x if self.batch is None else x.reshape(*self.batch, *x.shape[1:])
+        return x if self.batch is None or len(self.batch) == 1 else x.reshape(*self.batch, *x.shape[1:])
 
     def counts(self) -> list[Tensor]:
         """How many keys of each set may be attended, (H,), positions aside."""
@@ -136,7 +136,7 @@ def flattened(given: Given) -> Call:
 
     def flat(x: Tensor) -> Tensor:
         whole = x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
-        return whole.reshape(count, *x.shape[-2:])
+        return whole if len(batch) == 1 else whole.reshape(count, *x.shape[-2:])
 
     masks = []
     if any(mask is not None for mask in given.key_masks):

@@ -8,6 +8,7 @@ import mpmath
 import pytest
 import torch
 
+from separatrix import native
 from separatrix.attention.arithmetic import assumptions, measured
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
 from separatrix.attention.certificate import output as certificate
@@ -113,6 +114,16 @@ def test_an_exponential_that_does_not_underflow_is_found_out(monkeypatch):
     monkeypatch.setattr(torch, "exp", lambda x: kept(x.clamp(min=-80.0)))
     found = one("exp")
     assert (found.found, found.holds) == (math.inf, False)
+
+
+def test_an_exponential_of_the_kernels_that_is_worse_is_found_out(monkeypatch):
+    if native.native().library is None:
+        pytest.skip(f"There are no kernels to measure. {native.native().reason}")
+    kept = native.exp2
+    monkeypatch.setattr(native, "exp2", lambda library, x: kept(library, x) * (1 + 4 * torch.finfo(x.dtype).eps))
+    found = one("exp")
+    assert not found.holds
+    assert found.found < 12
 
 
 def test_products_that_are_not_used_are_not_measured(monkeypatch):

@@ -19,6 +19,7 @@ from separatrix.attention.streaming.bounded_attention import attend_bounded, att
 from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both
+from tests.contracts.engines import engine  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own
 

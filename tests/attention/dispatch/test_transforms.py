@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tests.contracts.call_kinds import KINDS, Subject, draw
+from tests.contracts.engines import engine  # noqa: F401
 from tests.docs.pages import DOCS
 
 pytestmark = [

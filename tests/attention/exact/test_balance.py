@@ -13,6 +13,7 @@ from separatrix.attention import reference
 from separatrix.attention.exact.balance import times_power
 from tests.attention.exact import rational
 from tests.contracts.attention_contract import draw
+from tests.contracts.engines import engine  # noqa: F401
 
 
 def assert_right(query, keys, values, **options):

@@ -14,6 +14,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from tests.attention.exact import rational
 from tests.contracts.attention_contract import draw
+from tests.contracts.engines import engine  # noqa: F401
 
 EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch.float16: 14}
 """Sizes are drawn between two to the power of minus this and of this."""

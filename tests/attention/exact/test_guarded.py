@@ -10,6 +10,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from tests.contracts.attention_contract import draw
+from tests.contracts.engines import engine  # noqa: F401
 
 LENGTH = 7
 POSITIONS = {

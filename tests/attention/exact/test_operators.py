@@ -15,6 +15,7 @@ from separatrix.attention.exact import by_reference
 from separatrix.attention.exact.blocks import tiling
 from separatrix.attention.exact.blocks.overflow import score_bound
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
+from tests.contracts.engines import engine  # noqa: F401
 
 
 class TestExact(AttentionContract):

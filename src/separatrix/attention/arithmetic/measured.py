@@ -2,7 +2,8 @@
 
 What PyTorch computes is compared with decimal numbers of 60 digits, from Python's own library: on random arguments and
 on special ones, in float32 and float64, in long rows, which vector instructions compute, and one by one. That is a
-sample and no proof; the proof would be that of the mathematics library.
+sample and no proof; the proof would be that of the mathematics library. The exponential of the kernels in C++, which is
+measured with PyTorch's, has one: tests/native/test_exponential.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from decimal import Context, Decimal, localcontext
 import torch
 from torch import Tensor
 
+from separatrix import native
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS, Assumption
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.errors import SeparatrixError
@@ -109,7 +111,19 @@ def _exp(device: str) -> Found:
         below = torch.exp(_between(16 * low, low, dtype, device, 4))
         if not bool(((below >= 0) & (below <= 1.01 * math.exp(1e-3) * info.smallest_normal)).all()):
             return math.inf, f"exp is not small in {dtype} where it should underflow"
+        worst = max(worst, _kernel_exponential(dtype, device))
     return (worst,)
+
+
+def _kernel_exponential(dtype: torch.dtype, device: str) -> float:
+    """The error of the powers of two that the kernels in C++ compute, where these run."""
+    library = native.native().library
+    if library is None or device != "cpu":
+        return 0.0
+    highest = math.frexp(torch.finfo(dtype).max)[1] - 1
+    x = _between(-0.88 * highest, float(highest), dtype, device, 12)
+    two = Decimal(2).ln()
+    return _units(native.exp2(library, x), [(Decimal(each) * two).exp() for each in x.tolist()])
 
 
 def _log(device: str) -> Found:

@@ -30,9 +30,10 @@ def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     if call.is_empty:
         out, lse = engine_for(call).forward(call)
         return out.to(dtype), lse
-    size = engine_for(call).size_of(call)
+    engine = engine_for(call)
+    size = engine.size_of(call)
     if size.moderate:
-        out, lse = engine_for(call).forward(call)
+        out, lse = engine.forward(call)
     elif (magnitudes := Magnitudes.of(call)).finite():
         balance = Balance.of(call, magnitudes)
         out, lse = engine_for(balance.call).forward(balance.call)

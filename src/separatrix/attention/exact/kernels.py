@@ -25,10 +25,10 @@ from separatrix.native import (
     ExactGradients,
     ExactLevels,
     ExactRange,
-    address,
     done,
     function,
     native,
+    put,
 )
 
 NAME = "kernels in C++"
@@ -114,9 +114,8 @@ def _described(call: Call) -> tuple[ExactCall, list[Tensor]]:
     described = _shape(call, call.query.dtype)
     kept = [x if x.stride(-1) == 1 else x.contiguous() for x in (*call.tensors, *call.masks)]
     count = len(call.keys)
-    described.query = address(kept[0])
-    for m in range(count):
-        described.keys[m], described.values[m] = address(kept[1 + m]), address(kept[1 + count + m])
-    for m, mask in enumerate(kept[1 + 2 * count :]):
-        described.masks[m] = address(mask)
+    put(described.query, kept[0])
+    for places, first in ((described.keys, 1), (described.values, 1 + count), (described.masks, 1 + 2 * count)):
+        for m, x in enumerate(kept[first : first + count]):
+            put(places[m], x)
     return described, kept

@@ -18,7 +18,12 @@ from torch import Tensor
 from separatrix.attention.arguments import DTYPES, Given
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, flattened
-from separatrix.attention.dispatch.derivatives import beyond_one_gradient, differentiable, differentiable_by
+from separatrix.attention.dispatch.derivatives import (
+    beyond_one_gradient,
+    differentiable,
+    differentiable_by,
+    forward_mode,
+)
 from separatrix.attention.dispatch.registration import operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
 from separatrix.attention.exact.fused import attend_pairs
@@ -31,8 +36,24 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     # No position is 2^63 before another: a longer window is as good as this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
     tensors = (call.query, list(call.keys), list(call.values), list(call.masks))
-    out, lse = attend(*tensors, positions.is_causal, positions.offset, windows, call.scale)
+    run = _attend if _alone(call.tensors) else attend
+    out, lse = run(*tensors, positions.is_causal, positions.offset, windows, call.scale)
     return call.shaped(out), call.shaped(lse)
+
+
+def _alone(tensors: Sequence[Tensor]) -> bool:
+    """Whether nothing but the numbers is wanted: no gradient, no transform, no compiler, no mode that looks on.
+
+    PyTorch's dispatcher takes as long as attention of a few short heads.
+    """
+    return (
+        not torch.compiler.is_compiling()  # first: a compiler cannot trace the rest
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+        and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not forward_mode()
+    )
 
 
 def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:

@@ -1,0 +1,246 @@
+// Random calls of the C interface against literal loops, for every architecture that this processor runs.
+//
+//     fuzz SEED COUNT [FIRST]
+//
+// runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each it compares the two passes of exact attention with
+// literal.hpp and the range of its factors with a loop over them, has a value that is not a number show in the output
+// of every query that attends it, and sees to it that three threads give the same bits as one. It prints the largest
+// errors, as parts of their bounds, and ends with 1 at the first case that is wrong.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "cases.hpp"
+#include "literal.hpp"
+
+namespace fuzz {
+namespace {
+
+std::int32_t threads_of(std::uint32_t* number) {
+    *number = 3;
+    return 0;
+}
+
+std::int32_t in_threads(Index from, Index to, Index, void (*work)(Index, Index, void*), void* context) {
+    std::vector<std::thread> threads;
+    for (Index i = from; i < to; ++i) threads.emplace_back(work, i, i + 1, context);
+    for (std::thread& one : threads) one.join();
+    return 0;
+}
+
+void use_threads(bool several) {
+    separatrix_set_threads(several ? reinterpret_cast<void*>(in_threads) : nullptr,
+                           several ? reinterpret_cast<void*>(threads_of) : nullptr);
+}
+
+// Everything that the two passes write, not a number until they have.
+template <class T> struct Results {
+    Buffer<T> out, lse, grad_query;
+    std::vector<Buffer<T>> grad_keys, grad_values;
+    int code;
+
+    Results(const Case<T>& drawn, const Literal<T>& expected) {
+        const separatrix_call& call = drawn.call;
+        const Index rows = call.heads * call.query_length;
+        out = Buffer<T>(rows * call.d_v), lse = Buffer<T>(rows), grad_query = Buffer<T>(rows * call.d);
+        separatrix_gradients gradients{};
+        gradients.out = expected.given_out.data.get(), gradients.lse = expected.given_lse.data.get();
+        gradients.near = drawn.near.data.get(), gradients.near_lse = drawn.near_lse.data.get();
+        gradients.incoming = drawn.incoming.data.get(), gradients.weighted = drawn.weighted.data.get();
+        gradients.grad_query = grad_query.data.get();
+        for (Index m = 0; m < call.sets; ++m) {
+            grad_keys.emplace_back(call.heads * call.lengths[m] * call.d);
+            grad_values.emplace_back(call.heads * call.lengths[m] * call.d_v);
+            gradients.grad_keys[m] = grad_keys.back().data.get();
+            gradients.grad_values[m] = grad_values.back().data.get();
+        }
+        code = separatrix_exact_forward(&call, out.data.get(), lse.data.get());
+        if (!code) code = separatrix_exact_backward(&call, &gradients);
+    }
+
+    bool operator==(const Results& other) const {
+        bool same = equal(out, other.out) && equal(lse, other.lse) && equal(grad_query, other.grad_query);
+        for (std::size_t m = 0; m < grad_keys.size(); ++m)
+            same = same && equal(grad_keys[m], other.grad_keys[m]) && equal(grad_values[m], other.grad_values[m]);
+        return same;
+    }
+
+    static bool equal(const Buffer<T>& a, const Buffer<T>& b) {
+        return !a.size || !std::memcmp(a.data.get(), b.data.get(), std::size_t(a.size) * sizeof(T));
+    }
+};
+
+// The largest errors so far of an architecture, as parts of their bounds.
+struct Worst {
+    double forward = 0, backward = 0;
+    long compared = 0, planted = 0, threaded = 0;
+};
+
+class Wrong {
+public:
+    explicit Wrong(std::string what) : what(std::move(what)) {}
+    std::string what;
+};
+
+template <class T>
+void compare(const char* name, const Buffer<T>& got, const Expected& expected, double& worst, Worst& of) {
+    for (Index i = 0; i < got.size; ++i) {
+        const Wide truth = expected.truth[std::size_t(i)], bound = expected.bound[std::size_t(i)];
+        const Wide error = truth == Wide(got[i]) ? 0 : std::fabs(Wide(got[i]) - truth);
+        if (!(error <= bound)) {
+            char told[200];
+            std::snprintf(told, sizeof told, "%s at %ld: expected %.17Lg within %.3Lg, got %.17g", name, long(i), truth,
+                          bound, double(got[i]));
+            throw Wrong(told);
+        }
+        // Weights that are raised to a smallest one err by all that they may: nothing is learned from them.
+        if (bound > (sizeof(T) == 4 ? 0x1p-100L : 0x1p-900L)) worst = std::max(worst, double(error / bound));
+        ++of.compared;
+    }
+}
+
+template <class T> void compare_all(const Results<T>& got, const Literal<T>& expected, Worst& worst) {
+    compare("out", got.out, expected.out, worst.forward, worst);
+    compare("lse", got.lse, expected.lse, worst.forward, worst);
+    compare("grad_query", got.grad_query, expected.grad_query, worst.backward, worst);
+    for (std::size_t m = 0; m < got.grad_keys.size(); ++m) {
+        compare("grad_keys", got.grad_keys[m], expected.grad_keys[m], worst.backward, worst);
+        compare("grad_values", got.grad_values[m], expected.grad_values[m], worst.backward, worst);
+    }
+}
+
+// Put what is not a number in one entry of the query, a key or a value: it must show in all that depends on it.
+template <class T> void plant(Random& random, const Case<T>& drawn, const Literal<T>& expected, Worst& worst) {
+    const separatrix_call& call = drawn.call;
+    const Index m = random.whole(0, call.sets - 1), which = random.whole(0, 2);
+    const Tensor<T>& x = which == 0 ? drawn.query : (which == 1 ? drawn.keys : drawn.values)[std::size_t(m)];
+    if (x.shared() || !x.rows) return;
+    const Index h = random.whole(0, x.heads - 1), r = random.whole(0, x.rows - 1), c = random.whole(0, x.columns - 1);
+    const T kept = x.at(h, r, c);
+    x.at(h, r, c) = random.chance(0.5) ? std::numeric_limits<T>::quiet_NaN() : -std::numeric_limits<T>::quiet_NaN();
+    const Results<T> got(drawn, expected);
+    x.at(h, r, c) = kept;
+    for (Index i = 0; i < call.query_length; ++i) {
+        bool attends = which != 0 || i == r;
+        for (Index other = 0; other < call.sets && attends; ++other) {
+            bool some = false;
+            for (Index j = 0; j < call.lengths[other]; ++j)
+                some = some || (drawn.may(other, h, i, j) && (which == 0 || other != m || j == r));
+            attends = some;
+        }
+        const Index row = h * call.query_length + i;
+        for (Index column = 0; attends && column < call.d_v; ++column)
+            if ((which != 2 || column == c) && !std::isnan(got.out[row * call.d_v + column]))
+                throw Wrong("out is a number, for a query that attends what is none");
+        if (attends && which != 2 && !std::isnan(got.lse[row]))
+            throw Wrong("lse is a number, of scores of which one is none");
+        worst.planted += attends;
+    }
+}
+
+// The largest product of values, column by column, in a logarithm; and what is asked about it at both ends.
+template <class T> void compare_range(const Case<T>& drawn) {
+    const separatrix_call& call = drawn.call;
+    double largest = -INFINITY;
+    bool numbers = true;
+    for (Index h = 0; h < call.heads; ++h)
+        for (Index c = 0; c < std::max(call.d, call.d_v); ++c) {
+            double log = 0;
+            for (Index m = 0; m < call.sets; ++m) {
+                double most = 0;
+                for (Index j = 0; j < call.lengths[m]; ++j) {
+                    if (c < call.d) numbers = numbers && !std::isnan(drawn.keys[std::size_t(m)].at(h, j, c));
+                    if (c >= call.d_v) continue;
+                    const double value = std::fabs(double(drawn.values[std::size_t(m)].at(h, j, c)));
+                    numbers = numbers && !std::isnan(value);
+                    most = std::max(most, value);
+                }
+                log += std::log2(most);
+            }
+            if (c < call.d_v) largest = std::max(largest, log);
+        }
+    for (const double room : {1e300, -1e300}) {
+        separatrix_range found{};
+        found.room = found.near = room;
+        if (separatrix_exact_range(&call, &found)) throw Wrong("the range was not found");
+        const Index fits = numbers && room > 0;
+        if (found.moderate != fits || found.near_one != fits) throw Wrong("the range is not what it is");
+        if (numbers && found.log_output != largest && !(std::fabs(found.log_output - largest) <= 1e-12))
+            throw Wrong("the largest product of values is not that");
+    }
+}
+
+void most_of(separatrix_levels& most, const separatrix_levels& other) {
+    most.chunk = std::max(most.chunk, other.chunk), most.rows = std::max(most.rows, other.rows);
+    most.tiles = std::max(most.tiles, other.tiles), most.chunks = std::max(most.chunks, other.chunks);
+    most.query_block = std::max(most.query_block, other.query_block);
+    most.query_blocks = std::max(most.query_blocks, other.query_blocks);
+    most.pairs = std::max(most.pairs, other.pairs), most.groups = std::max(most.groups, other.groups);
+}
+
+template <class T> void run(Random& random, std::vector<std::string>& names, std::vector<Worst>& worst) {
+    const Case<T> drawn(random);
+    separatrix_levels levels{};
+    for (const std::string& name : names) {
+        separatrix_levels own;
+        separatrix_choose(name.c_str());
+        separatrix_exact_levels(&drawn.call, &own);
+        most_of(levels, own);
+    }
+    const Literal<T> expected(drawn, levels);
+    const bool threaded = random.chance(0.2), planted = random.chance(0.2);
+    const Random from_here = random;
+    for (std::size_t k = 0; k < names.size(); ++k) try {
+            separatrix_choose(names[k].c_str());
+            const Results<T> got(drawn, expected);
+            if (got.code) throw Wrong("a kernel gave the error " + std::to_string(got.code));
+            compare_all(got, expected, worst[k]);
+            compare_range(drawn);
+            separatrix_highest_bytes();
+            if (separatrix_highest_bytes()) throw Wrong("memory is held though no call is running");
+            if (threaded) {
+                use_threads(true);
+                const Results<T> again(drawn, expected);
+                use_threads(false);
+                if (!(got == again)) throw Wrong("three threads give other bits than one");
+                ++worst[k].threaded;
+            }
+            random = from_here;
+            if (planted) plant(random, drawn, expected, worst[k]);
+        } catch (const Wrong& wrong) {
+            throw Wrong(names[k] + ": " + wrong.what + "\n  " + drawn.described());
+        }
+}
+
+}  // namespace
+}  // namespace fuzz
+
+int main(int count, char** arguments) {
+    if (count < 3) {
+        std::fprintf(stderr, "usage: fuzz SEED COUNT [FIRST]\n");
+        return 2;
+    }
+    const std::uint64_t seed = std::strtoull(arguments[1], nullptr, 10);
+    const long cases = std::strtol(arguments[2], nullptr, 10);
+    const long first = count > 3 ? std::strtol(arguments[3], nullptr, 10) : 0;
+    std::vector<std::string> names;
+    for (int k = 0; const char* name = separatrix_architecture(k); ++k)
+        if (separatrix_runs(name)) names.emplace_back(name);
+        else std::printf("%-9s not run: this processor does not have it\n", name);
+    std::vector<fuzz::Worst> worst(names.size());
+    for (long number = first; number < first + cases; ++number) try {
+            fuzz::Random random(seed, std::uint64_t(number));
+            if (random.chance(0.5)) fuzz::run<float>(random, names, worst);
+            else fuzz::run<double>(random, names, worst);
+        } catch (const fuzz::Wrong& wrong) {
+            std::printf("case %ld of seed %s: %s\n", number, arguments[1], wrong.what.c_str());
+            return 1;
+        }
+    for (std::size_t k = 0; k < names.size(); ++k)
+        std::printf("%-9s %ld cases of seed %s, %ld numbers: largest error %.3f of its bound forward, %.3f backward; "
+                    "%ld cases with threads, %ld queries that attend a NaN\n",
+                    names[k].c_str(), cases, arguments[1], worst[k].compared, worst[k].forward, worst[k].backward,
+                    worst[k].threaded, worst[k].planted);
+    return 0;
+}

@@ -1,0 +1,179 @@
+// Exact attention and its gradients by nested loops over all tuples, in the widest numbers there are, with a bound on
+// the rounding of kernels for every result.
+//
+// The bound counts roundings of unit u = 2^-24 or 2^-53 (Higham, Lemma 3.1): a term that goes through n of them on its
+// way into a sum errs by at most gamma(n) = n u / (1 - n u) of its magnitude. How many terms are added up at a time the
+// kernels say themselves (separatrix_levels). An exponential counts for 4, as the certificates assume.
+//
+//   scores    |s' - s| <= gamma(d + sets + 4) A, with A the sum of the magnitudes of the d products: the scale in units
+//             of log 2 (3), its product with the query (1), the prefix keys (sets - 1), d products and sums (d + 1)
+//   weights   e^s': the exponential (4), of a difference with the peak or the log-sum-exp, that is rounded once, as is
+//             the sum of the differences by which earlier sums fade; at most 4 u A in all
+//   fades     one for each tile, at the most: an exponential and a product (5)
+//
+// Powers of two below 2^-113 (2^-919 in double) are raised to that.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cases.hpp"
+
+namespace fuzz {
+
+using Wide = long double;
+
+// What is expected, and how far a kernel may be off.
+struct Expected {
+    std::vector<Wide> truth, bound;
+
+    explicit Expected(Index n = 0) : truth(std::size_t(n)), bound(std::size_t(n)) {}
+    void add(Index at, Wide term, Wide error) { truth[std::size_t(at)] += term, bound[std::size_t(at)] += error; }
+    void set(Index at, Wide value, Wide error) { truth[std::size_t(at)] = value, bound[std::size_t(at)] = error; }
+};
+
+template <class T> class Literal {
+public:
+    static constexpr Wide U = sizeof(T) == 4 ? 0x1p-24L : 0x1p-53L;
+    static constexpr Wide RAISED = sizeof(T) == 4 ? 0x1p-113L : 0x1p-919L;
+    // What underflow takes from a result: a unit of the smallest numbers for each of some thousand operations.
+    static constexpr Wide LOST = sizeof(T) == 4 ? 0x1p-121L : 0x1p-1017L;
+
+    Expected out, lse, grad_query;
+    std::vector<Expected> grad_keys, grad_values;
+    Buffer<T> given_out, given_lse;  // as the backward pass gets them
+
+    Literal(const Case<T>& drawn, const separatrix_levels& levels)
+        : out(rows(drawn) * drawn.call.d_v), lse(rows(drawn)), grad_query(rows(drawn) * drawn.call.d),
+          given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(0)), case_(drawn), call_(drawn.call),
+          levels_(levels) {
+        for (Index m = 0; m < call_.sets; ++m) {
+            grad_keys.emplace_back(call_.heads * call_.lengths[m] * call_.d);
+            grad_values.emplace_back(call_.heads * call_.lengths[m] * call_.d_v);
+        }
+        for (Index h = 0; h < call_.heads; ++h)
+            for (Index i = 0; i < call_.query_length; ++i) {
+                find_tuples(h, i);
+                forward(h, i);
+                backward(h, i);
+            }
+    }
+
+    // The tuples of a query are found once; each is a row of `sets` keys.
+    void find_tuples(Index h, Index i) {
+        tuples_.clear();
+        std::vector<Index> at(std::size_t(call_.sets), 0);
+        for (Index m = 0; m < call_.sets; ++m)
+            if (!call_.lengths[m]) return;
+        for (;;) {
+            bool all = true;
+            for (Index m = 0; m < call_.sets && all; ++m) all = case_.may(m, h, i, at[std::size_t(m)]);
+            if (all) tuples_.insert(tuples_.end(), at.begin(), at.end());
+            Index m = call_.sets - 1;
+            while (m >= 0 && ++at[std::size_t(m)] == call_.lengths[m]) at[std::size_t(m--)] = 0;
+            if (m < 0) return;
+        }
+    }
+
+    Index count() const { return Index(tuples_.size()) / call_.sets; }
+    Index key(Index t, Index m) const { return tuples_[std::size_t(t * call_.sets + m)]; }
+
+private:
+    static Index rows(const Case<T>& drawn) { return drawn.call.heads * drawn.call.query_length; }
+    static Wide gamma(Wide n) { return n * U / (1 - n * U); }
+
+    // The product of entries c of the rows of a tuple, set `without` left out.
+    Wide product(const std::vector<Tensor<T>>& sets, Index h, Index t, Index c, Index without = -1) const {
+        Wide p = 1;
+        for (Index m = 0; m < call_.sets; ++m)
+            if (m != without) p *= Wide(sets[std::size_t(m)].at(h, key(t, m), c));
+        return p;
+    }
+
+    void forward(Index h, Index i) {
+        const Index row = h * call_.query_length + i;
+        scores_.assign(std::size_t(count()), 0), sizes_ = scores_, weights_ = scores_;
+        Wide peak = -INFINITY, size = 0, total = 0;
+        for (Index t = 0; t < count(); ++t) {
+            Wide &s = scores_[std::size_t(t)], &A = sizes_[std::size_t(t)];
+            for (Index l = 0; l < call_.d; ++l) {
+                const Wide term = Wide(call_.scale) * Wide(case_.query.at(h, i, l)) * product(case_.keys, h, t, l);
+                s += term, A += std::fabs(term);
+            }
+            peak = std::max(peak, s), size = std::max(size, A);
+        }
+        if (!count()) {
+            for (Index c = 0; c < call_.d_v; ++c) out.set(row * call_.d_v + c, 0, 0);
+            return lse.set(row, -INFINITY, 0);
+        }
+        for (Index t = 0; t < count(); ++t)
+            total += weights_[std::size_t(t)] = std::exp(scores_[std::size_t(t)] - peak);
+        const Wide fades = Wide(5 * levels_.tiles * levels_.chunks);
+        const Wide sums = Wide(levels_.chunk + levels_.rows + levels_.tiles + levels_.chunks + 16 + call_.sets + 6);
+        const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 4)) * size + 4 * U * size);
+        const Wide each = in_score + (1 + in_score) * gamma(4 + fades + sums);
+        const Wide raised = 2 * Wide(count()) * RAISED;
+        for (Index c = 0; c < call_.d_v; ++c) {
+            Wide sum = 0, magnitude = 0, most = 0;
+            for (Index t = 0; t < count(); ++t) {
+                const Wide v = product(case_.values, h, t, c), weight = weights_[std::size_t(t)];
+                sum += weight * v, magnitude += weight * std::fabs(v), most = std::max(most, std::fabs(v));
+            }
+            out.set(row * call_.d_v + c, sum / total,
+                    1.01L * (magnitude / total * ((1 + each) * (1 + U) / (1 - each) - 1) + 2 * raised * most) + LOST);
+            given_out[row * call_.d_v + c] = static_cast<T>(sum / total);
+        }
+        const Wide log = peak + std::log(total);
+        // A logarithm in double, a sum and a product, and the conversion to the type.
+        const Wide in_log = 5 * 0x1p-53L * (2 * size + std::log(Wide(count())) + 1) + 1.01L * U * std::fabs(log);
+        lse.set(row, log, 1.01L * (-std::log1p(-(each + raised)) + in_log));
+        given_lse[row] = static_cast<T>(log);
+    }
+
+    void backward(Index h, Index i) {
+        const Index row = h * call_.query_length + i;
+        const Wide shift = Wide(given_lse[row]);
+        // A weight goes through the products and sums of its tile, of queries, of pairs and of groups; d_v more for the
+        // gradient of a score, and a product for each set and each factor.
+        const Wide n = Wide(levels_.chunk + levels_.query_block + levels_.query_blocks + levels_.pairs +
+                            levels_.groups + call_.d_v + call_.sets + 12);
+        for (Index t = 0; t < count(); ++t) {
+            const Wide P = std::exp(scores_[std::size_t(t)] - shift), A = sizes_[std::size_t(t)];
+            // The log-sum-exp in units of log 2 (3), and the difference (1).
+            const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 5)) * A + gamma(4) * std::fabs(shift));
+            const Wide in_P = in_score + (1 + in_score) * gamma(4 + n);
+            Wide slope = Wide(case_.near_lse[row]), slope_size = std::fabs(slope);
+            for (Index c = 0; c < call_.d_v; ++c) {
+                const Wide near = Wide(case_.near[row * call_.d_v + c]), mean = Wide(given_out[row * call_.d_v + c]);
+                const Wide v = product(case_.values, h, t, c);
+                slope += near * (v - mean), slope_size += std::fabs(near) * (std::fabs(v) + std::fabs(mean));
+            }
+            const Wide error = 1.01L * (P * in_P + 2 * RAISED);
+            for (Index l = 0; l < call_.d; ++l) {
+                const Wide k = product(case_.keys, h, t, l) * Wide(call_.scale);
+                grad_query.add(row * call_.d + l, P * slope * k, error * slope_size * std::fabs(k) + LOST);
+            }
+            for (Index m = 0; m < call_.sets; ++m) {
+                const Index to = h * call_.lengths[m] + key(t, m);
+                for (Index l = 0; l < call_.d; ++l) {
+                    const Wide by = Wide(case_.weighted[row * call_.d + l]) * product(case_.keys, h, t, l, m);
+                    grad_keys[std::size_t(m)].add(to * call_.d + l, P * slope * by,
+                                                  error * slope_size * std::fabs(by) + LOST);
+                }
+                for (Index c = 0; c < call_.d_v; ++c) {
+                    const Wide by = Wide(case_.incoming[row * call_.d_v + c]) * product(case_.values, h, t, c, m);
+                    grad_values[std::size_t(m)].add(to * call_.d_v + c, P * by, error * std::fabs(by) + LOST);
+                }
+            }
+        }
+    }
+
+    const Case<T>& case_;
+    const separatrix_call& call_;
+    const separatrix_levels& levels_;
+    std::vector<Index> tuples_;
+    std::vector<Wide> scores_, sizes_, weights_;
+};
+
+}  // namespace fuzz

@@ -1,0 +1,31 @@
+"""The kernels for the tests of them: each architecture in turn, or a skip that says why it cannot run here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import pytest
+
+from separatrix.native import native
+
+ARCHITECTURES = ("avx512", "avx2", "lowered", "baseline", "neon")
+
+
+@pytest.fixture
+def library() -> ctypes.CDLL:
+    """The library, as this process has loaded it."""
+    found = native()
+    if found.library is None:
+        pytest.skip(f"There are no kernels to test. {found.reason}")
+    return found.library
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def architecture(request: pytest.FixtureRequest, library: ctypes.CDLL) -> Iterator[str]:
+    """The name of an architecture whose kernels run until the end of the test."""
+    before = library.separatrix_chosen()
+    if library.separatrix_choose(request.param.encode()) != 0:
+        pytest.skip(f"This library has no kernels for {request.param}, or this processor does not run them.")
+    yield request.param
+    assert library.separatrix_choose(before) == 0

@@ -1,0 +1,35 @@
+"""The program that compares the kernels with literal loops (csrc/tests): built, and run on some thousand calls."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from separatrix.native import runnable
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.CDLL, tmp_path: Path) -> None:
+    """Every architecture that this processor runs, `lowered` among them; `make sanitize` does so under sanitisers."""
+    if shutil.which(os.environ.get("CXX", "c++")) is None:
+        pytest.skip("There is no C++ compiler.")
+    scripts = Path(sys.executable).parent
+    configure = [scripts / "cmake", "-S", root / "csrc", "-B", tmp_path, "-G", "Ninja", "-DSEPARATRIX_TESTS=ON"]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={scripts / 'ninja'}", "-DSEPARATRIX_LOWERED=ON"]
+    said = ""
+    for command in (configure, [scripts / "cmake", "--build", tmp_path], [tmp_path / "fuzz", "3", "3000"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said = done.stdout
+    print(said)
+    ran = re.findall(r"^(\w+) +3000 cases of seed 3, (\d+) numbers: .* (\d+) queries that attend a NaN$", said, re.M)
+    assert set(runnable(library)) <= {name for name, _, _ in ran}
+    assert all(int(numbers) > 10**6 and int(planted) > 100 for _, numbers, planted in ran)

@@ -1,0 +1,73 @@
+"""What the shared library exports, and what the linker may share between the kernels of two architectures.
+
+A function template of the standard library that kernels for AVX-512 instantiate is a weak symbol, which the linker
+merges with the same one in the baseline, and then a processor without AVX-512 runs it. So all that an architecture
+defines is in its own namespace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("nm") is None, reason="nm, of binutils, is not installed")
+# The routine that exceptions are unwound by is named in every object, and has no code there.
+NAMED_EVERYWHERE = {"DW.ref.__gxx_personality_v0"}
+
+
+def symbols(file: Path, *options: str) -> Iterator[tuple[str, str]]:
+    """Kind and name of each symbol that a file defines."""
+    said = subprocess.run(["nm", "-C", "--defined-only", *options, file], capture_output=True, text=True, check=True)
+    for line in said.stdout.splitlines():
+        if found := re.match(r"[0-9a-f]* +([A-Za-z]) (.*)", line):
+            yield found[1], found[2]
+
+
+def merged(file: Path, architecture: str) -> set[str]:
+    """The symbols that the linker may merge with those of another object, and that are not the architecture's own.
+
+    A name may begin by the type that a function gives, or by what the compiler says of it; what counts is the namespace
+    of the function or of a type that it is a template of.
+    """
+    weak = {name for kind, name in symbols(file) if kind in "WVu"}
+    return {name for name in weak if f"separatrix::{architecture}::" not in name} - NAMED_EVERYWHERE
+
+
+def test_nothing_is_exported_but_the_interface(library: ctypes.CDLL, root: Path) -> None:
+    exported = {name for _, name in symbols(Path(library._name), "--dynamic")}
+    declared = set(re.findall(r"\b(separatrix_\w+)\(", (root / "csrc" / "separatrix.h").read_text()))
+    assert exported == declared
+
+
+def test_architectures_share_no_code(root: Path) -> None:
+    """In the objects that `make native` leaves behind."""
+    found = sorted((root / "build" / "native").rglob("kernels.cpp.o"))
+    if not found:
+        pytest.skip("There are no objects of the kernels here; `make native` makes them.")
+    for file in found:
+        name = file.parent.name.removeprefix("kernels_").removesuffix(".dir")
+        assert any(f"separatrix::{name}::" in symbol for _, symbol in symbols(file))
+        assert merged(file, name) == set()
+
+
+def test_code_that_is_shared_is_seen(tmp_path: Path) -> None:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("There is no C++ compiler.")
+    source = tmp_path / "shared.cpp"
+    source.write_text(
+        "#include <vector>\n"
+        "namespace separatrix { namespace own { struct Row { int n; };\n"
+        "int f(int n) { std::vector<double> a(n); a.resize(2 * n); return static_cast<int>(a.size()); }\n"
+        "int g(int n) { std::vector<Row> a(n); a.resize(2 * n); return static_cast<int>(a.size()); } } }\n"
+    )
+    subprocess.run([compiler, "-O0", "-c", "-o", tmp_path / "shared.o", source], check=True)
+    names = merged(tmp_path / "shared.o", "own")
+    assert any("std::vector<double" in name for name in names)
+    assert not any("own::Row" in name for name in names)

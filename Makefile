@@ -4,6 +4,8 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 NATIVE := build/.native
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The tests start hundreds of interpreters, which read one another's bytecode; empty, this does not forbid to write it.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv native sanitize neon test check lint reproduce bench browser docs soak wheel

@@ -29,14 +29,15 @@ template <class T> struct ForwardSets {
         : sets(call, cut, head), panels(sets.panels(call.d, cut.depth)), amplitudes(sets.amplitudes(call.d, cut.depth)) {}
 };
 
-// The sums of a query relative to 2^peak: `part` over the tiles of the chunk at hand, `out` over the chunks before it.
+// The sums of a query: `part` over the tiles of the chunk at hand, relative to 2^peak, and `out` over the chunks before
+// it, relative to 2^out_peak. Each fades at most once for each of its terms that follow: see kernel_sum in summation.py.
 template <class T> struct Running {
-    T peak;
+    T peak, out_peak;
     Vector<T> part_total, total;
     T *part, *out;
 
     void start(bool shifted, Index width) {
-        peak = shifted ? -std::numeric_limits<T>::infinity() : T(0);
+        peak = out_peak = shifted ? -std::numeric_limits<T>::infinity() : T(0);
         total = part_total = Vector<T>{};
         fill_zeros(out, 0, width);
         fill_zeros(part, 0, width);
@@ -44,25 +45,27 @@ template <class T> struct Running {
 
     void raise(T score, Index width) {
         if (score <= peak) return;
-        if (peak > -std::numeric_limits<T>::infinity()) {
-            const T fade = std::exp2(peak - score);
-            for (Index c = 0; c < width; c += WIDTH<T>) {
-                store(out + c, load(out + c) * fade);
-                store(part + c, load(part + c) * fade);
-            }
-            total *= fade;
-            part_total *= fade;
-        }
+        fade(peak, score, width, part, part_total);
         peak = score;
     }
 
     void end_chunk(Index width) {
+        if (out_peak < peak) fade(out_peak, peak, width, out, total);
+        out_peak = peak;
         for (Index c = 0; c < width; c += WIDTH<T>) {
             store(out + c, load(out + c) + load(part + c));
             store(part + c, Vector<T>{});
         }
         total += part_total;
         part_total = Vector<T>{};
+    }
+
+    // Sums relative to 2^before become sums relative to 2^after; before the first score they are zero.
+    static void fade(T before, T after, Index width, T* sums, Vector<T>& sum) {
+        if (before == -std::numeric_limits<T>::infinity()) return;
+        const T by = std::exp2(before - after);
+        for (Index c = 0; c < width; c += WIDTH<T>) store(sums + c, load(sums + c) * by);
+        sum *= by;
     }
 };
 
@@ -223,7 +226,7 @@ private:
         const Index row = head_ * call_.query_length + i;
         const T total = sum_of_lanes<T>(sums.total);
         for (Index c = 0; c < call_.d_v; ++c) out_[row * call_.d_v + c] = sums.out[c] / total;
-        const double log = std::log2(static_cast<double>(total)) + static_cast<double>(sums.peak);
+        const double log = std::log2(static_cast<double>(total)) + static_cast<double>(sums.out_peak);
         lse_[row] = static_cast<T>(log * LN_2);
     }
 

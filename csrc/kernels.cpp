@@ -19,14 +19,15 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     Index prefixes = 1;
     for (Index m = 0; m < call.sets; ++m)
         if (m != cut.inner) prefixes *= Cut<T>::reach(call, m);
-    levels.chunk = std::max(cut.chunk, cut.backward_chunk);
-    levels.rows = ROWS;
-    levels.tiles = call.sets > 1 ? parts(prefixes, ROWS) : 1;
+    const Index keys = Cut<T>::reach(call, cut.inner);
+    levels.chunk = std::min(keys, std::max(cut.chunk, cut.backward_chunk));
+    levels.rows = call.sets > 1 ? std::min<Index>(ROWS, prefixes) : 1;
+    levels.tiles = parts(prefixes, ROWS);
     // A window may begin in the middle of a panel.
-    levels.chunks = parts(Cut<T>::reach(call, cut.inner) + PANEL<T>, cut.chunk);
+    levels.chunks = parts(keys + (call.windows[cut.inner] < 0 ? 0 : PANEL<T>), cut.chunk);
     levels.pairs = parts(cut.prefixes * parts(call.lengths[cut.inner], cut.backward_chunk), cut.groups);
     levels.groups = cut.groups;
-    levels.query_block = Cut<T>::QUERY_BLOCK;
+    levels.query_block = std::min(call.query_length, Cut<T>::QUERY_BLOCK);
     levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
 }
 
@@ -51,9 +52,9 @@ const Kernels kernels = {
     {backward<float>, backward<double>},
     {range<float>, range<double>},
     {levels_of<float>, levels_of<double>},
+    {arithmetic<float>, arithmetic<double>},
     scan_forward,
     scan_backward,
-    {arithmetic<float>, arithmetic<double>},
     {powers<float>, powers<double>},
 };
 

@@ -13,9 +13,9 @@ struct Kernels {
     int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
     int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
     void (*exact_levels[2])(const separatrix_call& call, separatrix_levels& levels);
+    int (*arithmetic[2])(std::int64_t tasks, std::int64_t multiply_adds, std::int64_t powers);
     int (*scan_forward)(const separatrix_scan& scan, const separatrix_scan_results& results);
     int (*scan_backward)(const separatrix_scan& scan, const separatrix_scan_gradients& gradients);
-    int (*arithmetic[2])(std::int64_t tasks, std::int64_t multiply_adds, std::int64_t powers);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);
 };
 

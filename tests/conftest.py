@@ -1,4 +1,4 @@
-"""What every test shares: one thread a worker, examples that do not change from run to run, a fresh interpreter."""
+"""What every test shares: one thread a worker, examples that do not change, long tests first, a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -15,8 +15,24 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("tests.contracts")
 torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; a test of threads asks for more
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that take long first: at the end of a run, one worker would be at them while the others have no work.
+
+    Those are the tests with more time than usual (`pytest.mark.timeout`), and then those in a browser.
+    """
+    items.sort(key=_begins)
+
+
+def _begins(item: pytest.Item) -> tuple[float, bool]:
+    """The place of a test in the order of a run; tests of the same place stay in the order of their files."""
+    marker = item.get_closest_marker("timeout")
+    usual = float(item.config.getini("timeout"))
+    return (-max(usual, marker.args[0]) if marker else -usual, "browser" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

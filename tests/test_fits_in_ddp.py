@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
 from torch.nn.parallel import DistributedDataParallel
 
 from separatrix.nn import TensorAttention
+from tests.ranks import start_ranks
 
 RANKS, BATCH, STEPS = 2, 3, 4
 KINDS = {"exact": {}, "near-linear": {"bound": 1.0, "tolerance": 1e-3}}
@@ -52,7 +52,7 @@ def work(rank, folder):
 
 @pytest.mark.timeout(400)
 def test_two_processes_train_as_one(tmp_path, subtests):
-    mp.spawn(work, (str(tmp_path),), nprocs=RANKS)
+    start_ranks(work, str(tmp_path), count=RANKS)
     for kind in KINDS:
         with subtests.test(kind):
             net = model(kind, seed=0)

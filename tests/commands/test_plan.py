@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.commands.invoked import invoke
+
 MAIN = "from separatrix.commands.main import main; main()"
 
 
@@ -16,10 +18,10 @@ def test_plan(run) -> None:
 @pytest.mark.parametrize(
     "bad", [("--n", "0"), ("--d", "-1"), ("--bound", "nan"), ("--tolerance", "0"), ("--order", "1")]
 )
-def test_plan_refuses(run, bad) -> None:
+def test_plan_refuses(bad) -> None:
     right = {"--n": "100", "--d": "8", "--bound": "1", "--order": "3", "--tolerance": "1e-3"}
     arguments = [word for option in {**right, bad[0]: bad[1]}.items() for word in option]
-    done = run(MAIN, "plan", *arguments)
-    assert done.returncode == 2
+    done = invoke("plan", *arguments)
+    assert done.exit_code == 2
     assert f"{bad[0]}: expected" in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.report.visits import DESKTOP, PHONE
 
-__all__ = ["DESKTOP", "PHONE", "Visit", "state"]
+__all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "state"]
 
 
 class Visit:
@@ -40,3 +40,8 @@ class Visit:
 def state(page: Any) -> dict[str, str]:
     """What the address of a page holds."""
     return dict(parse_qsl(urlsplit(page.evaluate("location.href")).query, keep_blank_values=True))
+
+
+def go_to(page: Any, view: str) -> None:
+    """Give a page another address, as going back to it does: nothing is loaded, and the server reads the address."""
+    page.evaluate("view => { history.pushState({}, '', view); dispatchEvent(new PopStateEvent('popstate')); }", view)

@@ -17,6 +17,9 @@ from separatrix.native import (
     ExactGradients,
     ExactLevels,
     ExactRange,
+    Scan,
+    ScanGradients,
+    ScanResults,
     TensorAddress,
     native,
     runnable,
@@ -140,6 +143,9 @@ def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
         "separatrix_gradients": ExactGradients,
         "separatrix_levels": ExactLevels,
         "separatrix_range": ExactRange,
+        "separatrix_scan": Scan,
+        "separatrix_scan_results": ScanResults,
+        "separatrix_scan_gradients": ScanGradients,
     }
     header = (root / "csrc" / "separatrix.h").read_text()
     assert set(re.findall(r"^} (\w+);", header, re.M)) == set(mirrors)

@@ -21,7 +21,7 @@ Imports go one way, from the bottom of this list to its top:
 - `planning`: what is known of an input, what it will cost, which plan.
 - `certificate`: bounds on the errors of outputs and of gradients.
 - `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.
-- `exact`: attention over all tuples, by engines.
+- `exact`: attention over all tuples, by engines: kernels in C++ (`separatrix.native`), or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
 - `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.

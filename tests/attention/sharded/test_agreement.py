@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import separatrix as sx
 from separatrix.attention.sharded import (
@@ -33,6 +32,7 @@ from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.standing import Board, Place, Standing
 from separatrix.attention.streaming.state import TensorAttentionState
+from tests.ranks import start_ranks
 
 COUNT, TOKENS = 3, 4
 KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]
@@ -226,7 +226,7 @@ def work(rank: int, folder: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    mp.spawn(work, (str(tmp_path),), nprocs=COUNT)
+    start_ranks(work, str(tmp_path), count=COUNT)
     heard = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(COUNT)]
     for exact, is_causal in KINDS:
         with subtests.test("every failure", exact=exact, is_causal=is_causal):

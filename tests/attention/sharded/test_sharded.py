@@ -15,7 +15,6 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -29,6 +28,7 @@ from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.exact import merge
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import expansion, plan_bounded
+from tests.ranks import start_ranks
 
 D, D_V, BATCH = 3, 2, (2,)
 
@@ -294,7 +294,7 @@ def check_counts(name, count, said):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [2, 4])
 def test_ranks(count, tmp_path, subtests):
-    mp.spawn(work, (count, str(tmp_path)), nprocs=count)
+    start_ranks(work, count, str(tmp_path), count=count)
     found = [load_file(tmp_path / f"{rank}.safetensors") for rank in range(count)]
     said = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
     for case in cases(count):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from separatrix.explorer.address import SECOND
 from separatrix.explorer.claims import tab as claims_tab
+from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.bad_values import bad_values
-from tests.explorer.visit import DESKTOP, PHONE, Visit, state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state
 
 INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
 QUICK = "?tab=separate&n=200&d=12&along=d"
@@ -204,20 +206,37 @@ def test_copying_and_saving(browser, address: str) -> None:
         assert set(rows[0]) >= {"setting", "d", "success"}
 
 
-FIELDS = [one.name for one in separate_tab.FIELDS]
+def bad_view(one: Field) -> tuple[str, list[str]]:
+    """An address with a bad value of a field, in both settings if it is in both, and the names it has there."""
+    names = [one.name] if one.shared else [one.name, one.name + SECOND]
+    bad = bad_values(one)[len(one.name) % 6 + 2]
+    return "&".join(f"{name}={bad}" for name in names), names
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_bad_value_in_the_address_is_told(browser, address: str, name: str) -> None:
-    one = separate_tab.FIELDS[FIELDS.index(name)]
-    bad = bad_values(one)[len(name) % 6 + 2]
-    views = [name] if one.shared else [name, name + SECOND]
-    query = "&".join(f"{view}={bad}" for view in views)
-    with Visit(browser, address, f"?tab=separate&{query}", **DESKTOP) as page:
-        page.locator(".parts").wait_for()
-        told = page.locator(".alert.address").text_content()
-        for view in views:
-            assert f"{view}: expected" in told
-        assert page.locator(".alert.address").get_attribute("role") == "alert"
-        page.wait_for_function("() => location.search.includes('mechanism=softmax')")
-        assert state(page)[name] == one.default
+def told_and_mended(page: Any, fields: Sequence[Field], names: Sequence[str]) -> None:
+    """Assert that a page names the values of its address that are bad, and has the usual ones in their place."""
+    alert = page.locator(".alert.address").filter(has_text=f"{names[-1]}: expected")
+    alert.wait_for()
+    page.locator(".parts").wait_for()
+    told = alert.locator("li").all_text_contents()
+    assert sorted(one.partition(": expected")[0] for one in told) == sorted(names)
+    assert alert.get_attribute("role") == "alert"
+    page.wait_for_function("() => location.search.includes('mechanism=softmax')")
+    kept = state(page)
+    assert [kept[one.name] for one in fields] == [one.default for one in fields]
+
+
+def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> None:
+    queries, names = zip(*map(bad_view, separate_tab.FIELDS), strict=True)
+    with Visit(browser, address, f"?tab=separate&{'&'.join(queries)}", **DESKTOP) as page:
+        told_and_mended(page, separate_tab.FIELDS, [name for some in names for name in some])
+
+
+def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
+    """Of every field, one after the other in one page."""
+    with Visit(browser, address, QUICK, **DESKTOP) as page:
+        drawn(page)
+        for one in separate_tab.FIELDS:
+            query, names = bad_view(one)
+            go_to(page, f"?tab=separate&{query}")
+            told_and_mended(page, [one], names)

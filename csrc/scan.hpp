@@ -94,10 +94,10 @@ public:
     // Take the tokens [start, start + count) into the tile, of all factors or of the key sets.
     void take(Index start, Index count, bool with_query) {
         for (Index factor = with_query ? 0 : 1; factor <= scan.sets; ++factor) {
-            const double* from = (factor ? scan.keys[factor - 1] : scan.query) + head * scan.d * scan.length + start;
+            const double* from = factor ? scan.keys[factor - 1] : scan.query;
             double* to = x_ + factor * TILE * scan.d;
             for (Index token = 0; token < count; ++token)
-                for (Index l = 0; l < scan.d; ++l) to[token * scan.d + l] = from[l * scan.length + token];
+                for (Index l = 0; l < scan.d; ++l) to[token * scan.d + l] = from[(head * scan.d + l) * scan.length + start + token];
             monomials.fill(count, to, features_ + factor * TILE * stride);
         }
         for (Index set = 0; set < scan.sets; ++set) {

@@ -57,9 +57,9 @@ public:
 
     const Part& part() const { return part_; }
 
-    // Write the sums (length, columns + 1) and the states after the last token.
+    // Write the sums (length, columns + 1), unless they are null, and the states after the last token.
     void run(double* sums, double* const* after) {
-        if (part_.scan.query) attend(sums);
+        if (sums) attend(sums);
         else add_keys();
         part_.pack(states_, after);
     }
@@ -114,10 +114,10 @@ private:
 
 inline int scan_forward(const separatrix_scan& scan, const separatrix_scan_results& results) {
     const Parts parts(scan);
-    const Summed sums(parts, scan.heads, scan.query ? scan.length * (scan.columns + 1) : 0, results.sums);
+    const Summed sums(parts, scan.heads, results.sums ? scan.length * (scan.columns + 1) : 0, results.sums);
     auto run = [&](Index task) {
         ForwardScan pass(scan, parts, task);
-        pass.run(sums.of(pass.part()), results.after);
+        pass.run(results.sums ? sums.of(pass.part()) : nullptr, results.after);
     };
     if (const int failed = for_each_task(scan.heads * parts.each, run)) return failed;
     return sums.finish();

@@ -87,14 +87,14 @@ typedef struct {
     const int64_t *last, *parents;                /* (rank) */
     const double* coefficients;                   /* (rank) */
     const double* moments;                        /* (rank), or null: other coefficients, for the last column alone */
-    const double* query;                          /* (heads, d, length), or null: the states alone are wanted */
+    const double* query;                          /* (heads, d, length) */
     const double* keys[SEPARATRIX_MOST_SETS];     /* (heads, d, length) */
     const double* values[SEPARATRIX_MOST_SETS];   /* (heads, columns, length) */
     const double* before[SEPARATRIX_MOST_SETS];   /* (heads, rank, columns): the states before the first token */
 } separatrix_scan;
 
-/* `sums` (heads, length, columns + 1): the last column is that of `moments`, 0 without them; null without a query. The
- * states after the last token. */
+/* `sums` (heads, length, columns + 1): the last column is that of `moments`, 0 without them; null where the states after the
+ * last token alone are wanted, and no query is read. */
 typedef struct {
     double* sums;
     double* after[SEPARATRIX_MOST_SETS];

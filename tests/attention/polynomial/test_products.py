@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.polynomial.expanded import Expanded
+from separatrix.attention.polynomial.expanded import Expanded, direct
 from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.lanes import Lanes, lanes
 from separatrix.attention.polynomial.monomials import downward_closed, total_degree
@@ -125,3 +125,8 @@ def test_states_of_narrow_monomials_are_summed_in_float64():
 @pytest.mark.parametrize("degree", [0, 1, 2, 4])
 def test_costs_of_total_degree_by_counting(d, degree):
     assert expanded_total_degree(d, degree) == expanded(total_degree(d, degree))
+
+
+def test_no_coordinates_are_one_monomial_whatever_the_degree():
+    """As where the query is zero throughout: all its coordinates are dropped."""
+    assert [expanded(total_degree(0, degree)) for degree in (0, 1, 2, 5)] == [direct(1)] * 4

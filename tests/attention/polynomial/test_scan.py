@@ -187,6 +187,18 @@ def test_it_gives_what_plain_pytorch_gives_whatever_the_chunks(case, size, in_py
             close(x, y)
 
 
+def test_where_nothing_is_attended_and_no_coordinate_is_left_sums_are_zero():
+    """As where a key set is hidden throughout: all its coordinates are zero, and are dropped."""
+    expansion = Expansion(expansion_frame(), total_degree(0, 2), torch.ones(1, dtype=torch.float64), None)
+    x = torch.empty(2, 0, 5, dtype=torch.float64)
+    ones, nothing = torch.ones(2, 3, 5, dtype=torch.float64), torch.zeros(2, 1, 3, dtype=torch.float64)
+    sums, _, after = scan(expansion, x, [x, x], [0 * ones, ones], [nothing, nothing])
+    assert torch.equal(sums, torch.zeros(2, 5, 3, dtype=torch.float64))
+    assert torch.equal(after[1], 5 + nothing)
+    seen, _, _ = scan(expansion, x, [x, x], [ones, ones], [nothing, nothing])
+    assert torch.equal(seen, (torch.arange(1.0, 6.0).double() ** 2).reshape(1, 5, 1).expand(2, 5, 3))
+
+
 @pytest.mark.parametrize("name", ["order 3", "order 4", "one head, so many monomials that they are cut"])
 def test_every_number_of_threads_gives_the_same_bits(name):
     call, expansion, before = draw(CASES[name])

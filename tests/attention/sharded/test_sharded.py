@@ -33,6 +33,14 @@ from tests.ranks import start_ranks
 D, D_V, BATCH = 3, 2, (2,)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _near_linear():
+    """In one process too attention is near-linear, even of a few tokens, of which exact attention is cheaper."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
+        yield
+
+
 @dataclass(frozen=True)
 class Case:
     """lengths[0] are those of the query shards, lengths[m] of key set m - 1; a causal call has one row for all."""

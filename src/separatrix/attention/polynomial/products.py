@@ -108,7 +108,8 @@ def factoring(index_set: IndexSet) -> Factoring:
 
 def expanded(index_set: IndexSet) -> Expanded:
     """What products with the monomials of a set cost."""
-    return factoring(index_set).expanded() if index_set.degree > 1 else direct(index_set.rank)
+    has_factors = index_set.degree > 1 and index_set.dimension > 0
+    return factoring(index_set).expanded() if has_factors else direct(index_set.rank)
 
 
 def expanded_total_degree(d: int, degree: int) -> Expanded:

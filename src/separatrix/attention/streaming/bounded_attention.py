@@ -72,8 +72,8 @@ def _attend_bounded(
 ) -> list[Tensor]:
     """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set.
 
-    Where exact attention computes the call, its log-sum-exp takes the place of the denominator, and the states are not
-    set.
+    Where exact attention computes the call, its log-sum-exp takes the place of the denominator, and the states are
+    zero.
     """
     require_ieee_arithmetic()
     call = _call(query, keys, values, masks, scale, is_causal, offset)
@@ -81,8 +81,8 @@ def _attend_bounded(
     if (dtype := exact_type(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
-        unset = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset)[2:]
-        return [out.to(query.dtype, copy=True), lse.to(torch.float64), *unset]
+        states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset)[2:]
+        return [out.to(query.dtype, copy=True), lse.to(torch.float64, copy=True), *(z.zero_() for z in states)]
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(

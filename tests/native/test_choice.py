@@ -17,9 +17,12 @@ from separatrix.native import (
     ExactGradients,
     ExactLevels,
     ExactRange,
+    Monomials,
+    ProductsCall,
     Scan,
     ScanGradients,
     ScanResults,
+    StreamCall,
     TensorAddress,
     native,
     runnable,
@@ -146,6 +149,9 @@ def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
         "separatrix_scan": Scan,
         "separatrix_scan_results": ScanResults,
         "separatrix_scan_gradients": ScanGradients,
+        "separatrix_monomials": Monomials,
+        "separatrix_products": ProductsCall,
+        "separatrix_stream": StreamCall,
     }
     header = (root / "csrc" / "separatrix.h").read_text()
     assert set(re.findall(r"^} (\w+);", header, re.M)) == set(mirrors)

@@ -42,7 +42,8 @@ class BoundedTensorAttention(TensorAttention):
     tolerance stands the smallest positive number of the type, which matters to float16 alone: see `certificate`.
 
     Of few tokens exact attention takes less time, and is what a call then computes, if that errs by no more than the
-    certificate says. Which of the two it is depends on the shapes alone; `decode` is near-linear always.
+    certificate says. Which of the two it is depends on the shapes alone; with ``method="polynomial"``, and in `decode`,
+    it is near-linear always.
 
     Example:
         >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
@@ -111,7 +112,8 @@ class BoundedTensorAttention(TensorAttention):
     ) -> Tensor:
         plan = self.plan
         if plan is not None:
-            return bounded_attention(plan, self._call(q, keys, values, masks, is_causal, query_offset))
+            call = self._call(q, keys, values, masks, is_causal, query_offset)
+            return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
         return super()._attend(q, keys, values, masks, is_causal, query_offset)
 
     def _call(

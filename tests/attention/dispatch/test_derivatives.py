@@ -247,7 +247,7 @@ def test_operators_are_well_registered(masked, is_causal):
     out, lse = exact.attend(*arguments)
     torch.library.opcheck(exact.attend_backward, (*arguments, out, lse, torch.ones_like(out), torch.ones_like(lse)))
     torch.library.opcheck(exact.attend_tangents, (*arguments, out, lse, query, keys, values))
-    bounded = (query, keys, values, masks, 1.0, 0.1, 0.5, is_causal, 1)
+    bounded = (query, keys, values, masks, 1.0, 0.1, 0.5, is_causal, 1, True)
     results = attend_bounded(*bounded)
     torch.library.opcheck(attend_bounded_backward, (*bounded, results, torch.ones_like(results[0])))
     for x in (query, *keys, *values):
@@ -263,7 +263,7 @@ def test_near_linear_gradients_under_a_dispatch_mode(is_causal):
     (query.requires_grad_(), *(x.requires_grad_() for x in (*keys, *values)))
 
     def gradients():
-        out = attend_bounded(query, keys, values, [], 1.0, 0.1, 0.5, is_causal, 0)[0]
+        out = attend_bounded(query, keys, values, [], 1.0, 0.1, 0.5, is_causal, 0, False)[0]
         return torch.autograd.grad(out.sin().sum(), [query, *keys, *values])
 
     expected = gradients()

@@ -29,14 +29,19 @@ from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, 
 from separatrix.errors import SeparatrixError
 
 
-def bounded_attention(plan: BoundedPlan, call: Call) -> Tensor:
+def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
     """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
 
     Nothing is checked but the number of roundings: that the scores are within the plan's radius is for the caller to
     see to, by normalising queries and keys.
+
+    Args:
+        plan: The plan.
+        call: The call.
+        may_be_exact: Whether exact attention may compute it where that is cheaper.
     """
     positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks))
-    options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset)
+    options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
     results = attend_bounded(call.query, *sets, *options)
     return call.shaped(results[0])
 
@@ -69,6 +74,7 @@ def _attend_bounded(
     scale: float,
     is_causal: bool,
     offset: int,
+    may_be_exact: bool,
 ) -> list[Tensor]:
     """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set.
 
@@ -78,10 +84,10 @@ def _attend_bounded(
     require_ieee_arithmetic()
     call = _call(query, keys, values, masks, scale, is_causal, offset)
     plan = _plan(query, keys, radius, tolerance)
-    if (dtype := exact_type(plan, call)) is not None:
+    if may_be_exact and (dtype := exact_type(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
-        states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset)[2:]
+        states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, True)[2:]
         return [out.to(query.dtype, copy=True), lse.to(torch.float64, copy=True), *(z.zero_() for z in states)]
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
@@ -106,6 +112,7 @@ def _attended(
     scale: float,
     is_causal: bool,
     offset: int,
+    may_be_exact: bool,
 ) -> list[Tensor]:
     heads, length, _ = query.shape
     d_v, rank = values[0].shape[2], _plan(query, keys, radius, tolerance).rank
@@ -128,6 +135,7 @@ def _attend_bounded_backward(
     scale: float,
     is_causal: bool,
     offset: int,
+    may_be_exact: bool,
     results: list[Tensor],
     grad_out: Tensor,
 ) -> list[Tensor]:
@@ -135,7 +143,7 @@ def _attend_bounded_backward(
     out, denominator, *states = results
     call = _call(query, keys, values, masks, scale, is_causal, offset)
     plan = _plan(query, keys, radius, tolerance)
-    if (dtype := exact_type(plan, call)) is not None:
+    if may_be_exact and (dtype := exact_type(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         lse = denominator.to(dtype)
         incoming = (out.to(dtype), lse, grad_out.to(dtype), torch.zeros_like(lse))

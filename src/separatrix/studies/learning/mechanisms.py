@@ -70,7 +70,10 @@ def layer_of(
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
         return TensorAttention(width, heads, kind.order, scale=(heads / width) ** 0.5, generator=generator)
-    return TensorAttention(width, heads, kind.order, bound=kind.bound, tolerance=tolerance, generator=generator)
+    method = "auto" if tolerance is None else "polynomial"
+    return TensorAttention(
+        width, heads, kind.order, method=method, bound=kind.bound, tolerance=tolerance, generator=generator
+    )
 
 
 class LinearAttention(nn.Module):

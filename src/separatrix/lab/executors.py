@@ -7,6 +7,7 @@ is a pool of one process, so that a worker that dies affects only its own cell.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -91,7 +92,12 @@ def dask_workers(address: str, workers: int | None = None) -> Crew:
 
 
 def _client(place: Any) -> Any:
-    """Make a Dask client of a cluster, or of the scheduler at an address."""
+    """Make a Dask client of a cluster, or of the scheduler at an address.
+
+    A client whose scheduler died may still be in memory. It closes when it is collected, and if that happens in the
+    thread of the new client, this thread waits for itself: so it is collected here.
+    """
+    gc.collect()
     return import_module("distributed").Client(place, timeout=CONNECT_SECONDS, set_as_default=False)
 
 

@@ -49,7 +49,7 @@ TOKEN_ENTRY = 2.0
 SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
 """What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
 TUPLES = 256
-"""How many key tuples are sampled for each query when the error is forecast."""
+"""How many key tuples of each head are sampled when the error is forecast."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -130,9 +130,7 @@ def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
 
 def planning_time(shape: Shape) -> float:
     """What a plan takes: where exact attention takes less, it is not worth one."""
-    queries = sampled_queries(shape.heads)
-    own = queries if shape.is_causal else 1  # samples of tuples for each head
-    drawn = float(shape.heads * TUPLES) * (own * shape.d * shape.order + queries)
+    drawn = float(shape.heads * TUPLES) * (shape.d * shape.order + sampled_queries(shape.heads))
     return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
 
 
@@ -151,18 +149,13 @@ def basis_time(shape: Shape) -> float:
     return BASIS_ENTRY * shape.heads * shape.d**3
 
 
-def sampled_tuples(heads: int, d: int) -> int:
-    """How many of a query's tuples are scored at once."""
-    return max(1, min(TUPLES, PIECE // (max(heads, 1) * sampled_queries(heads) * max(d, 1))))
-
-
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """What causal attention holds: a chunk has up to seven running sums at a time, its own and those of products."""
+    """What causal attention holds: up to seven running sums of a chunk, its own and products, and its monomials."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     one = 8.0 * heads * rank * width
-    chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
-    sample = _sample_bytes(shape)
-    return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+    chunk = (7 * one + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    states = one * (2 * len(shape.key_lengths) + 2)
+    return 2.0**18 + max(chunk + _kept_bytes(shape), _sample_bytes(shape)) + states + 48.0 * heads * shape.query_length
 
 
 def _scan_bytes(shape: Shape, rank: int) -> float:
@@ -173,15 +166,23 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
     states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
     threads = min(torch.get_num_threads(), heads)
     working = 8.0 * threads * rank * (sets * width + 16 * (sets + 1))
-    return 2.0**18 + max(chunk + states + working, _sample_bytes(shape)) + 48.0 * heads * shape.query_length
+    return (
+        2.0**18
+        + max(chunk + states + working + _kept_bytes(shape), _sample_bytes(shape))
+        + 48.0 * heads * shape.query_length
+    )
 
 
 def _sample_bytes(shape: Shape) -> float:
-    """Indices, keys, coordinates and products of the tuples that are scored at once, and all the scores a few times."""
+    """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
     heads = max(shape.heads, 1)
-    queries = float(sampled_queries(heads))
-    tuples = queries * sampled_tuples(heads, shape.d) if shape.is_causal else TUPLES
-    return heads * (tuples * (32 * shape.d + 24) + 24 * queries * TUPLES)
+    return float(heads * TUPLES) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+
+
+def _kept_bytes(shape: Shape) -> float:
+    """The scores of the sample and their exponentials, which are kept while the call is computed."""
+    heads = max(shape.heads, 1)
+    return 16.0 * heads * TUPLES * sampled_queries(heads)
 
 
 def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
@@ -199,4 +200,4 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     column = 16 * heads * max(d, 1)
     certificate = 16 * max(min(PIECE, column * longest), column)
     sample = _sample_bytes(shape)
-    return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
+    return 2.0**18 + max(states + chunk + _kept_bytes(shape), sample, certificate) + 48 * heads * shape.query_length

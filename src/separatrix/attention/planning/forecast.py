@@ -16,8 +16,8 @@ from separatrix.attention.arithmetic.summation import Summing, expanded_gradient
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
-from separatrix.attention.entries import largest_magnitudes, pieces
-from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
+from separatrix.attention.entries import largest_magnitudes
+from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
@@ -144,45 +144,31 @@ def _sample_queries(radii: Tensor) -> Tensor:
 
 
 def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
-    """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend.
+    """Scores (H, queries, tuples) of the sampled queries with tuples of keys that are drawn with a fixed seed.
 
-    Where the call is causal each query has tuples of its own; else all queries of a head share theirs, so that the
-    scores are one product of matrices.
+    All queries of a head share the tuples, so that the scores are one product of matrices. Where the call is causal a
+    query may not attend some of them; they are counted all the same, which can only raise a largest value.
     """
     heads, _, d = call.query.shape
     generator = torch.Generator().manual_seed(0)
     rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
-    queries = frame.coordinates(rows, 0)
-    if not call.positions.is_causal:
-        everywhere = torch.zeros_like(sampled[:, :1])
-        return queries.mT @ _products(call, frame, everywhere, TUPLES, generator).squeeze(2)
-    ranges = pieces(TUPLES, sampled_tuples(heads, d))
-    parts = [_products(call, frame, sampled, stop - start, generator) for start, stop in ranges]
-    return torch.cat([(queries.unsqueeze(-1) * part).sum(1) for part in parts], -1)
-
-
-def _products(call: Call, frame: Frame, rows: Tensor, tuples: int, generator: torch.Generator) -> Tensor:
-    """Products (H, d', rows, tuples) of the coordinates of keys, for so many random tuples of each of the queries."""
-    heads, product = rows.shape[0], None
+    product = None
     for m, key in enumerate(call.keys):
-        where = torch.rand(heads, rows.shape[1], tuples, generator=generator).to(key.device)
-        seen = torch.full_like(rows, key.shape[1])
-        if call.positions.is_causal:
-            seen = torch.minimum(seen, (rows + call.positions.offset + 1).clamp(min=1))
-        index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
-        mask = torch.gather(call.masks[m], 1, index.flatten(1)) if call.masks else None
-        drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index.flatten(1)]
+        where = torch.rand(heads, TUPLES, generator=generator).to(key.device)
+        index = (where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0))
+        mask = torch.gather(call.masks[m], 1, index) if call.masks else None
+        drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index]
         x = frame.coordinates(drawn, m + 1, mask)
-        x = x.reshape(*x.shape[:2], *index.shape[1:])
         product = x if product is None else product * x
     assert product is not None, "a call has a key set"
-    return product
+    return frame.coordinates(rows, 0).mT @ product
 
 
 def mean_power(analysis: Analysis, moment: int) -> Tensor:
     """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
 
-    A causal query at the beginning has few tuples and no average to rely on: there the largest s^moment / exp(s).
+    A causal query at the beginning has few tuples and no average to rely on: where the call is causal it is the largest
+    s^moment / exp(s).
     """
     if moment not in analysis.moments:
         scores, weights = analysis.scores, analysis.weights

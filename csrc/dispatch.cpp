@@ -133,6 +133,14 @@ int separatrix_products_gradient(const separatrix_products* call, const void* M,
     return separatrix::guarded([&] { return chosen->kernels->products_gradient[call->type](*call, M, grad_x, grad_W); });
 }
 
+int separatrix_extremes(const separatrix_tokens* tokens, double* least, double* most) {
+    return separatrix::guarded([&] { return chosen->kernels->extremes[tokens->type](*tokens, least, most); });
+}
+
+int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm) {
+    return separatrix::guarded([&] { return chosen->kernels->norms[tokens->type](*tokens, *norm); });
+}
+
 int separatrix_stream_append(const separatrix_stream* call, double* largest) {
     return separatrix::guarded([&] { return chosen->kernels->stream_append[call->type](*call, largest); });
 }

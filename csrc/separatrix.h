@@ -135,6 +135,25 @@ SEPARATRIX_PUBLIC int separatrix_products_sums(const separatrix_products* call, 
 SEPARATRIX_PUBLIC int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x,
                                                    void* grad_W);
 
+/* Tokens x (heads, length, d) of a set, and `mask` (heads, length) in bytes, not 0 for a token that may be attended;
+ * null where all may. See entries.hpp. */
+typedef struct {
+    int64_t type, heads, length, d;
+    separatrix_tensor x, mask;
+} separatrix_tokens;
+
+/* The least and the largest entry of each column, (heads, d): +inf and -inf where there is no token, NaN where one is. */
+SEPARATRIX_PUBLIC int separatrix_extremes(const separatrix_tokens* tokens, double* least, double* most);
+
+/* Two norms of each token, 0 for hidden ones: sum_l y_l^power and sum_l weights_l y_l for y = |factors x|. */
+typedef struct {
+    int64_t power;                   /* at least 1 */
+    const double *factors, *weights; /* (heads, d); `weights` may be null where `weighted` is */
+    double *powers, *weighted;       /* (heads, length) each, or null where they are not wanted */
+    double* largest;                 /* (heads): the largest of `powers` */
+} separatrix_norm;
+SEPARATRIX_PUBLIC int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm);
+
 /* A few tokens of a stream: see stream.hpp. All is contiguous: tokens (heads, tokens, d), values (heads, tokens, d_v),
  * states (heads, rank, d_v + 1) and coefficients (rank,), the last two in double. `norm` is 0 where `most` bounds
  * entries, and k where it bounds l_k norms; `checked` is not 0 where tokens are known to be within the bound. */

@@ -134,6 +134,25 @@ class ProductsCall(ctypes.Structure):
     )
 
 
+class TokensCall(ctypes.Structure):
+    """The tokens of a set, and which of them may be attended: `separatrix_tokens` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "heads", "length", "d")),
+        ("x", TensorAddress),
+        ("mask", TensorAddress),
+    )
+
+
+class Norm(ctypes.Structure):
+    """Which norms of tokens are asked for, and where they go: `separatrix_norm` of the C interface."""
+
+    _fields_ = (
+        ("power", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("factors", "weights", "powers", "weighted", "largest")),
+    )
+
+
 class StreamCall(ctypes.Structure):
     """A few tokens of a stream: `separatrix_stream` of the C interface."""
 

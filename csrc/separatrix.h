@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 4
+#define SEPARATRIX_INTERFACE 5
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -18,7 +18,8 @@ extern "C" {
 #endif
 
 enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2, SEPARATRIX_REFUSED = 3 };
-enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1 };
+/* Half types are for exact attention alone, which computes with them in float32. */
+enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1, SEPARATRIX_FLOAT16 = 2, SEPARATRIX_BFLOAT16 = 3 };
 
 /* A tensor (heads, rows, columns) whose columns lie side by side. */
 typedef struct {
@@ -26,9 +27,11 @@ typedef struct {
     int64_t head, row;
 } separatrix_tensor;
 
-/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. */
+/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. There are `heads` heads of
+ * queries. Keys and values have a head for each `shared` of them, which follow each other, and masks one for each
+ * `mask_shared`, which is `shared` or 1. */
 typedef struct {
-    int64_t type, heads, sets, query_length, d, d_v;
+    int64_t type, heads, shared, mask_shared, sets, query_length, d, d_v;
     int64_t lengths[SEPARATRIX_MOST_SETS];
     int64_t windows[SEPARATRIX_MOST_SETS];
     int64_t is_causal, offset;
@@ -59,18 +62,15 @@ typedef struct {
 } separatrix_range;
 SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
 
-/* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
+/* Output (heads, query_length, d_v) in the type of the call, and log-sum-exp (heads, query_length) in that of the
+ * arithmetic, both contiguous. */
 SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
 
-/* What the backward pass reads and writes, all contiguous. With P = exp(S - lse) the weights of a query over the rows
- * K and V of all tuples,
- *
- *     dS = P * (near (V - out)^T + near_lse),    grad_query = scale dS K,
- *
- * the gradients of the rows of V are P^T incoming and those of the rows of K are dS^T weighted, which go on to the
- * factors of these rows. `out`, `near` and `incoming` have d_v columns, `weighted` has d, `lse` and `near_lse` none. */
+/* What the backward pass reads and writes: output and log-sum-exp as the forward pass gave them, and their gradients.
+ * `lse` and `grad_lse` have no columns and are of the type of the arithmetic; all else is of the type of the call.
+ * Gradients of the query, the keys and the values are written as contiguous tensors of their shapes. */
 typedef struct {
-    void *out, *lse, *near, *near_lse, *incoming, *weighted;
+    separatrix_tensor out, lse, grad_out, grad_lse;
     void* grad_query;
     void* grad_keys[SEPARATRIX_MOST_SETS];
     void* grad_values[SEPARATRIX_MOST_SETS];

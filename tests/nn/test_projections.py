@@ -18,11 +18,16 @@ def seeded() -> torch.Generator:
     [
         *(
             (name, {name: bad})
-            for name in ("embed_dim", "num_heads", "kdim", "vdim")
+            for name in ("embed_dim", "num_heads", "kdim", "vdim", "num_kv_heads")
             for bad in (0, -2, 4.0, True, "4")
         ),
         *(("order", {"order": bad}) for bad in (1, 0, -3, 3.0, True)),
         ("embed_dim", {"embed_dim": 9}),
+        ("num_kv_heads", {"embed_dim": 12, "num_heads": 6, "num_kv_heads": 4}),
+        ("num_kv_heads", {"num_kv_heads": 4}),
+        ("dropout", {"dropout": 0.1}),
+        ("add_bias_kv", {"add_bias_kv": True}),
+        ("add_zero_attn", {"add_zero_attn": True}),
         *(("scale", {"scale": bad}) for bad in ("big", float("nan"), float("inf"), True)),
         *(("windows", {"windows": bad}) for bad in (0, -1, 1.5, [1], [1, 2, 3], "12")),
         ("windows[1]", {"windows": [1, 0]}),
@@ -56,6 +61,8 @@ def test_bad_arguments_of_the_layer(argument, changed):
         ("key", {"is_causal": True}, "the query's length 5"),
         ("is_causal", {"is_causal": "yes", "query_offset": 1}, "True or False"),
         ("query_offset", {"query_offset": 1.5}, "an integer"),
+        ("need_weights", {"need_weights": True}, r"False \(there are length\^\(order - 1\) of them a query, never held"),
+        ("attn_mask", {"attn_mask": torch.ones(5, 4, dtype=torch.bool)}, r"is_causal, windows or key_padding_mask\), got"),
     ],
 )
 def test_bad_arguments_of_the_call(argument, changed, said):
@@ -69,3 +76,9 @@ def test_bad_arguments_of_the_call(argument, changed, said):
 def test_an_unknown_method():
     with pytest.raises(ArgumentError, match="method: expected"):
         TensorAttention(8, 2, method="guess", generator=seeded())(torch.ones(2, 8))
+
+
+def test_what_pytorchs_layer_has_by_default_is_accepted():
+    layer = TensorAttention(8, 2, dropout=0.0, add_bias_kv=False, add_zero_attn=False, generator=seeded())
+    x = torch.ones(2, 5, 8)
+    assert torch.equal(layer(x, need_weights=False, attn_mask=None), layer(x))

@@ -126,7 +126,14 @@ class BoundedTensorAttention(TensorAttention):
         query_offset: int,
     ) -> Call:
         return check_call(
-            q, keys, values, is_causal=is_causal, query_offset=query_offset, key_masks=masks, scale=self.bound
+            q,
+            keys,
+            values,
+            is_causal=is_causal,
+            query_offset=query_offset,
+            key_masks=masks,
+            scale=self.bound,
+            enable_gqa=self.num_kv_heads < self.num_heads,
         )
 
     def certificate(

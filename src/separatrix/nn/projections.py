@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -25,37 +27,47 @@ class Projections(nn.Module):
         vdim: int | None,
         bias: bool,
         batch_first: bool,
+        num_kv_heads: int | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
         kdim = embed_dim if kdim is None else kdim
         vdim = embed_dim if vdim is None else vdim
-        least = {"embed_dim": 1, "num_heads": 1, "order": 2, "kdim": 1, "vdim": 1}
-        for name, number in zip(least, (embed_dim, num_heads, order, kdim, vdim), strict=True):
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        least = {"embed_dim": 1, "num_heads": 1, "order": 2, "kdim": 1, "vdim": 1, "num_kv_heads": 1}
+        for name, number in zip(least, (embed_dim, num_heads, order, kdim, vdim, num_kv_heads), strict=True):
             check_integer(name, number, least[name])
         if embed_dim % num_heads:
             raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
+        if num_heads % num_kv_heads:
+            raise ArgumentError("num_kv_heads", expected=f"a divisor of num_heads = {num_heads}", got=num_kv_heads)
         self.embed_dim, self.kdim, self.vdim = embed_dim, kdim, vdim
         self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
+        self.num_kv_heads = num_kv_heads
         self.order = order
         self.batch_first = batch_first
 
-        def linear(width: int) -> nn.Linear:
+        def linear(width: int, heads: int) -> nn.Linear:
             # Not filled twice: nn.Linear would draw from the global generator.
-            empty = nn.Linear(width, embed_dim, bias=bias, device="meta", dtype=dtype)
+            empty = nn.Linear(width, heads * self.head_dim, bias=bias, device="meta", dtype=dtype)
             return empty.to_empty(device=torch.get_default_device() if device is None else device)
 
-        self.q_proj = linear(embed_dim)
-        self.k_proj = nn.ModuleList(linear(kdim) for _ in range(order - 1))
-        self.v_proj = nn.ModuleList(linear(vdim) for _ in range(order - 1))
-        self.out_proj = linear(embed_dim)
+        self.q_proj = linear(embed_dim, num_heads)
+        self.k_proj = nn.ModuleList(linear(kdim, num_kv_heads) for _ in range(order - 1))
+        self.v_proj = nn.ModuleList(linear(vdim, num_kv_heads) for _ in range(order - 1))
+        self.out_proj = linear(embed_dim, num_heads)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw every weight anew, Xavier-uniform, and set every bias to zero."""
+        """Draw every weight anew, Xavier-uniform, and set every bias to zero.
+
+        Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
+        """
         for parameter in self.parameters():
             if parameter.dim() == 2:
-                nn.init.xavier_uniform_(parameter, generator=generator)
+                outputs, inputs = parameter.shape
+                gain = math.sqrt((inputs + outputs) / (inputs + self.embed_dim))
+                nn.init.xavier_uniform_(parameter, gain, generator=generator)
             else:
                 nn.init.zeros_(parameter)
 
@@ -88,12 +100,12 @@ class Projections(nn.Module):
         return *self.project(query, key, value), masks
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The queries, keys and values of the heads, (..., num_heads, length, head_dim) each."""
+        """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim)."""
         q = self._heads(self.q_proj(query))
         return q, [self._heads(of(key)) for of in self.k_proj], [self._heads(of(value)) for of in self.v_proj]
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[:-1], self.num_heads, self.head_dim).transpose(-3, -2)
+        return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_dim, self.head_dim).transpose(-3, -2)
 
     def joined(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
@@ -143,6 +155,13 @@ def check_integer(name: str, number: object, least: int) -> None:
     """Raise an `ArgumentError` unless a number is an integer of at least `least`."""
     if not is_whole(number, low=least):
         raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+
+
+def refuse(name: str, given: object, only: object, reason: str) -> None:
+    """Raise an `ArgumentError` if an argument that `nn.MultiheadAttention` has is not the only one that makes sense."""
+    if isinstance(given, Tensor) or given != only:
+        got = _shape(given) if isinstance(given, Tensor) else given
+        raise ArgumentError(name, expected=f"{only!r} ({reason})", got=got)
 
 
 def _shape(x: Tensor) -> str:

@@ -16,7 +16,7 @@ from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.checks import is_number
 from separatrix.errors import ArgumentError
-from separatrix.nn.projections import Projections, check_integer
+from separatrix.nn.projections import Projections, check_integer, refuse
 
 
 class TensorAttention(Projections):
@@ -35,8 +35,14 @@ class TensorAttention(Projections):
             1 / sqrt(head_dim).
         windows: How far back each key set is seen (see `tensor_attention`): one number for all, or one for each set.
         method: The `method` of `tensor_attention`.
+        num_kv_heads: How many heads of keys and values there are, num_heads by default. Each serves num_heads /
+            num_kv_heads consecutive heads of queries, as with ``enable_gqa`` in `tensor_attention`; 1 is known as
+            multi-query attention.
         bound: None, or the number that no score can exceed: the constructor then makes a `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
+        dropout: 0. Any other number is refused: the weights, on which `nn.MultiheadAttention` drops out, are never held.
+        add_bias_kv: False. True is refused: there is no learned key and value beside those of the tokens.
+        add_zero_attn: False. True is refused, for the same reason.
         generator: Draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
         device: Where the weights are made.
         dtype: The type of the weights.
@@ -44,7 +50,8 @@ class TensorAttention(Projections):
     Differences from `nn.MultiheadAttention`, all on purpose:
 
     - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query.
-    - `batch_first` is True by default, and there is no dropout on the weights, which are never held.
+    - `batch_first` is True by default.
+    - What needs the weights, which are never held, is refused by name: `dropout`, `need_weights` and an `attn_mask`.
     - `is_causal=True` masks; it is not a hint about a mask also given.
     - A query whose keys are all padding gives the output bias, not NaN.
     - The projections are `nn.Linear` modules (``q_proj``, ``k_proj.m``, ``v_proj.m``, ``out_proj``), not packed.
@@ -96,13 +103,20 @@ class TensorAttention(Projections):
         scale: float | None = None,
         windows: int | Sequence[int | None] | None = None,
         method: str = "auto",
+        num_kv_heads: int | None = None,
         bound: float | None = None,
         tolerance: float | None = None,
+        dropout: float = 0.0,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(embed_dim, num_heads, order, kdim, vdim, bias, batch_first, device, dtype)
+        refuse("dropout", dropout, 0, "the weights are never held; drop out of the output instead")
+        refuse("add_bias_kv", add_bias_kv, False, "append a token to key and value instead")
+        refuse("add_zero_attn", add_zero_attn, False, "append a token to key and value instead")
+        super().__init__(embed_dim, num_heads, order, kdim, vdim, bias, batch_first, num_kv_heads, device, dtype)
         if scale is not None and not (is_number(scale) and math.isfinite(scale)):
             raise ArgumentError("scale", expected="None or a finite number", got=scale)
         self.scale = scale
@@ -129,7 +143,7 @@ class TensorAttention(Projections):
     def extra_repr(self) -> str:
         usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
         usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
-        usual |= {"bound": None, "tolerance": None}
+        usual |= {"num_kv_heads": self.num_heads, "bound": None, "tolerance": None}
         unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -143,6 +157,8 @@ class TensorAttention(Projections):
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
     ) -> Tensor:
         """The attention of `query` to `key` and `value`, as one tensor shaped like `query`.
 
@@ -155,7 +171,12 @@ class TensorAttention(Projections):
                 key set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
+            need_weights: False. True is refused: there are S^(k-1) weights a query, which are never held.
+            attn_mask: None. A mask of pairs of query and key is refused: `is_causal`, `windows` and `key_padding_mask`
+                say what may be attended.
         """
+        refuse("need_weights", need_weights, False, "there are length^(order - 1) of them a query, never held")
+        refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
         q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
         return self.joined(self._attend(q, keys, values, masks, is_causal, query_offset))
 
@@ -178,6 +199,7 @@ class TensorAttention(Projections):
             key_masks=masks,
             windows=self.windows,
             scale=self._factor,
+            enable_gqa=self.num_kv_heads < self.num_heads,
             method=self.method,
         )
 

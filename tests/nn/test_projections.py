@@ -61,8 +61,16 @@ def test_bad_arguments_of_the_layer(argument, changed):
         ("key", {"is_causal": True}, "the query's length 5"),
         ("is_causal", {"is_causal": "yes", "query_offset": 1}, "True or False"),
         ("query_offset", {"query_offset": 1.5}, "an integer"),
-        ("need_weights", {"need_weights": True}, r"False \(there are length\^\(order - 1\) of them a query, never held"),
-        ("attn_mask", {"attn_mask": torch.ones(5, 4, dtype=torch.bool)}, r"is_causal, windows or key_padding_mask\), got"),
+        (
+            "need_weights",
+            {"need_weights": True},
+            r"False \(there are length\^\(order - 1\) of them",
+        ),
+        (
+            "attn_mask",
+            {"attn_mask": torch.ones(5, 4, dtype=torch.bool)},
+            r"windows or key_padding_mask\), got",
+        ),
     ],
 )
 def test_bad_arguments_of_the_call(argument, changed, said):

@@ -8,11 +8,13 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, and the one constructor that users call.
 - `bounded`: the layer whose scores cannot exceed a bound, exact or near-linear; the constructor makes it for a `bound`.
+- `cache`: the keys and values that an exact layer has decoded so far.
 - `projections`: what both share, from the checked inputs of a call to the heads and back.
 """
 
 from separatrix.attention.streaming.bounded_plan import normalised
 from separatrix.nn.bounded import BoundedTensorAttention
+from separatrix.nn.cache import TokenCache
 from separatrix.nn.tensor_attention import TensorAttention
 
-__all__ = ["BoundedTensorAttention", "TensorAttention", "normalised"]
+__all__ = ["BoundedTensorAttention", "TensorAttention", "TokenCache", "normalised"]

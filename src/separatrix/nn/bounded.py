@@ -23,7 +23,7 @@ from separatrix.attention.streaming.bounded_plan import (
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
-from separatrix.nn.tensor_attention import TensorAttention
+from separatrix.nn.tensor_attention import Cache, TensorAttention
 
 
 class BoundedTensorAttention(TensorAttention):
@@ -191,10 +191,13 @@ class BoundedTensorAttention(TensorAttention):
             magnitude = found.magnitude.amax(1, keepdim=True).expand(call.query.shape[:2])
             return plan.certificate(roundings, call.shaped(magnitude))
 
-    def state(self, batch_size: int | None = None) -> TensorAttentionState:
-        """An empty state for `decode`, of sequences without a batch or of `batch_size` of them."""
+    def cache(self, batch_size: int | None = None, *, spare: int = 0) -> Cache:
+        """An empty cache for `decode`: see `TensorAttention.cache`. With a tolerance it is a `TensorAttentionState`."""
         if self.tolerance is None:
-            raise self._without_tolerance("state")
+            return super().cache(batch_size, spare=spare)
+        self._check_batch_size(batch_size)
+        if spare != 0:
+            raise ArgumentError("spare", expected="0 for a layer with a tolerance: its sums hold no tokens", got=spare)
         return TensorAttentionState(
             self.order,
             self.head_dim,
@@ -203,7 +206,14 @@ class BoundedTensorAttention(TensorAttention):
             tolerance=self.tolerance,
             scale=self.bound,
             norm="order",
-            batch_shape=(self.num_heads,) if batch_size is None else (batch_size, self.num_heads),
+            batch_shape=self._cache_shape(batch_size),
             dtype=self.temperature.dtype,
             device=self.temperature.device,
         )
+
+    def _kind_of_cache(self) -> dict[str, object]:
+        if self.tolerance is None:
+            return super()._kind_of_cache()
+        found: dict[str, object] = {"type": "TensorAttentionState", "head_dim": self.head_dim, "order": self.order}
+        found |= {"norm": "order", "bound": 1.0, "scale": self.bound, "tolerance": self.tolerance}
+        return found | {"dtype": self.temperature.dtype, "device": self.temperature.device}

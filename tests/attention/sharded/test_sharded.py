@@ -24,10 +24,10 @@ from separatrix.attention.call import check_call
 from separatrix.attention.polynomial import chunks
 from separatrix.attention.polynomial.sums import states
 from separatrix.attention.sharded import counted_communication, sharded_attention, sharded_exact_attention
-from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.exact import merge
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import expansion, plan_bounded
+from separatrix.attention.streaming.causal_after import attend_after
 from tests.ranks import start_ranks
 
 D, D_V, BATCH = 3, 2, (2,)
@@ -328,7 +328,7 @@ def test_the_gradient_of_the_states_before(order, monkeypatch):
     expected = bounded_attention(plan, call)
 
     def attend(*tensors):
-        return parallel._attend_after(expanded, 1 / D, order - 1, *tensors)
+        return attend_after(expanded, 1 / D, order - 1, *tensors)
 
     leaves = [x.requires_grad_() for x in (*second, *before)]
     torch.testing.assert_close(attend(*leaves), expected[:, 5:], atol=1e-13, rtol=0)

@@ -25,16 +25,14 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.products import against_monomials
-from separatrix.attention.polynomial.sums import Expansion, Sums, contraction
-from separatrix.attention.positions import Positions
+from separatrix.attention.polynomial.sums import Expansion, contraction
 from separatrix.attention.sharded.agreement import Pass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
+from separatrix.attention.streaming.causal_after import attend_after
 from separatrix.attention.streaming.state import TensorAttentionState, relative_rounding
 from separatrix.errors import SeparatrixError
 
@@ -208,7 +206,7 @@ class _Shard:
             with torch.set_grad_enabled(kept is not None):
                 Z = list(states.requires_grad_(kept is not None))
                 if self.is_causal:
-                    out = _attend_after(self.expanded, self.scale, len(rest) // 2, query, *rest, *Z)
+                    out = attend_after(self.expanded, self.scale, len(rest) // 2, query, *rest, *Z)
                 else:
                     out = _attend(query, Z, self.expanded)
             if kept is not None:
@@ -271,34 +269,4 @@ def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
     return (sums[:, :-1] / D.masked_fill(D == 0, torch.inf)).mT.to(query.dtype)
 
 
-def _after(query: Tensor, tensors: Sequence[Tensor], scale: float) -> Call:
-    """The causal call of a shard on its own tokens: keys, then values."""
-    sets = len(tensors) // 2
-    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), (), Positions(True, 0, (None,) * sets), scale)
-
-
-class _AttendAfter(torch.autograd.Function):
-    """Causal attention of a shard after the states of all shards before it: query, keys, values, states."""
-
-    @staticmethod
-    def forward(ctx: Any, expanded: Expansion, scale: float, sets: int, query: Tensor, *rest: Tensor) -> Tensor:
-        ctx.expanded, ctx.scale, ctx.sets = expanded, scale, sets
-        sums = causal.attend_causal(_after(query, rest[: 2 * sets], scale), expanded, rest[2 * sets :])
-        ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
-        return sums.output
-
-    @staticmethod
-    @only_first_derivatives
-    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
-        query, *rest, out, denominator = ctx.saved_tensors
-        sets: int = ctx.sets
-        call = _after(query, rest[: 2 * sets], ctx.scale)
-        sums = Sums(out, denominator, torch.zeros_like(denominator))
-        grads = causal.backward_causal_after(
-            call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
-        )
-        return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
-
-
 _sharded: Callable[..., Tensor] = _Sharded.apply
-_attend_after: Callable[..., Tensor] = _AttendAfter.apply

@@ -2,6 +2,7 @@
 
 - `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
 - `state`: a state of constant size that tokens are added to and queries are asked of.
+- `causal_after`: causal attention of tokens that come after a state.
 - `few_tokens`: a few tokens at a time by the kernels in C++, all heads in one call.
 - `saved_state`: what a state is saved with, and what is checked when it is loaded.
 - `bounded_choice`: whether exact attention computes a call, because it is cheaper.

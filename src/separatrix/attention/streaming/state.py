@@ -19,6 +19,7 @@ from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
 from separatrix.attention.planning.plan import check_tolerance
+from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.products import against_monomials, sum_of_monomials
 from separatrix.attention.polynomial.sums import contraction, with_ones
 from separatrix.attention.streaming.bounded_plan import (
@@ -29,6 +30,7 @@ from separatrix.attention.streaming.bounded_plan import (
     plan_bounded,
     score_radius,
 )
+from separatrix.attention.streaming.causal_after import attend_after, causal_call
 from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
 from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
 from separatrix.checks import is_whole, positive
@@ -115,6 +117,10 @@ class TensorAttentionState:
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
 
+    def __getstate__(self) -> dict[str, object]:
+        """All but the calls of the kernels, whose pointers cannot be copied and which are made again."""
+        return {**self.__dict__, "_few": None}
+
     @property
     def states(self) -> list[Tensor]:
         """The sums Z_m (heads, rank, d_v + 1) of each set; tokens that are appended later do not change them."""
@@ -167,6 +173,17 @@ class TensorAttentionState:
         All of them are checked before any is added.
         """
         require_ieee_arithmetic()
+        key_sets, value_sets = self._tokens_of(keys, values)
+        if (library := self._kernels(key_sets, value_sets)) is not None:
+            return self._append_few(library, key_sets, value_sets)
+        self._refuse_tokens(key_sets, value_sets)
+        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+            self._append(m, self._flat(key), self._flat(value))
+
+    def _tokens_of(
+        self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The keys and values of each set, of the shapes, type and device that the state is for."""
         key_sets, value_sets = self._as_sets("keys", keys), self._as_sets("values", values)
         for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
             self._check(f"keys[{m}]", key, self.head_dim)
@@ -174,11 +191,7 @@ class TensorAttentionState:
             if key.shape[-2] != value.shape[-2]:
                 expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
-        if (library := self._kernels(key_sets, value_sets)) is not None:
-            return self._append_few(library, key_sets, value_sets)
-        self._refuse_tokens(key_sets, value_sets)
-        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
-            self._append(m, self._flat(key), self._flat(value))
+        return key_sets, value_sets
 
     def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> ctypes.CDLL | None:
         """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
@@ -245,13 +258,82 @@ class TensorAttentionState:
         shape = (*self.batch_shape, query.shape[-2], self.value_dim)
         if 0 in self._tokens or 0 in shape:
             return query.new_zeros(shape)
-        error = self.plan.total_error(self._relative())
+        self._refuse_roundings(self._tokens, self._largest, self._roundings)
+        return self._attend(query).reshape(shape) if library is None else self._attend_few(library, query)
+
+    def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
+        """Refuse to attend sums that were rounded too often for what was promised."""
+        error = self.plan.total_error(relative_rounding(self.plan, tokens, largest, roundings))
         if error > self.tolerance:
             raise SeparatrixError(
-                f"state: with {self._tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
+                f"state: with {tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
                 f"and {self.tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
             )
-        return self._attend(query).reshape(shape) if library is None else self._attend_few(library, query)
+
+    def extend(self, query: Tensor, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> Tensor:
+        """Append tokens and give the output of each: causal attention that goes on from what was appended before.
+
+        Args:
+            query: The queries (*batch_shape, L, d), one for each token, which attends every token before these and, of
+                these, those up to its own. Where s heads of queries share keys and values, (*batch_shape, s, L, d).
+            keys: The L new keys of each set, as in `append`.
+            values: The L new values of each set.
+
+        Returns:
+            The outputs, shaped like `query` but for the last dimension, d_v.
+
+        Raises:
+            ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
+            SeparatrixError: The outputs would not keep the tolerance, or leave the range of their type. Nothing is
+                appended then, unless the query is one token's.
+
+        Example:
+            >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1
+            >>> state = TensorAttentionState(3, 4, 4, bound=1.0, tolerance=1e-3)
+            >>> parts = [state.extend(q[i], [k1[i], k2[i]], [v1[i], v2[i]]) for i in (slice(0, 6), slice(6, 9))]
+            >>> from separatrix import tensor_attention
+            >>> exact = tensor_attention(q, [k1, k2], [v1, v2], is_causal=True)
+            >>> bool((torch.cat(parts) - exact).abs().max() <= 1e-3)
+            True
+        """
+        require_ieee_arithmetic()
+        key_sets, value_sets = self._tokens_of(keys, values)
+        length = key_sets[0].shape[-2]
+        shared = isinstance(query, Tensor) and query.dim() == len(self.batch_shape) + 3
+        for one in query.unbind(-3) if shared else [query]:
+            self._check("query", one, self.head_dim)
+        for name, x in (("query", query), *((f"keys[{m}]", key) for m, key in enumerate(key_sets))):
+            if x.shape[-2] != length:
+                raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
+        if length == 1:  # whose queries are asked together
+            self.refuse_beyond_bound("query", query)
+            self.append(key_sets, value_sets)
+            return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
+        out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets)
+        self.append(key_sets, value_sets)
+        return out if shared else out.squeeze(-3)
+
+    def _attend_after(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+        """The outputs (*batch_shape, s, L, d_v) of queries (*batch_shape, s, L, d) for tokens not appended yet."""
+        self.refuse_beyond_bound("query", query)
+        self._refuse_tokens(keys, values)
+        length = query.shape[-2]
+        if 0 in query.shape or self._heads == 0:
+            return query.new_zeros(*query.shape[:-1], self.value_dim)
+        flat = [self._flat(x) for x in (*keys, *values)]
+        magnitudes = [float(value.detach().abs().max()) for value in values]
+        largest = [max(pair) for pair in zip(self._largest, magnitudes, strict=True)]
+        outputs = []
+        for one in query.unbind(-3):
+            call = causal_call(self._flat(one), flat, self.scale)
+            scan = causal_summing(call, self.plan.rank).tokens([length])
+            roundings = [before + scan.count() + scan.count(wide=True) for before in self._roundings]
+            self._refuse_roundings([count + length for count in self._tokens], largest, roundings)
+            out = attend_after(self._expansion, self.scale, len(keys), call.query, *flat, *self._states)
+            if not torch.isfinite(out).all():
+                self._check_reached(math.inf)
+            outputs.append(out.reshape(*self.batch_shape, length, self.value_dim))
+        return torch.stack(outputs, -3)
 
     def _attend(self, query: Tensor) -> Tensor:
         flat = self._flat(query)
@@ -292,6 +374,42 @@ class TensorAttentionState:
         self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
         self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
         self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
+
+    def reorder(self, indices: Tensor | Sequence[int]) -> None:
+        """Make the sequence at `indices[i]` of the batch, the first of the leading dimensions, the one at i.
+
+        Args:
+            indices: Whole numbers from 0 to the batch's size - 1, repeated or left out at will; as many as there are
+                sequences afterwards. A beam search continues its best beams so.
+
+        Raises:
+            ArgumentError: The state has no batch, or an index is none of it.
+        """
+        if not self.batch_shape:
+            raise ArgumentError("indices", expected="a state with a batch", got="batch_shape ()")
+        chosen = batch_indices(indices, self.batch_shape[0], self.device)
+        states = [
+            z.reshape(*self.batch_shape, *z.shape[1:]).index_select(0, chosen).flatten(0, len(self.batch_shape) - 1)
+            for z in self._states
+        ]
+        if len(chosen) != self.batch_shape[0]:
+            self.batch_shape = (len(chosen), *self.batch_shape[1:])
+            self._heads, self._few = math.prod(self.batch_shape), None
+            self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+        self.states = states
+
+    def trim(self, length: int) -> None:
+        """Refuse to forget tokens: their sum does not say which of them is which. `length` may be all of them.
+
+        Raises:
+            ArgumentError: The length is not that of the tokens appended so far.
+        """
+        if any(count != length for count in self._tokens):
+            raise ArgumentError(
+                "length",
+                expected=f"{self._tokens[0]}, all tokens: a summed state cannot forget (keep a copy by state_dict)",
+                got=length,
+            )
 
     def detach(self) -> None:
         """Forget how the state came to be: what is appended later still has gradients, what was has none."""
@@ -382,6 +500,26 @@ class TensorAttentionState:
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(self._heads, *x.shape[-2:])
+
+
+def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.device) -> Tensor:
+    """The indices of sequences in a batch as a tensor; an `ArgumentError` for any that the batch has not.
+
+    >>> batch_indices([2, 0, 0], 3, torch.device("cpu"))
+    tensor([2, 0, 0])
+    """
+    expected = f"whole numbers from 0 to {size - 1}, in one dimension"
+    if isinstance(indices, Tensor):
+        if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32):
+            raise ArgumentError("indices", expected=expected, got=f"shape {tuple(indices.shape)}, {indices.dtype}")
+        chosen = indices.to(device, torch.int64)
+    elif isinstance(indices, (list, tuple)) and all(is_whole(i) for i in indices):
+        chosen = torch.tensor(indices, dtype=torch.int64, device=device)
+    else:
+        raise ArgumentError("indices", expected=expected, got=indices)
+    if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < size:
+        raise ArgumentError("indices", expected=expected, got=chosen.tolist())
+    return chosen
 
 
 def relative_rounding(

@@ -74,7 +74,8 @@ def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
         return 2 * (layer.order - 1) * x.nbytes
     state = layer.state(x.shape[0])
     with torch.no_grad():
-        layer.decode(x, state)
+        _, keys, values = layer.project(x, x, x)
+        state.append(keys, values)
     return state.nbytes
 
 

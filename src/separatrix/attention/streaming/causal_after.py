@@ -1,0 +1,48 @@
+"""Causal near-linear attention of tokens that come after others, of which only the states are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.polynomial import causal
+from separatrix.attention.polynomial.sums import Expansion, Sums
+from separatrix.attention.positions import Positions
+
+
+def causal_call(query: Tensor, tensors: Sequence[Tensor], scale: float) -> Call:
+    """The causal call of queries (H, L, d) on tokens of their own: keys, then values."""
+    sets = len(tensors) // 2
+    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), (), Positions(True, 0, (None,) * sets), scale)
+
+
+class _AttendAfter(torch.autograd.Function):
+    """Causal attention after the states of all tokens before: query, keys, values, states."""
+
+    @staticmethod
+    def forward(ctx: Any, expanded: Expansion, scale: float, sets: int, query: Tensor, *rest: Tensor) -> Tensor:
+        ctx.expanded, ctx.scale, ctx.sets = expanded, scale, sets
+        sums = causal.attend_causal(causal_call(query, rest[: 2 * sets], scale), expanded, rest[2 * sets :])
+        ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
+        return sums.output
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        query, *rest, out, denominator = ctx.saved_tensors
+        sets: int = ctx.sets
+        call = causal_call(query, rest[: 2 * sets], ctx.scale)
+        sums = Sums(out, denominator, torch.zeros_like(denominator))
+        grads = causal.backward_causal_after(
+            call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
+        )
+        return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
+
+
+attend_after: Callable[..., Tensor] = _AttendAfter.apply
+"""The outputs (H, L, d_v) of an expansion, a scale, the number of sets, query, keys, values and the states before."""

@@ -1,0 +1,356 @@
+"""Decoding: however a sequence is cut, the outputs are those of the full causal call."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+from torch import Tensor
+
+import separatrix as sx
+from separatrix.nn import TensorAttention, TokenCache
+
+ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}
+"""How far outputs of size about 1 may be apart, for the type that they are computed in."""
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make(order: int = 3, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> TensorAttention:
+    layer = TensorAttention(12, 6, order, dtype=dtype, generator=seeded(seed), **options)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(generator=seeded(seed + 1))
+    return layer
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 9) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed)).to(dtype)
+
+
+def decoded(layer: TensorAttention, x: Tensor, splits: list[int], cache: object = None) -> Tensor:
+    """The outputs of a sequence (..., length, width) that is cut at `splits`."""
+    cache = layer.cache(x.shape[0] if x.dim() == 3 else None) if cache is None else cache
+    stops = [*sorted(splits), x.shape[-2]]
+    return torch.cat([layer.decode(x[..., a:b, :], cache) for a, b in zip([0, *stops], stops, strict=False)], -2)
+
+
+@st.composite
+def cases(draws: st.DrawFn) -> tuple[dict, torch.dtype, tuple[int, ...], list[int], bool]:
+    order = draws(st.integers(2, 4))
+    options: dict = {"order": order, "num_kv_heads": draws(st.sampled_from([1, 2, 3, 6]))}
+    kind = draws(st.sampled_from(["exact", "windows", "bounded", "windows and bounded", "tolerance"]))
+    if "windows" in kind:
+        window = st.none() | st.integers(1, 12)
+        options["windows"] = draws(st.integers(1, 12) | st.lists(window, min_size=order - 1, max_size=order - 1))
+    if "bounded" in kind:
+        options["bound"] = draws(st.sampled_from([0.5, 3.0]))
+    if kind == "tolerance":
+        options |= {"bound": draws(st.sampled_from([0.5, 1.0])), "tolerance": 0.01, "method": "polynomial"}
+    dtype = draws(st.sampled_from([torch.float64, torch.float32, torch.bfloat16]))
+    length = draws(st.integers(0, 14))
+    batch = draws(st.sampled_from([(), (1,), (2,)]))
+    splits = draws(st.lists(st.integers(0, length), max_size=6))
+    return options, dtype, (*batch, length, 12), splits, draws(st.booleans())
+
+
+@settings(deadline=None, max_examples=150)
+@given(cases())
+def test_any_split_is_the_full_causal_call(case):
+    options, dtype, shape, splits, with_grad = case
+    layer, x = make(dtype=dtype, **options), draw(*shape, dtype=dtype)
+    with torch.set_grad_enabled(with_grad):
+        whole = layer(x, is_causal=True)
+        parts = decoded(layer, x, splits)
+    assert parts.dtype == whole.dtype
+    assert parts.shape == whole.shape
+    size = float(whole.detach().abs().max()) if whole.numel() else 1.0
+    torch.testing.assert_close(parts, whole, rtol=0, atol=ROUNDING[dtype] * max(size, 1.0))
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": [3, None]}, {"bound": 1.0, "tolerance": 1e-3}], ids=str)
+def test_token_by_token_of_many(options):
+    """Buffers are outgrown several times."""
+    method = "polynomial" if "tolerance" in options else "auto"
+    layer, x = make(num_kv_heads=2, method=method, **options), draw(2, 130, 12)
+    with torch.no_grad():
+        parts, whole = decoded(layer, x, [37, *range(38, 130)]), layer(x, is_causal=True)
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-11)
+
+
+def test_within_the_tolerance_where_the_call_is_exact():
+    layer, x = make(bound=1.0, tolerance=1e-3, num_kv_heads=3), draw(2, 20, 12)
+    exact = make(bound=1.0, num_kv_heads=3)
+    values = layer.project(x, x, x)[2]
+    largest = torch.stack([v.abs().max() for v in values]).prod() * layer.out_proj.weight.abs().sum(1).max()
+    difference = (decoded(layer, x, [8, 9]) - exact(x, is_causal=True)).abs().max()
+    assert 0 < difference <= 1e-3 * largest
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"windows": 3}, {"windows": [2, None]}, {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}],
+    ids=str,
+)
+@pytest.mark.parametrize("kv_heads", [2, 6])
+def test_gradients_go_back_through_all_calls(options, kv_heads):
+    layer, x = make(num_kv_heads=kv_heads, **options), draw(2, 9, 12).requires_grad_()
+    wanted = [x, *layer.parameters()]
+    slopes = []
+    for out in (layer(x, is_causal=True), decoded(layer, x, [1, 5, 6])):
+        slopes.append(torch.autograd.grad((out * draw(2, 9, 12, seed=3)).sum(), wanted))
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-10)
+
+
+def test_detached_tokens_have_no_gradient():
+    for options in ({}, {"bound": 1.0, "tolerance": 1e-3}):
+        layer, x = make(**options), draw(2, 6, 12).requires_grad_()
+        cache = layer.cache(2)
+        layer.decode(x[:, :4], cache)
+        cache.detach()
+        layer.decode(x[:, 4:], cache).sum().backward()
+        assert not x.grad[:, :4].any()
+        assert x.grad[:, 4:].any()
+
+
+def test_a_graph_outlives_later_tokens_and_modes_mix():
+    layer, x = make(), draw(2, 12, 12)
+    whole = layer(x, is_causal=True)
+    cache = layer.cache(2)
+    first = layer.decode(x[:, :3], cache)
+    with torch.no_grad():
+        parts = [layer.decode(x[:, 3:5], cache)]
+    with torch.inference_mode():
+        parts += [layer.decode(x[:, 5:6], cache), layer.decode(x[:, 6:7], cache)]
+    with torch.no_grad():
+        parts += [layer.decode(x[:, 7:8], cache)]
+    cache.trim(6)
+    with torch.no_grad():
+        parts[2:] = [layer.decode(x[:, 6:], cache)]
+    first.sum().backward()
+    assert layer.q_proj.weight.grad.abs().sum() > 0
+    torch.testing.assert_close(torch.cat([first, *parts], 1), whole, rtol=0, atol=1e-11)
+
+
+def test_a_window_bounds_the_memory():
+    layer = make(windows=(5, 8))
+    cache = layer.cache(2)
+    sizes = set()
+    with torch.no_grad():
+        layer.decode(draw(2, 1000, 12), cache)
+        for i in range(200):
+            layer.decode(draw(2, 1, 12, seed=i), cache)
+            sizes.add(cache.nbytes)
+    assert cache.held == (4, 7)
+    assert cache.tokens == (1200, 1200)
+    assert max(sizes) <= 2 * 2 * 2 * 6 * 2 * 8 * 64  # two sets, keys and values, batch, heads, width, bytes, tokens
+    growing = make().cache(2)
+    with torch.no_grad():
+        make().decode(draw(2, 1000, 12), growing)
+    assert growing.nbytes > max(sizes)
+
+
+def test_batch_second():
+    layer, first = make(batch_first=False), make()
+    x = draw(7, 3, 12)
+    cache = layer.cache(3)
+    parts = torch.cat([layer.decode(x[:4], cache), layer.decode(x[4:], cache)])
+    torch.testing.assert_close(parts, first(x.transpose(0, 1), is_causal=True).transpose(0, 1), rtol=0, atol=1e-11)
+
+
+def test_under_autocast():
+    layer, x = make(dtype=torch.float32), draw(2, 9, 12, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        parts, whole = decoded(layer, x, [4, 5]), layer(x, is_causal=True)
+    assert parts.dtype == whole.dtype == torch.bfloat16
+    torch.testing.assert_close(parts, whole, rtol=0.05, atol=0.05)
+
+
+KINDS = [{}, {"windows": 4}, {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}]
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("indices", [[2, 0, 0], torch.tensor([1, 1, 2, 0, 2]), [1], []], ids=str)
+def test_reordered_for_a_beam_search(options, indices):
+    layer, x = make(num_kv_heads=2, **options), draw(3, 11, 12)
+    cache = layer.cache(3)
+    with torch.no_grad():
+        layer.decode(x[:, :7], cache)
+        cache.reorder(indices)
+        later = draw(len(indices), 4, 12, seed=5)
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        together = torch.cat([x[chosen, :7], later], 1)
+        parts = torch.cat([layer.decode(later[:, :1], cache), layer.decode(later[:, 1:], cache)], 1)
+        torch.testing.assert_close(parts, layer(together, is_causal=True)[:, 7:], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("bad", [[3], [-1], [0.5], "012", torch.tensor([[0]]), torch.tensor([0.0])], ids=str)
+def test_bad_indices(options, bad):
+    layer = make(**options)
+    with pytest.raises(sx.ArgumentError, match="indices: expected whole numbers from 0 to 2"):
+        layer.cache(3).reorder(bad)
+    if "tolerance" not in options:
+        with pytest.raises(sx.ArgumentError, match="with a batch"):
+            layer.cache().reorder([0])
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_saved_and_loaded(options):
+    layer, x = make(**options), draw(2, 11, 12)
+    cache, other = layer.cache(2), layer.cache(2)
+    with torch.no_grad():
+        layer.decode(x[:, :8], cache)
+        layer.decode(draw(2, 3, 12, seed=1), other)
+        other.load_state_dict(load(save(cache.state_dict())))
+        assert other.tokens == cache.tokens
+        copied = copy.deepcopy(cache)
+        outputs = [layer.decode(x[:, 8:], one) for one in (cache, other, copied)]
+    assert torch.equal(outputs[0], outputs[1])
+    assert torch.equal(outputs[0], outputs[2])
+    with pytest.raises(sx.ArgumentError, match="batch_shape"):
+        layer.cache(3).load_state_dict(cache.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"length": torch.tensor(-1)}, "length"),
+        ({"length": torch.tensor(3)}, r"saved\['keys.0'\]: expected 3 to 3 tokens"),
+        ({"keys.0": torch.zeros(2, 6, 5, 2)}, "keys.0"),
+        ({"values.1": torch.zeros(2, 6, 7, 2, dtype=torch.float64)}, "values.1"),
+        ({"values.1": [1.0]}, "expected a tensor, got list"),
+        ({"more": torch.zeros(1)}, "the entries"),
+        ({"configuration": torch.zeros(3)}, "a tensor of bytes"),
+    ],
+    ids=str,
+)
+def test_a_damaged_file_is_refused_and_changes_nothing(changed, named):
+    layer, x = make(), draw(2, 8, 12)
+    cache = layer.cache(2)
+    with torch.no_grad():
+        layer.decode(x[:, :5], cache)
+        with pytest.raises(sx.ArgumentError, match=named):
+            cache.load_state_dict({**cache.state_dict(), **changed})
+        torch.testing.assert_close(layer.decode(x[:, 5:], cache), layer(x, is_causal=True)[:, 5:])
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_pickled(options):
+    layer, x = make(**options), draw(2, 8, 12)
+    cache = layer.cache(2)
+    with torch.no_grad():
+        layer.decode(x[:, :6], cache)
+        again = pickle.loads(pickle.dumps(cache))
+        assert torch.equal(layer.decode(x[:, 6:], again), layer.decode(x[:, 6:], cache))
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.data())
+def test_trimmed(data):
+    """Tokens are taken back and others decoded in their place: as if the first had never been."""
+    windows = data.draw(st.lists(st.none() | st.integers(1, 6), min_size=2, max_size=2))
+    spare, length = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 12))
+    layer, x, y = make(windows=windows), draw(2, 12, 12), draw(2, 5, 12, seed=4)
+    cache = layer.cache(2, spare=spare)
+    left = data.draw(st.integers(0, length))
+    splits = [s for s in data.draw(st.lists(st.integers(0, 12))) if s <= length]
+    with torch.no_grad():
+        decoded(layer, x[:, :length], splits, cache)
+        longest = max((w for w in windows if w is not None), default=1)
+        if left < length - spare and length > longest - 1 + spare and longest > 1 and left > 0:
+            with pytest.raises(sx.ArgumentError, match="or more: of set"):
+                cache.trim(left)
+            assert cache.tokens == (length, length)
+        else:
+            cache.trim(left)
+            together = torch.cat([x[:, :left], y], 1)
+            expected = layer(together, is_causal=True)[:, left:]
+            torch.testing.assert_close(decoded(layer, y, [1], cache), expected, rtol=0, atol=1e-11)
+
+
+def test_a_summed_state_refuses_to_forget():
+    layer = make(bound=1.0, tolerance=1e-3)
+    cache = layer.cache(2)
+    layer.decode(draw(2, 5, 12), cache)
+    cache.trim(5)
+    with pytest.raises(sx.ArgumentError, match="length: expected 5, all tokens: a summed state cannot forget"):
+        cache.trim(4)
+    with pytest.raises(sx.ArgumentError, match="spare: expected 0"):
+        layer.cache(2, spare=1)
+    for bad in (-1, 6, 2.0, None):
+        with pytest.raises(sx.ArgumentError, match="length"):
+            make().cache(2).trim(bad)
+
+
+@pytest.mark.parametrize(
+    ("x", "cache", "said"),
+    [
+        (draw(2, 3, 12), None, r"what cache\(batch_size\) of the layer gives, got NoneType"),
+        (draw(3, 12), None, r"what cache\(\) of the layer gives, got NoneType"),
+        (draw(2, 3, 12), torch.zeros(2), "got Tensor"),
+        (draw(2, 3, 12), make().cache(3), "a batch of 2, as x has, got a batch of 3"),
+        (draw(2, 3, 12), make().cache(), "a batch of 2, as x has, got no batch"),
+        (draw(3, 12), make().cache(2), "no batch, as x has, got a batch of 2"),
+        (draw(2, 3, 12), make(order=2).cache(2), r"windows = \(None, None\), got windows = \(None,\)"),
+        (draw(2, 3, 12), make(windows=2).cache(2), r"windows = \(None, None\), got windows = \(2, 2\)"),
+        (draw(2, 3, 12), make(dtype=torch.float32).cache(2), "dtype = torch.float64, got dtype = torch.float32"),
+        (draw(2, 3, 12), make(bound=1.0, tolerance=0.1).cache(2), "TokenCache, got type = TensorAttentionState"),
+    ],
+)
+def test_a_cache_that_is_not_the_layers(x, cache, said):
+    with pytest.raises(sx.ArgumentError, match=said) as caught:
+        make().decode(x, cache)
+    assert caught.value.argument == "cache"
+
+
+def test_a_state_of_another_bound_or_tolerance():
+    layer = make(bound=1.0, tolerance=1e-3)
+    for options, said in (
+        ({"bound": 0.5, "tolerance": 1e-3}, "scale = 1.0, got scale = 0.5"),
+        ({"bound": 1.0, "tolerance": 1e-2}, "tolerance = 0.001, got tolerance = 0.01"),
+        ({"bound": 1.0}, "TensorAttentionState, got type = TokenCache"),
+    ):
+        with pytest.raises(sx.ArgumentError, match=said):
+            layer.decode(draw(2, 3, 12), make(**options).cache(2))
+
+
+def test_what_cannot_be_decoded():
+    with pytest.raises(sx.ArgumentError, match="kdim = vdim = embed_dim = 12"):
+        make(kdim=5).cache(2)
+    for bad in (-1, 2.0, True):
+        with pytest.raises(sx.ArgumentError, match="batch_size: expected an integer >= 0"):
+            make().cache(bad)
+    with pytest.raises(sx.ArgumentError, match="spare: expected an integer >= 0"):
+        make().cache(2, spare=-1)
+
+
+def test_a_failed_call_adds_nothing():
+    layer, x = make(dtype=torch.float32), draw(2, 4, 12, dtype=torch.float32)
+    cache = layer.cache(2)
+    with torch.no_grad():
+        layer.decode(x, cache)
+        with pytest.raises(sx.SeparatrixError):
+            layer.decode(1e30 * x[:, :2], cache)
+        assert cache.tokens == (4, 4)
+        y = draw(2, 2, 12, dtype=torch.float32, seed=2)
+        torch.testing.assert_close(layer.decode(y, cache), layer(torch.cat([x, y], 1), is_causal=True)[:, 4:])
+
+
+def test_tokens_that_do_not_fit_a_cache():
+    cache = TokenCache((None,), 4, (2,))
+    for keys, said in (
+        ([torch.zeros(2, 3, 5)], r"keys\[0\]: expected shape \(2, 3, 4\)"),
+        ([torch.zeros(2, 3, 4, dtype=torch.float64)], "the cache's torch.float32 on cpu"),
+        ([torch.zeros(2, 3, 4)] * 2, "keys: expected 1 sets, got 2"),
+    ):
+        with pytest.raises(sx.ArgumentError, match=said):
+            cache.append(keys, [torch.zeros(2, 3, 4)])

@@ -162,6 +162,7 @@ def test_shapes():
 
 def test_the_names_of_the_weights():
     shapes = {name: tuple(weight.shape) for name, weight in make(8, 2, order=4, kdim=5, vdim=3).state_dict().items()}
+    assert shapes.pop("_extra_state")[0] > 0
     assert shapes == {
         "q_proj.weight": (8, 8),
         "q_proj.bias": (8,),
@@ -181,6 +182,7 @@ def test_the_names_of_the_weights():
         "out_proj.bias": (8,),
     }
     assert list(make(8, 2, order=2, bias=False).state_dict()) == [
+        "_extra_state",
         "q_proj.weight",
         "k_proj.0.weight",
         "v_proj.0.weight",

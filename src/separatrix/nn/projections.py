@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from separatrix.attention.arguments import is_dense, layout
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
+from separatrix.nn.meaning import Remembers
 
 
-class Projections(nn.Module):
+class Projections(Remembers):
     """The linear maps of a layer, ``q_proj``, ``k_proj.m``, ``v_proj.m`` and ``out_proj``, with checks of its inputs.
 
     There are k - 1 key sets and k - 1 value sets; the arguments are those of `TensorAttention`.

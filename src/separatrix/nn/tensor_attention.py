@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -64,6 +64,9 @@ class TensorAttention(Projections):
     scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect first outputs of size n^(-(k-1)/2).
+
+    **The weights remember what they mean**: a state dict holds the order, the heads, the scale, the bound and the
+    tolerance too, as a tensor, and is refused by a layer that differs in any but the tolerance.
 
     Example:
         >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
@@ -141,6 +144,57 @@ class TensorAttention(Projections):
     def plan(self) -> BoundedPlan | None:
         """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
         return None
+
+    def config(self) -> dict[str, object]:
+        """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
+
+        They can be written as JSON; `from_config` makes a layer of them, whose weights are drawn anew.
+
+        Example:
+            >>> config = TensorAttention(8, 2, windows=4, num_kv_heads=1).config()
+            >>> config["windows"], config["num_kv_heads"], TensorAttention.from_config(config).config() == config
+            ([4, 4], 1, True)
+        """
+        names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method", "num_kv_heads")
+        found: dict[str, object] = {name: getattr(self, name) for name in (*names, "bound", "tolerance")}
+        windows = None if self.windows is None else list(self.windows)
+        return found | {"bias": self.q_proj.bias is not None, "windows": windows}
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any],
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """The layer that `config` describes, with new weights.
+
+        Args:
+            config: What `config` gave. A name that is left out has its default.
+            generator: As in the constructor.
+            device: As in the constructor.
+            dtype: As in the constructor.
+
+        Raises:
+            ArgumentError: A name is none of the layer's, or what it stands for is refused by the constructor.
+        """
+        if not isinstance(config, Mapping):
+            raise ArgumentError("config", expected="a mapping from names to values", got=type(config).__name__)
+        known = [name for name in _ARGUMENTS if name not in ("self", "generator", "device", "dtype")]
+        for name in config:
+            if name not in known:
+                raise ArgumentError("config", expected=f"names out of {known}", got=repr(name))
+        for name in ("embed_dim", "num_heads"):
+            if name not in config:
+                raise ArgumentError("config", expected=f"an entry {name!r}", got=f"{sorted(config)}")
+        return cls(**config, generator=generator, device=device, dtype=dtype)
+
+    def _meaning(self) -> dict[str, object]:
+        scale = 1 / self.head_dim if self.scale is None and self.bound is None else self.scale
+        found: dict[str, object] = {"order": self.order, "num_heads": self.num_heads, "scale": scale}
+        return found | {"bound": self.bound, "tolerance": self.tolerance}
 
     def extra_repr(self) -> str:
         usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}

@@ -32,9 +32,8 @@ def as_bytes(configuration: Configuration) -> Tensor:
     return torch.tensor(list(json.dumps(configuration).encode()), dtype=torch.uint8)
 
 
-def from_bytes(found: object) -> Configuration:
-    """The configuration that was saved as bytes; an `ArgumentError` if they are not its JSON."""
-    name = "saved['configuration']"
+def from_bytes(found: object, name: str = "saved['configuration']") -> Configuration:
+    """The configuration that was saved as bytes; an `ArgumentError` that calls it `name` if they are not its JSON."""
     if not isinstance(found, Tensor) or found.dtype != torch.uint8 or found.dim() != 1:
         raise ArgumentError(name, expected="a tensor of bytes", got=_kind(found))
     try:

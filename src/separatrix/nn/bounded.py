@@ -42,8 +42,8 @@ class BoundedTensorAttention(TensorAttention):
     tolerance stands the smallest positive number of the type, which matters to float16 alone: see `certificate`.
 
     Of few tokens exact attention takes less time, and is what a call then computes, if that errs by no more than the
-    certificate says. Which of the two it is depends on the shapes alone; with ``method="polynomial"``, and in `decode`,
-    it is near-linear always.
+    certificate says. Which of the two it is depends on the shapes alone, and ``layer.plan.crossover(heads)`` says from
+    which length on it is near-linear; with ``method="polynomial"``, and in `decode`, it is near-linear always.
 
     Example:
         >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))

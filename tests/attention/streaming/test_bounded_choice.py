@@ -12,6 +12,7 @@ from separatrix.attention.streaming import bounded_choice
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_choice import exact_type
 from separatrix.attention.streaming.bounded_plan import normalised, plan_bounded, score_radius, sum_rounding
+from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 
 D = 8
@@ -107,3 +108,40 @@ def test_decoding_is_the_call_within_the_tolerance():
         largest = torch.stack([project(x).abs().max() for project in layer.v_proj]).prod()
         most = layer.out_proj.weight.abs().sum(1).max() * largest
     assert 0 < (steps - whole).abs().max() <= 1e-3 * most
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-3), (torch.float32, 2e-7)])
+def test_the_crossover_is_where_exact_attention_ends(order, dtype, tolerance, is_causal):
+    plan = plan_bounded(order, 4, 1.0, tolerance, dtype)
+    found = plan.crossover(2, is_causal=is_causal)
+
+    def is_exact(length):
+        tokens = torch.zeros(2, length, 4, dtype=dtype)
+        return exact_type(plan, check_call(tokens, [tokens] * (order - 1), [tokens] * (order - 1), is_causal=is_causal))
+
+    step = max(found // 100, 1)
+    assert all(is_exact(length) for length in (*range(1, found, step), found - 1))
+    assert not any(is_exact(length) for length in range(found, 3 * found, step))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_layer_changes_its_method_at_the_crossover(is_causal):
+    made = {"order": 3, "bound": 1.0, "tolerance": 1e-3}
+    chosen, near = (
+        TensorAttention(16, 4, method=method, generator=torch.Generator().manual_seed(0), **made)
+        for method in ("auto", "polynomial")
+    )
+    found = chosen.plan.crossover(2 * 4, is_causal=is_causal)
+    x = torch.randn(2, found, 16, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        below, at = ([layer(tokens, is_causal=is_causal) for layer in (chosen, near)] for tokens in (x[:, 1:], x))
+    assert not torch.equal(*below)
+    assert torch.equal(*at)
+
+
+@pytest.mark.parametrize("heads", [0, -1, 2.0, True])
+def test_a_crossover_of_no_heads(heads):
+    with pytest.raises(ArgumentError, match="heads: expected an integer >= 1"):
+        planned(3, torch.float32, 1e-3).crossover(heads)

@@ -44,3 +44,26 @@ def _is_exact(plan: BoundedPlan, shape: Shape, dtype: torch.dtype, device: torch
     positions = Positions(shape.is_causal, offset, (None,) * len(keys))
     call = Call(one.expand(shape.heads, shape.query_length, shape.d), keys, values, (), positions, 1.0)
     return relative_bound(call, plan.radius, dtype) <= sum(plan.relative_error(sum_rounding(plan, call)))
+
+
+def crossover(plan: BoundedPlan, heads: int, is_causal: bool, device: torch.device) -> int:
+    """The length from which on a call of a plan, as many queries as keys, is near-linear; below it is exact.
+
+    Exact attention's share of the work grows with the length, so that there is one such length; it is found by
+    bisection.
+    """
+
+    def is_exact(length: int) -> bool:
+        tokens = torch.zeros((), dtype=plan.dtype, device=device).expand(heads, length, plan.d)
+        sets = (tokens,) * (plan.order - 1)
+        positions = Positions(is_causal, 0, (None,) * (plan.order - 1))
+        return exact_type(plan, Call(tokens, sets, sets, (), positions, 1.0)) is not None
+
+    high = 1
+    while is_exact(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_exact(middle) else (low, middle)
+    return high

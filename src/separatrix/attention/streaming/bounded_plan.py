@@ -35,6 +35,7 @@ from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet, total_degree
 from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
 from separatrix.attention.polynomial.sums import Expansion
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Number = TypeVar("Number", float, Tensor)
@@ -93,6 +94,29 @@ class BoundedPlan:
     def summation(self, tokens: Summation) -> Summation:
         """How key tuples and monomials are added up, `tokens` being how tokens are."""
         return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
+
+    def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
+        """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
+
+        It depends on shapes alone, and on whether the kernels in C++ are installed. It is of self-attention with values
+        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and `decode`, are
+        near-linear at every length.
+
+        Args:
+            heads: How many heads are attended at once: those of the layer, times the size of the batch.
+            is_causal: Whether the calls are causal.
+            device: Where they are computed.
+
+        Example:
+            >>> plan = plan_bounded(3, 4, 1.0, 1e-3)
+            >>> 1 < plan.crossover(heads=16, is_causal=True) < 4096
+            True
+        """
+        from separatrix.attention.streaming.bounded_choice import crossover  # which is about these plans
+
+        if not is_whole(heads, low=1):
+            raise ArgumentError("heads", expected="an integer >= 1", got=heads)
+        return crossover(self, heads, is_causal, torch.device(device))
 
     def coefficients(self, device: torch.device | None = None) -> Tensor:
         """c_alpha (rank,) in float64."""

@@ -11,11 +11,13 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `cache`: the keys and values that an exact layer has decoded so far.
 - `meaning`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `projections`: what both share, from the checked inputs of a call to the heads and back.
+- `rotary_positions`: rotary positions at any order.
 """
 
 from separatrix.attention.streaming.bounded_plan import normalised
 from separatrix.nn.bounded import BoundedTensorAttention
 from separatrix.nn.cache import TokenCache
+from separatrix.nn.rotary_positions import rotary
 from separatrix.nn.tensor_attention import TensorAttention
 
-__all__ = ["BoundedTensorAttention", "TensorAttention", "TokenCache", "normalised"]
+__all__ = ["BoundedTensorAttention", "TensorAttention", "TokenCache", "normalised", "rotary"]

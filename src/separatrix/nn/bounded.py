@@ -62,6 +62,9 @@ class BoundedTensorAttention(TensorAttention):
         self.bound = positive("bound", self.bound)
         if self.scale is not None:
             raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=self.scale)
+        if self.rotary is not None:
+            reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
+            raise ArgumentError("rotary", expected=reason, got=self.rotary)
         where = self.out_proj.weight
         if self.tolerance is not None:
             self.tolerance = check_tolerance(self.tolerance)

@@ -15,10 +15,11 @@ from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.attention.streaming.state import TensorAttentionState
-from separatrix.checks import is_number
+from separatrix.checks import is_number, positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache
 from separatrix.nn.projections import Projections, check_integer, refuse
+from separatrix.nn.rotary_positions import rotary as rotary_positions
 
 
 class TensorAttention(Projections):
@@ -40,6 +41,8 @@ class TensorAttention(Projections):
         num_kv_heads: How many heads of keys and values there are, num_heads by default. Each serves num_heads /
             num_kv_heads consecutive heads of queries, as with ``enable_gqa`` in `tensor_attention`; 1 is known as
             multi-query attention.
+        rotary: None, or the base of rotary positions, 10000 for one: scores then depend on the distances from a query
+            to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset` on.
         bound: None, or the number that no score can exceed: the constructor then makes a `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
         dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
@@ -109,6 +112,7 @@ class TensorAttention(Projections):
         windows: int | Sequence[int | None] | None = None,
         method: str = "auto",
         num_kv_heads: int | None = None,
+        rotary: float | None = None,
         bound: float | None = None,
         tolerance: float | None = None,
         dropout: float = 0.0,
@@ -128,6 +132,9 @@ class TensorAttention(Projections):
         self.windows = _one_a_set(windows, order)
         self.method = method
         self.bound, self.tolerance = bound, tolerance
+        self.rotary = None if rotary is None else positive("rotary", rotary)
+        if rotary is not None and self.head_dim % 2:
+            raise ArgumentError("rotary", expected=f"None for an odd head_dim, {self.head_dim}", got=rotary)
         self._check_bounds()
         self.reset_parameters(generator)
 
@@ -155,8 +162,9 @@ class TensorAttention(Projections):
             >>> config["windows"], config["num_kv_heads"], TensorAttention.from_config(config).config() == config
             ([4, 4], 1, True)
         """
-        names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method", "num_kv_heads")
-        found: dict[str, object] = {name: getattr(self, name) for name in (*names, "bound", "tolerance")}
+        names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
+        more = ("num_kv_heads", "rotary", "bound", "tolerance")
+        found: dict[str, object] = {name: getattr(self, name) for name in (*names, *more)}
         windows = None if self.windows is None else list(self.windows)
         return found | {"bias": self.q_proj.bias is not None, "windows": windows}
 
@@ -194,12 +202,12 @@ class TensorAttention(Projections):
     def _meaning(self) -> dict[str, object]:
         scale = 1 / self.head_dim if self.scale is None and self.bound is None else self.scale
         found: dict[str, object] = {"order": self.order, "num_heads": self.num_heads, "scale": scale}
-        return found | {"bound": self.bound, "tolerance": self.tolerance}
+        return found | {"rotary": self.rotary, "bound": self.bound, "tolerance": self.tolerance}
 
     def extra_repr(self) -> str:
         usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
         usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
-        usual |= {"num_kv_heads": self.num_heads, "bound": None, "tolerance": None}
+        usual |= {"num_kv_heads": self.num_heads, "rotary": None, "bound": None, "tolerance": None}
         unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -246,7 +254,18 @@ class TensorAttention(Projections):
         query_offset: int,
     ) -> Tensor:
         """The outputs of the heads, (..., num_heads, L, head_dim)."""
+        q, keys = self._placed(q, keys, query_offset, 0)
         return self._exact(q, keys, values, masks, is_causal, query_offset, self.windows)
+
+    def _placed(self, q: Tensor, keys: list[Tensor], query_start: int, key_start: int) -> tuple[Tensor, list[Tensor]]:
+        """Queries and keys with their positions, if the layer has rotary ones."""
+        if self.rotary is None:
+            return q, keys
+        query = rotary_positions(q, 0, self.order, start=query_start, base=self.rotary)
+        placed = [
+            rotary_positions(key, m, self.order, start=key_start, base=self.rotary) for m, key in enumerate(keys, 1)
+        ]
+        return query, placed
 
     def _exact(
         self,
@@ -348,7 +367,8 @@ class TensorAttention(Projections):
         q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
         if isinstance(cache, TensorAttentionState):
             return self.joined(self._extend(cache, q, keys, values))
-        before = cache.held
+        before, start = cache.held, cache.tokens[0]
+        q, keys = self._placed(q, keys, start, start)
         keys, values = cache.joined(keys, values)
         heads = self._attend_held(q, keys, values, before, cache.windows)
         cache.keep(keys, values)

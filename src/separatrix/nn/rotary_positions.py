@@ -1,7 +1,7 @@
 r"""Rotary positions at any order: scores that depend on the distances from a query to its keys, and on nothing else.
 
 Rotary embeddings turn a plane (x_p, x_{p + d/2}) of queries and keys by an angle proportional to the position. For
-pairs this works because the inner product of a plane does not change when both its vectors are turned alike. The product
+pairs this works because the inner product of a plane does not change when both vectors are turned alike. The product
 
     sum_l q_l k_1,l ... k_{k-1},l
 

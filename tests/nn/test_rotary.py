@@ -149,3 +149,42 @@ def test_what_is_refused():
         rotary(draw(3, 8), 3, 3)
     with pytest.raises(sx.ArgumentError, match="an even last dimension"):
         rotary(draw(3, 7), 0, 3)
+
+
+def products_at_two_distances(batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Tokens hold a number each and say nothing of where they are; wanted: the one before times the third before."""
+    number = torch.randn(batch, length, generator=generator)
+    x = torch.cat([number.unsqueeze(-1), torch.ones(batch, length, 8), torch.zeros(batch, length, 23)], -1)
+    return x, number[:, 2:-1] * number[:, :-3]
+
+
+class TurnedAlike(TensorAttention):
+    """All key sets turned by the usual embedding, as pairs are."""
+
+    def _placed(self, q, keys, query_start, key_start):
+        return turned(q, query_start).to(q.dtype), [turned(key, key_start).to(q.dtype) for key in keys]
+
+
+def test_it_learns_distances_and_keeps_them_at_other_lengths():
+    def losses(made: type[TensorAttention], **options: object) -> list[float]:
+        generator = torch.Generator().manual_seed(0)
+        layer = made(32, 4, order=3, scale=1.0, windows=6, generator=generator, **options)
+        adam = torch.optim.Adam(layer.parameters(), lr=1e-2)
+
+        def loss(batch: int, length: int) -> Tensor:
+            x, wanted = products_at_two_distances(batch, length, generator)
+            return (layer(x, is_causal=True)[:, 3:, 0] - wanted).square().mean()
+
+        for _ in range(200):
+            adam.zero_grad()
+            loss(16, 12).backward()
+            adam.step()
+        with torch.no_grad():
+            return [loss(256, 12).item(), loss(128, 48).item()]
+
+    # The variance of what is wanted is 1. Positions that are not relative are half learned, where they were seen.
+    assert max(losses(TensorAttention, rotary=10000.0)) < 0.02
+    alike, further = losses(TurnedAlike)
+    assert alike > 0.2
+    assert further > 0.7
+    assert min(losses(TensorAttention)) > 0.6

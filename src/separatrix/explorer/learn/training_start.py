@@ -115,7 +115,7 @@ class Starter:
         name, training = asked.name(), self.store / TRAINING
         words = {"arguments": asked.arguments(), "seed": asked.seed, "steps": asked.steps}
         with self._one:
-            Store.create(self.store).close()  # before the run does, so that no reader meets it half made
+            Store.create(self.store).close()  # a store that cannot be written is reported before the run begins
             make_folder(training)
             folders = [one.name for one in training.iterdir() if NAME.fullmatch(one.name)]
             if name in folders and standing(self.store, name).word == "finished":

@@ -66,6 +66,11 @@ class Call:
         """Whether there is no output to compute, or nothing to attend."""
         return 0 in (*self.query.shape, self.values[0].shape[2], *self.key_lengths)
 
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether autograd records what is computed from the call."""
+        return torch.is_grad_enabled() and any(x.requires_grad for x in self.tensors)
+
     def shaped(self, x: Tensor) -> Tensor:
         """A result (H, ...) with the leading dimensions of the call as it was given."""
         return x if self.batch is None or len(self.batch) == 1 else x.reshape(*self.batch, *x.shape[1:])

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from separatrix.attention.arguments import check_arguments
 from separatrix.attention.call import check_call, flattened
-from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
+from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.planning.call_plan import plan_call
 from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 

@@ -37,8 +37,6 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.frame import Frame
 
-SMALLEST_ROW = 2.0**-32
-"""A query whose incoming gradient is smaller than this, relative to the largest of its head, counts as that large."""
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of the bounds themselves, see `certificate`."""
 

@@ -70,9 +70,6 @@ class IndexSet:
         """How the monomials are made, in the order of `alphas`."""
         return make_steps(self.alphas.sum(1), self.last, self.parents)
 
-    def is_total_degree(self) -> bool:
-        return self.rank == math.comb(self.dimension + self.degree, self.degree)
-
     def multinomials(self) -> npt.NDArray[np.float64]:
         """|alpha|! / alpha!, the coefficient of x^alpha in (x_1 + ... + x_d)^|alpha|."""
         factorial = np.array([float(math.factorial(p)) for p in range(self.degree + 1)])

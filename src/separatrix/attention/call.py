@@ -1,6 +1,6 @@
 """A checked call of order-k attention, as all algorithms take it, with its heads in one dimension.
 
-A call is checked and flattened once, at the boundary; what comes out is written in `batch` again at the end.
+A call is checked and flattened once, at the boundary; its results get the leading dimensions `batch` back at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Call:
         positions: Which keys a query may attend by its position.
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
-        copies: How many heads share a tensor of the call as it was given, at the most.
+        copies: The largest number of heads that share one tensor of the call as it was given.
     """
 
     query: Tensor
@@ -88,7 +88,7 @@ class Call:
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 
     def of_heads(self, heads: slice) -> Call:
-        """The call of some of the heads, as one without a batch."""
+        """The part of the call that belongs to some of the heads, as a call without a batch."""
         keys, values, masks = (tuple(x[heads] for x in sets) for sets in (self.keys, self.values, self.masks))
         return Call(self.query[heads], keys, values, masks, self.positions, self.scale)
 
@@ -136,7 +136,7 @@ def flattened(given: Given) -> Call:
 
     keys, values = [spread(key) for key in given.keys], [spread(value) for value in given.values]
     shapes = {given.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))}
-    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
+    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # this imports sympy in half a second
     count = math.prod(batch)
 
     def flat(x: Tensor) -> Tensor:

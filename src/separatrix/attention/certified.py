@@ -1,4 +1,4 @@
-"""The cheapest plan that keeps a tolerance, run, and certified on the input at hand."""
+"""Runs the cheapest plan that keeps a tolerance, and certifies the output for the input at hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls: `tensor_attention`, and with a proof of its error `certified_attention`, and what it would run."""
+"""The calls: `tensor_attention`, `certified_attention`, which proves its error, and `plan_attention`."""
 
 from __future__ import annotations
 

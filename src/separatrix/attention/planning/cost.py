@@ -1,7 +1,7 @@
 """What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
 
-The constants ship with the source, so that what is chosen never depends on the machine of the moment. They are
-nanoseconds on one AVX-512 machine with two cores; only their ratios matter.
+The constants ship with the source, so that the choice never depends on the machine. They are nanoseconds on one AVX-512
+machine with two cores; only their ratios matter.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from separatrix.attention.polynomial.lanes import lanes
 from separatrix.attention.polynomial.scan import scans_natively
 
 EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
-"""A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
+"""The time of a flop of exact attention in float32, and of all other work on a score; float64 takes twice as long."""
 POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
-"""A flop and a written monomial of the polynomial method, in float32; its products are thin."""
+"""The time of a flop and of a written monomial of the polynomial method, in float32; its products are thin."""
 POLYNOMIAL_START = 1.5e6
-"""What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+"""The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
 SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
-"""What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
+"""The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 TUPLES = 256
 """How many key tuples are sampled for each query when the error is forecast."""
 CAUSAL_FEATURE, SCAN_FEATURE = 1.5, 0.06
-"""A monomial and value column of a token of a causal call, by running sums in PyTorch and by the scan in C++."""
+"""The time of a monomial and value column of a causal token, by running sums in PyTorch and by the scan in C++."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -71,11 +71,11 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
 
 
 def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
-    """States from each key set, then the queries against their product; where it is causal, token by token."""
+    """The cost of the states of all key sets and of the queries against their product; token by token if causal."""
     rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
     if shape.is_causal:
-        products = len(shape.key_lengths) * float(shape.query_length)  # of the states with each other and the query
+        products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
         flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
         scanned = scans_natively(torch.device("cpu"), len(shape.key_lengths))
@@ -90,7 +90,7 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
 
 
 def sampled_queries(heads: int) -> int:
-    """Queries of each head in the sample that a forecast is made from, at the most: fewer where there are many heads.
+    """The largest number of queries of each head in the sample for a forecast; the more heads, the fewer.
 
     >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
     [64, 64, 20, 8]
@@ -99,13 +99,13 @@ def sampled_queries(heads: int) -> int:
 
 
 def planning_time(shape: Shape) -> float:
-    """What a sample takes: where exact attention takes less, it is not worth a plan."""
+    """The time that a sample takes: if exact attention takes less, planning is not worth it."""
     drawn = float(shape.heads * sampled_queries(shape.heads) * TUPLES)
     return max(POLYNOMIAL_START, SAMPLED_ENTRY * drawn * shape.d * shape.order)
 
 
 def basis_time(shape: Shape) -> float:
-    """What a change of basis takes to be found."""
+    """The time that it takes to find a change of basis."""
     return BASIS_ENTRY * shape.heads * shape.d**3
 
 

@@ -4,7 +4,7 @@
 - `monomials`: sets of multi-indices, and their monomials built level by level.
 - `greedy`: index sets shaped by the amplitudes of the coordinates.
 - `frame`: the coordinates in which scores are expanded.
-- `rotation`: at order 2, the basis in which fewer monomials do.
+- `rotation`: at order 2, the basis in which fewer monomials suffice.
 - `sums`: the states of the key sets, and queries against them, with gradients.
 - `causal`: queries that attend a prefix of the keys each, with gradients.
 - `run`: what was computed, as a differentiable function of the call's tensors.

@@ -24,7 +24,7 @@ from torch import Tensor
 
 Array = npt.NDArray[np.int64]
 _RUNS = 8
-"""Into how many runs the parents of a step may fall: from there on gathering them costs less than as many products."""
+"""The largest number of runs that a step's parents may form: with more, gathering them is cheaper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ class MonomialMemory:
 
 
 _Product = tuple[int, Tensor, Tensor | None, Tensor]
-"""The coordinate, what has the parents, which rows of it if not all, and where the children go."""
+"""The coordinate, the tensor with the parents, which of its rows if not all, and the tensor for the children."""
 
 
 def monomials(x: Tensor, index_set: IndexSet) -> Tensor:

@@ -7,8 +7,8 @@
     [0, 100, 200]
 
 The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, two threads ahead of it.
-torch runs on one thread between records, so that the data's threads have the other core and sums always round alike,
-and has its own number again whenever the caller holds a record.
+Between records torch runs on one thread, so that the data's threads have the other core and sums always round alike;
+when the caller gets a record, torch's number of threads is restored.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def resumable(
 
 
 class _Run:
-    """The state of a run and what moves it."""
+    """The state of a run, and its updates."""
 
     def __init__(self, settings: TrainingSettings, start: Checkpoint) -> None:
         self.settings = settings

@@ -20,7 +20,7 @@ from separatrix.attention.certificate.output import Certificate, certify
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.planning.call_plan import plan_call
-from separatrix.attention.planning.cost import AFFORDABLE, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import AFFORDABLE, certified_cost, exact_cost
 from separatrix.attention.planning.exact_type import exact_type
 from separatrix.attention.planning.forecast import Analysis, gamma, gradient_gamma, outside
 from separatrix.attention.planning.plan import (
@@ -208,7 +208,7 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
             if recipe is None and kept is None and analysis.differentiable and most == math.inf:
                 recipe = recipes(analysis, tolerance, least, most, output_only=True)
         if method == "auto" and recipe is not None:
-            cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
+            cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
                 break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

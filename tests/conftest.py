@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; a test of threads asks for more
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+gc.disable()  # until all tests are collected
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "120"}
 """The terminal that started interpreters write for."""
@@ -31,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Those are the tests with more time than usual (`pytest.mark.timeout`), and then those in a browser.
     """
     items.sort(key=_begins)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but not among the modules and the thousands of tests: they live to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def _begins(item: pytest.Item) -> tuple[float, bool]:

@@ -40,13 +40,13 @@ inline Range attending(const separatrix_call& call, Index m, Index j) {
     return range;
 }
 
-// For one head and one set: how many keys before each position are seen, and where the seen ones are.
+// For one head of queries and one set: how many keys before each position are seen, and where the seen ones are.
 class Seen {
 public:
     Seen(const separatrix_call& call, Index m, Index head) : count_(call.lengths[m]), everything_(!call.masks[m].data) {
         if (everything_) return;
         const separatrix_tensor& mask = call.masks[m];
-        const auto* seen = static_cast<const unsigned char*>(mask.data) + head * mask.head;
+        const auto* seen = static_cast<const unsigned char*>(mask.data) + head / call.mask_shared * mask.head;
         before_ = Array<Index>(call.lengths[m] + 1);
         places_ = Array<Index>(call.lengths[m]);
         count_ = 0;

@@ -59,10 +59,14 @@ template <class F> int guarded(F&& f) {
     }
 }
 
+// The type that a call of exact attention is computed in, as a place in the table of kernels.
+int arithmetic_of(const separatrix_call& call) { return call.type == SEPARATRIX_FLOAT64; }
+
 }  // namespace
 
 }  // namespace separatrix
 
+using separatrix::arithmetic_of;
 using separatrix::chosen;
 
 extern "C" {
@@ -90,7 +94,7 @@ void separatrix_set_threads(void* parallel_for, void* num_threads) {
 }
 
 int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) {
-    return separatrix::guarded([&] { return chosen->kernels->exact_forward[call->type](*call, out, lse); });
+    return separatrix::guarded([&] { return chosen->kernels->exact_forward[arithmetic_of(*call)](*call, out, lse); });
 }
 
 int separatrix_scan_forward(const separatrix_scan* scan, const separatrix_scan_results* results) {
@@ -102,15 +106,15 @@ int separatrix_scan_backward(const separatrix_scan* scan, const separatrix_scan_
 }
 
 int separatrix_exact_backward(const separatrix_call* call, const separatrix_gradients* gradients) {
-    return separatrix::guarded([&] { return chosen->kernels->exact_backward[call->type](*call, *gradients); });
+    return separatrix::guarded([&] { return chosen->kernels->exact_backward[arithmetic_of(*call)](*call, *gradients); });
 }
 
 int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
-    return separatrix::guarded([&] { return chosen->kernels->exact_range[call->type](*call, *range); });
+    return separatrix::guarded([&] { return chosen->kernels->exact_range[arithmetic_of(*call)](*call, *range); });
 }
 
 void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {
-    chosen->kernels->exact_levels[call->type](*call, *levels);
+    chosen->kernels->exact_levels[arithmetic_of(*call)](*call, *levels);
 }
 
 int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers) {
@@ -127,6 +131,14 @@ int separatrix_products_sums(const separatrix_products* call, const void* M, voi
 
 int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x, void* grad_W) {
     return separatrix::guarded([&] { return chosen->kernels->products_gradient[call->type](*call, M, grad_x, grad_W); });
+}
+
+int separatrix_extremes(const separatrix_tokens* tokens, double* least, double* most) {
+    return separatrix::guarded([&] { return chosen->kernels->extremes[tokens->type](*tokens, least, most); });
+}
+
+int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm) {
+    return separatrix::guarded([&] { return chosen->kernels->norms[tokens->type](*tokens, *norm); });
 }
 
 int separatrix_stream_append(const separatrix_stream* call, double* largest) {

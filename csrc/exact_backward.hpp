@@ -19,36 +19,82 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// What the backward pass reads of a head, beside its sets.
-template <class T> struct BackwardSets {
-    Sets<T> sets;
-    Index prefixes = 1;  // tuples of prefix keys that are seen
-    Array<T> query;      // (L_q, d): times the scale, in units of log 2
-    Array<T> peaks;      // (L_q): log-sum-exps in these units
-    Array<T> delta;      // (L_q): <near, out> - near_lse
-    Array<T> incoming, weighted;  // padded to whole vectors
+// A power of two as a product of two, either of which is in the range of the type: `Power` of arithmetic/incoming.py.
+template <class T> struct Power {
+    T first, second;
 
-    BackwardSets(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given, Index head)
-        : sets(call, cut, head), query(call.query_length * call.d), peaks(call.query_length), delta(call.query_length) {
-        for (Index m = 0; m < call.sets; ++m)
-            if (m != cut.inner) prefixes *= sets[m].count;
-        const T scale = static_cast<T>(call.scale * LOG2_E);
-        const T* lse = static_cast<const T*>(given.lse) + head * call.query_length;
+    // Two to the exponent; or one over that, for a sign of -1.
+    explicit Power(int exponent = 0, int sign = 1) {
+        const int half = (exponent - (exponent & 1)) / 2;
+        first = std::ldexp(T(1), sign * half), second = std::ldexp(T(1), sign * (exponent - half));
+    }
+
+    T times(T x) const { return x * first * second; }
+};
+
+// What the backward pass reads of a head of queries, beside its sets. Incoming gradients are brought near 1, for each
+// query by a power of two of its own and once more by that of the head: see incoming_rows.py, which says why.
+template <class T> struct BackwardRows {
+    Array<T> query;      // (L_q, d): times the scale, in units of log 2
+    Array<T> peaks;      // (L_q): log-sum-exps in these units; 0 for a query with nothing to attend
+    Array<T> near;       // (L_q, d_v): the incoming gradients over each query's own power
+    Array<T> delta;      // (L_q): <near, out> - the gradient of the log-sum-exp over the same power
+    Array<T> incoming;   // (L_q, d_v): the incoming gradients over the power of the head; padded to whole vectors
+    Array<T> weighted;   // (L_q, d): the queries times scale and share of the head's power; padded
+    Array<Power<T>> own; // (L_q)
+    Power<T> of_head;
+
+    BackwardRows(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given, Index head)
+        : query(call.query_length * call.d), peaks(call.query_length), near(call.query_length * call.d_v),
+          delta(call.query_length), incoming(call.query_length * cut.width), weighted(call.query_length * cut.depth),
+          own(call.query_length) {
+        Array<int> exponents(call.query_length);
+        Array<T> out(call.d_v);
+        int largest = NONE;
         for (Index i = 0; i < call.query_length; ++i) {
-            const T* from = row_of<T>(call.query, head, i);
-            for (Index l = 0; l < call.d; ++l) query[i * call.d + l] = from[l] * scale;
-            peaks[i] = static_cast<T>(static_cast<double>(lse[i]) * LOG2_E);
-            const Index row = head * call.query_length + i;
-            delta[i] = against(call.d_v, static_cast<const T*>(given.near) + row * call.d_v,
-                               static_cast<const T*>(given.out) + row * call.d_v) -
-                       static_cast<const T*>(given.near_lse)[row];
+            exponents[i] = read_incoming(call, given, head, i);
+            largest = std::max(largest, exponents[i]);
         }
-        const auto same = [](Index i) { return i; };
-        const auto whole = [&](void* data, Index width) {
-            return separatrix_tensor{data, call.query_length * width, width};
-        };
-        incoming = rows_of<T>(whole(given.incoming, call.d_v), head, call.query_length, call.d_v, cut.width, same);
-        weighted = rows_of<T>(whole(given.weighted, call.d), head, call.query_length, call.d, cut.depth, same);
+        of_head = Power<T>(largest);
+        const T in_log2 = static_cast<T>(call.scale * LOG2_E), scale = static_cast<T>(call.scale);
+        for (Index i = 0; i < call.query_length; ++i) {
+            const int exponent = exponents[i] == NONE ? 0 : exponents[i];
+            const Power<T> away(exponent, -1), share(std::max(exponents[i] - largest, NONE));
+            own[i] = Power<T>(exponent);
+            T *from = near + i * call.d_v, *to = incoming + i * cut.width, *rows = weighted + i * cut.depth;
+            for (Index c = 0; c < call.d_v; ++c) {
+                from[c] = away.times(from[c]);
+                to[c] = share.times(from[c]);
+            }
+            read_row<T>(call.type, given.out, head, i, call.d_v, out);
+            delta[i] = against(call.d_v, from, out) - away.times(delta[i]);
+            read_row(call.type, call.query, head, i, call.d, rows);
+            for (Index l = 0; l < call.d; ++l) {
+                query[i * call.d + l] = rows[l] * in_log2;
+                rows[l] = share.times(rows[l] * scale);
+            }
+            fill_zeros(to, call.d_v, cut.width);
+            fill_zeros(rows, call.d, cut.depth);
+        }
+    }
+
+    // The gradients of the query at index i as they come in, that of its log-sum-exp in `delta`; zeros where it has
+    // nothing to attend. Gives the exponent of the power of two next to the largest, or NONE where all are zero.
+    int read_incoming(const separatrix_call& call, const separatrix_gradients& given, Index head, Index i) {
+        const T lse = *row_of<T>(given.lse, head, i);
+        T* row = near + i * call.d_v;
+        peaks[i] = delta[i] = 0;
+        fill_zeros(row, 0, call.d_v);
+        if (lse == -std::numeric_limits<T>::infinity()) return NONE;
+        peaks[i] = static_cast<T>(static_cast<double>(lse) * LOG2_E);
+        delta[i] = *row_of<T>(given.grad_lse, head, i);
+        read_row(call.type, given.grad_out, head, i, call.d_v, row);
+        T most = std::fabs(delta[i]);
+        for (Index c = 0; c < call.d_v; ++c) most = larger(most, std::fabs(row[c]));
+        if (most == 0) return NONE;
+        int exponent = 0;
+        if (std::isfinite(most)) std::frexp(most, &exponent);
+        return exponent;
     }
 
     // <a, b>, rounded as products of rows are: an output that is one of the values has that value's product, bit by bit.
@@ -56,6 +102,19 @@ template <class T> struct BackwardSets {
         Vector<T> sum{};
         for (Index c = 0; c < width; ++c) sum = multiply_add(all(a[c]), all(b[c]), sum);
         return sum[0];
+    }
+
+    static constexpr int NONE = -1100;  // below the exponent of every number
+};
+
+// The sets of a head of queries, and how many tuples of prefix keys are seen.
+template <class T> struct BackwardSets {
+    Sets<T> sets;
+    Index prefixes = 1;
+
+    BackwardSets(const separatrix_call& call, const Cut<T>& cut, Index head) : sets(call, cut, head) {
+        for (Index m = 0; m < call.sets; ++m)
+            if (m != cut.inner) prefixes *= sets[m].count;
     }
 };
 
@@ -78,11 +137,9 @@ template <class T> struct GroupGradients {
 
 template <class T> class Backward {
 public:
-    Backward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given,
-             const BackwardSets<T>& head_sets, Index head, GroupGradients<T>& into)
-        : call_(call), cut_(cut), all_(head_sets), sets_(head_sets.sets), inner_(sets_[cut.inner]), into_(into),
-          near_(static_cast<const T*>(given.near) + head * call.query_length * call.d_v),
-          prefix_keys_(cut.depth),
+    Backward(const separatrix_call& call, const Cut<T>& cut, const Sets<T>& sets, const BackwardRows<T>& rows,
+             GroupGradients<T>& into)
+        : call_(call), cut_(cut), all_(rows), sets_(sets), inner_(sets_[cut.inner]), into_(into), prefix_keys_(cut.depth),
           prefix_values_(cut.width), key_panels_(cut.backward_chunk * call.d), value_panels_(cut.backward_chunk * call.d_v),
           key_rows_(cut.backward_chunk * cut.depth), key_grads_(cut.backward_chunk * cut.depth),
           value_grads_(cut.backward_chunk * cut.width), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
@@ -160,7 +217,7 @@ private:
             const Index i = queries.start + r;
             scores<T, R>(call_.d, {all_.query + i * call_.d, call_.d, 1}, key_panels_ + from * call_.d, panels,
                          P_ + r * stride + from, stride);
-            scores<T, R>(call_.d_v, {near_ + i * call_.d_v, call_.d_v, 1}, value_panels_ + from * call_.d_v, panels,
+            scores<T, R>(call_.d_v, {all_.near + i * call_.d_v, call_.d_v, 1}, value_panels_ + from * call_.d_v, panels,
                          D_ + r * stride + from, stride);
         });
         for (Index r = 0; r < rows; ++r) {
@@ -248,60 +305,104 @@ private:
 
     const separatrix_call& call_;
     const Cut<T>& cut_;
-    const BackwardSets<T>& all_;
+    const BackwardRows<T>& all_;
     const Sets<T>& sets_;
     const Set<T>& inner_;
     GroupGradients<T>& into_;
-    const T* near_;
     Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, key_grads_, value_grads_, P_, D_, fold_;
     Ranges ranges_;
 };
 
-// Write the sum of the gradients of all groups to rows of a result; what a mask hides has none.
-template <class T, class Part>
-void write_sum(Index groups, Part part, Index count, Index width, Index padded, T factor, T* into, const Seen* seen,
-               Index length) {
-    fill_zeros(into, 0, length * width);
-    for (Index j = 0; j < count; ++j) {
-        T* to = into + (seen ? seen->place(j) : j) * width;
-        for (Index g = 0; g < groups; ++g)
-            for (Index l = 0; l < width; ++l) to[l] += part(g)[j * padded + l];
-        for (Index l = 0; l < width; ++l) to[l] *= factor;
+// The two passes over the results of all groups: a head of queries has gradients of its own, and the heads of queries
+// that share keys and values add up theirs.
+template <class T> class Written {
+public:
+    Written(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given,
+            const std::vector<std::unique_ptr<BackwardSets<T>>>& sets,
+            const std::vector<std::unique_ptr<BackwardRows<T>>>& rows,
+            const std::vector<std::unique_ptr<GroupGradients<T>>>& grads)
+        : call_(call), cut_(cut), given_(given), same_(with_same_sets(call)), sets_(sets), rows_(rows), grads_(grads) {}
+
+    void queries(Index head) const {
+        const T scale = static_cast<T>(call_.scale);
+        Array<T> sum(call_.d);
+        for (Index i = 0; i < call_.query_length; ++i) {
+            add_groups(head, i, call_.d, cut_.depth, sum, [](const GroupGradients<T>& of) -> const Array<T>& { return of.query; });
+            const Power<T>& power = rows_[static_cast<std::size_t>(head)]->own[i];
+            for (Index l = 0; l < call_.d; ++l) sum[l] = power.times(sum[l] * scale);
+            write_row<T>(call_.type, sum, call_.d, given_.grad_query, head * call_.query_length + i);
+        }
     }
-}
+
+    // Of the keys and the values of a head, in the order of the heads of queries; what masks hide has no gradient.
+    void keys(Index one) const {
+        Array<T> sum(std::max(call_.d, call_.d_v)), part(std::max(call_.d, call_.d_v));
+        for (Index m = 0; m < call_.sets; ++m)
+            for (Index j = 0; j < call_.lengths[m]; ++j)
+                for (const bool values : {false, true}) {
+                    const Index width = values ? call_.d_v : call_.d, padded = values ? cut_.width : cut_.depth;
+                    fill_zeros<T>(sum, 0, width);
+                    for (Index head = one * call_.shared; head < (one + 1) * call_.shared; ++head) {
+                        const Seen& seen = sets_[static_cast<std::size_t>(head / same_)]->sets[m].seen;
+                        const Range place = seen.packed({j, j + 1});
+                        if (!place.size()) continue;
+                        add_groups(head, place.start, width, padded, part, [&](const GroupGradients<T>& of) -> const Array<T>& {
+                            const auto& set = of.sets[static_cast<std::size_t>(m)];
+                            return values ? set.second : set.first;
+                        });
+                        const Power<T>& power = rows_[static_cast<std::size_t>(head)]->of_head;
+                        for (Index l = 0; l < width; ++l) sum[l] += power.times(part[l]);
+                    }
+                    write_row<T>(call_.type, sum, width, (values ? given_.grad_values : given_.grad_keys)[m],
+                                 one * call_.lengths[m] + j);
+                }
+    }
+
+private:
+    // Row j of what the groups of a head of queries have, group after group.
+    template <class Of> void add_groups(Index head, Index j, Index width, Index padded, T* sum, Of of) const {
+        fill_zeros(sum, 0, width);
+        for (Index g = 0; g < cut_.groups; ++g) {
+            const T* from = of(*grads_[static_cast<std::size_t>(head * cut_.groups + g)]) + j * padded;
+            for (Index l = 0; l < width; ++l) sum[l] += from[l];
+        }
+    }
+
+    const separatrix_call& call_;
+    const Cut<T>& cut_;
+    const separatrix_gradients& given_;
+    const Index same_;
+    const std::vector<std::unique_ptr<BackwardSets<T>>>& sets_;
+    const std::vector<std::unique_ptr<BackwardRows<T>>>& rows_;
+    const std::vector<std::unique_ptr<GroupGradients<T>>>& grads_;
+};
 
 template <class T> int backward(const separatrix_call& call, const separatrix_gradients& given) {
     const Cut<T> cut(call);
-    std::vector<std::unique_ptr<BackwardSets<T>>> sets(static_cast<std::size_t>(call.heads));
+    const Index same = with_same_sets(call), with_sets = call.heads / same, with_keys = call.heads / call.shared;
+    std::vector<std::unique_ptr<BackwardSets<T>>> sets(static_cast<std::size_t>(with_sets));
+    std::vector<std::unique_ptr<BackwardRows<T>>> rows(static_cast<std::size_t>(call.heads));
     std::vector<std::unique_ptr<GroupGradients<T>>> grads(static_cast<std::size_t>(call.heads * cut.groups));
-    auto pack = [&](Index head) { sets[static_cast<std::size_t>(head)].reset(new BackwardSets<T>(call, cut, given, head)); };
-    if (const int failed = for_each_task(call.heads, pack)) return failed;
+    auto pack = [&](Index task) {
+        if (task < with_sets) sets[static_cast<std::size_t>(task)].reset(new BackwardSets<T>(call, cut, task * same));
+        const Index head = task - with_sets;
+        if (head >= 0) rows[static_cast<std::size_t>(head)].reset(new BackwardRows<T>(call, cut, given, head));
+    };
+    if (const int failed = for_each_task(with_sets + call.heads, pack)) return failed;
     auto add = [&](Index task) {
         const Index head = task / cut.groups, group = task % cut.groups;
-        const BackwardSets<T>& of = *sets[static_cast<std::size_t>(head)];
+        const BackwardSets<T>& of = *sets[static_cast<std::size_t>(head / same)];
         auto& into = grads[static_cast<std::size_t>(task)];
         into.reset(new GroupGradients<T>(call, cut, of.sets));
         const Index chunks = (of.sets[cut.inner].count + cut.backward_chunk - 1) / cut.backward_chunk;
         const Index pairs = of.prefixes * chunks;
-        Backward<T>(call, cut, given, of, head, *into).add(pairs * group / cut.groups, pairs * (group + 1) / cut.groups);
+        Backward<T>(call, cut, of.sets, *rows[static_cast<std::size_t>(head)], *into)
+            .add(pairs * group / cut.groups, pairs * (group + 1) / cut.groups);
     };
     if (const int failed = for_each_task(call.heads * cut.groups, add)) return failed;
-    auto write = [&](Index head) {
-        const auto of_group = [&](Index g) -> GroupGradients<T>& { return *grads[static_cast<std::size_t>(head * cut.groups + g)]; };
-        write_sum<T>(cut.groups, [&](Index g) { return static_cast<const T*>(of_group(g).query); }, call.query_length,
-                     call.d, cut.depth, static_cast<T>(call.scale),
-                     static_cast<T*>(given.grad_query) + head * call.query_length * call.d, nullptr, call.query_length);
-        for (Index m = 0; m < call.sets; ++m) {
-            const Set<T>& set = sets[static_cast<std::size_t>(head)]->sets[m];
-            const Index length = call.lengths[m];
-            const auto of_set = [&](Index g) -> auto& { return of_group(g).sets[static_cast<std::size_t>(m)]; };
-            write_sum<T>(cut.groups, [&](Index g) { return static_cast<const T*>(of_set(g).first); }, set.count, call.d,
-                         cut.depth, T(1), static_cast<T*>(given.grad_keys[m]) + head * length * call.d, &set.seen, length);
-            write_sum<T>(cut.groups, [&](Index g) { return static_cast<const T*>(of_set(g).second); }, set.count, call.d_v,
-                         cut.width, T(1), static_cast<T*>(given.grad_values[m]) + head * length * call.d_v, &set.seen, length);
-        }
-    };
-    return for_each_task(call.heads, write);
+    const Written<T> written(call, cut, given, sets, rows, grads);
+    auto write = [&](Index task) { task < call.heads ? written.queries(task) : written.keys(task - call.heads); };
+    return for_each_task(call.heads + with_keys, write);
 }
 
 }  // namespace SEPARATRIX_ARCH

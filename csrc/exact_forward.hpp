@@ -19,7 +19,7 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sets of a head in the form that this pass takes.
+// The sets of a head of queries in the form that this pass takes.
 template <class T> struct ForwardSets {
     Sets<T> sets;
     Array<T> panels;
@@ -71,7 +71,8 @@ template <class T> struct Running {
 
 template <class T> class Forward {
 public:
-    Forward(const separatrix_call& call, const Cut<T>& cut, const ForwardSets<T>& head_sets, Index head, T* out, T* lse)
+    Forward(const separatrix_call& call, const Cut<T>& cut, const ForwardSets<T>& head_sets, Index head, void* out,
+            T* lse)
         : call_(call), cut_(cut), sets_(head_sets.sets), inner_(sets_[cut.inner]), panels_(head_sets.panels),
           amplitudes_(head_sets.amplitudes), head_(head), out_(out), lse_(lse), query_(cut.depth), left_(ROWS * cut.depth),
           left_values_(ROWS * cut.width), scores_(ROWS * cut.chunk), sums_(2 * ROWS * cut.width) {
@@ -94,11 +95,11 @@ private:
     // Row `to` of the left factor: the query at index i times the scale, in units of log 2. Gives whether its scores
     // need a peak subtracted: a bound on them, with the number of tuples, does not leave room for the values.
     bool scaled_query(Index i, T* to, double tuples) const {
-        const T* from = row_of<T>(call_.query, head_, i);
         const T scale = static_cast<T>(call_.scale * LOG2_E);
         double radius = 0;
+        read_row(call_.type, call_.query, head_, i, call_.d, to);
         for (Index l = 0; l < call_.d; ++l) {
-            to[l] = from[l] * scale;
+            to[l] *= scale;
             radius += std::fabs(static_cast<double>(to[l])) * amplitudes_[l];
         }
         fill_zeros(to, call_.d, cut_.depth);
@@ -115,7 +116,7 @@ private:
             if (m != cut_.inner) prefixes *= ranges_[m].size();
         }
         const Range keys = ranges_[cut_.inner];
-        if (!prefixes || !keys.size()) return nothing(i);
+        if (!prefixes || !keys.size()) return nothing(i, running_[0]);
         const bool shifted = scaled_query(i, query_, static_cast<double>(prefixes) * static_cast<double>(keys.size()));
         Running<T>& sums = running_[0];
         sums.start(shifted, cut_.width);
@@ -213,19 +214,21 @@ private:
             });
             for (int r = 0; r < R; ++r) running_[r].end_chunk(width);
         }
-        for (int r = 0; r < R; ++r) own[r].size() ? finish(i + r, running_[r]) : nothing(i + r);
+        for (int r = 0; r < R; ++r) own[r].size() ? finish(i + r, running_[r]) : nothing(i + r, running_[r]);
     }
 
-    void nothing(Index i) const {
+    void nothing(Index i, Running<T>& sums) const {
         const Index row = head_ * call_.query_length + i;
-        fill_zeros(out_ + row * call_.d_v, 0, call_.d_v);
+        fill_zeros(sums.out, 0, call_.d_v);
+        write_row<T>(call_.type, sums.out, call_.d_v, out_, row);
         lse_[row] = -std::numeric_limits<T>::infinity();
     }
 
-    void finish(Index i, const Running<T>& sums) const {
+    void finish(Index i, Running<T>& sums) const {
         const Index row = head_ * call_.query_length + i;
         const T total = sum_of_lanes<T>(sums.total);
-        for (Index c = 0; c < call_.d_v; ++c) out_[row * call_.d_v + c] = sums.out[c] / total;
+        for (Index c = 0; c < call_.d_v; ++c) sums.out[c] /= total;
+        write_row<T>(call_.type, sums.out, call_.d_v, out_, row);
         const double log = std::log2(static_cast<double>(total)) + static_cast<double>(sums.out_peak);
         lse_[row] = static_cast<T>(log * LN_2);
     }
@@ -237,7 +240,8 @@ private:
     const Array<T>& panels_;
     const Array<double>& amplitudes_;
     const Index head_;
-    T *const out_, *const lse_;
+    void* const out_;
+    T* const lse_;
     Array<T> query_, left_, left_values_, scores_, sums_;
     Ranges ranges_;
     Running<T> running_[ROWS];
@@ -245,13 +249,14 @@ private:
 
 template <class T> int forward(const separatrix_call& call, void* out, void* lse) {
     const Cut<T> cut(call);
-    std::vector<std::unique_ptr<ForwardSets<T>>> sets(static_cast<std::size_t>(call.heads));
-    auto pack = [&](Index head) { sets[static_cast<std::size_t>(head)].reset(new ForwardSets<T>(call, cut, head)); };
-    if (const int failed = for_each_task(call.heads, pack)) return failed;
+    const Index same = with_same_sets(call);
+    std::vector<std::unique_ptr<ForwardSets<T>>> sets(static_cast<std::size_t>(call.heads / same));
+    auto pack = [&](Index one) { sets[static_cast<std::size_t>(one)].reset(new ForwardSets<T>(call, cut, one * same)); };
+    if (const int failed = for_each_task(call.heads / same, pack)) return failed;
     const Index blocks = (call.query_length + cut.queries - 1) / cut.queries;
     auto attend = [&](Index task) {
         const Index head = task / blocks, first = task % blocks * cut.queries;
-        Forward<T> pass(call, cut, *sets[static_cast<std::size_t>(head)], head, static_cast<T*>(out), static_cast<T*>(lse));
+        Forward<T> pass(call, cut, *sets[static_cast<std::size_t>(head / same)], head, out, static_cast<T*>(lse));
         pass.attend(first, std::min(first + cut.queries, call.query_length));
     };
     return for_each_task(call.heads * blocks, attend);

@@ -9,19 +9,24 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sizes of one head's factors, all as logarithms to base 2, column by column.
+// The sizes of the factors of one head of queries, all as logarithms to base 2, column by column; what a mask hides is
+// none of them.
 template <class T> class Sizes {
 public:
     // Of `count` tensors with the same number of columns.
     Sizes(Index count, Index columns) : count_(count), columns_(columns), logs_(count * columns) {}
 
-    void look_at(Index m, const separatrix_tensor& x, Index head, Index rows) {
+    // The rows place(0), ..., place(rows - 1) of a tensor.
+    template <class Place>
+    void look_at(Index m, Index type, const separatrix_tensor& x, Index head, Index rows, Place place) {
         Array<T> most(columns_);
         fill_zeros<T>(most, 0, columns_);
-        for (Index j = 0; j < rows; ++j) {
-            const T* row = row_of<T>(x, head, j);
-            for (Index l = 0; l < columns_; ++l) most[l] = larger(most[l], std::fabs(row[l]));
-        }
+        as_stored<T>(type, [&](auto stored) {
+            for (Index j = 0; j < rows; ++j) {
+                const auto* row = row_of<decltype(stored)>(x, head, place(j));
+                for (Index l = 0; l < columns_; ++l) most[l] = larger(most[l], std::fabs(widened(row[l])));
+            }
+        });
         for (Index l = 0; l < columns_; ++l) logs_[m * columns_ + l] = std::log2(static_cast<double>(most[l]));
     }
 
@@ -56,35 +61,38 @@ private:
 template <class T> int range(const separatrix_call& call, separatrix_range& found) {
     const double room = found.room, near = found.near, scale = std::log2(std::fabs(call.scale));
     const double infinity = std::numeric_limits<double>::infinity();
-    Array<double> outputs(call.heads);
+    const Index same = with_same_sets(call);
+    Array<double> outputs(call.heads / same);
     std::atomic<int> moderate{1}, near_one{std::fabs(scale) <= near || call.scale == 0};
-    auto look = [&](Index head) {
+    const double used = std::log2(2.0 * static_cast<double>((call.sets + 1) * call.d)) + std::max(scale, 0.0);
+    auto look = [&](Index one) {
         Sizes<T> scores(call.sets + 1, call.d), values(call.sets, call.d_v);
-        scores.look_at(0, call.query, head, call.query_length);
         for (Index m = 0; m < call.sets; ++m) {
-            scores.look_at(m + 1, call.keys[m], head, call.lengths[m]);
-            values.look_at(m, call.values[m], head, call.lengths[m]);
+            const Seen seen(call, m, one * same);
+            const auto place = [&](Index j) { return seen.place(j); };
+            scores.look_at(m + 1, call.type, call.keys[m], one * same / call.shared, seen.count(), place);
+            values.look_at(m, call.type, call.values[m], one * same / call.shared, seen.count(), place);
         }
-        const double used = std::log2(2.0 * static_cast<double>((call.sets + 1) * call.d)) + std::max(scale, 0.0);
-        const double large = scores.largest_above_one(), large_values = values.largest_above_one();
-        const double product = values.largest_without(-1);
-        outputs[head] = product;
-        // A comparison with what is not a number is false.
-        if (!(large <= room - used && large_values <= room / 2 && (product >= -room / 2 || product == -infinity)))
-            moderate = 0;
-        if (!(large <= near && large_values <= near)) near_one = 0;
-        for (const Sizes<T>* sizes : {&scores, &values})
-            for (Index m = 0; m < sizes->count(); ++m) {
-                const double others = sizes->largest_without(m);
-                if (!(others >= -near || others == -infinity)) near_one = 0;
-            }
+        for (Index head = one * same; head < (one + 1) * same; ++head) {
+            scores.look_at(0, call.type, call.query, head, call.query_length, [](Index i) { return i; });
+            const double large = scores.largest_above_one(), large_values = values.largest_above_one();
+            const double product = outputs[one] = values.largest_without(-1);
+            // A comparison with what is not a number is false.
+            if (!(large <= room - used && large_values <= room / 2 && (product >= -room / 2 || product == -infinity)))
+                moderate = 0;
+            if (!(large <= near && large_values <= near)) near_one = 0;
+            for (const Sizes<T>* sizes : {&scores, &values})
+                for (Index m = 0; m < sizes->count(); ++m) {
+                    const double others = sizes->largest_without(m);
+                    if (!(others >= -near || others == -infinity)) near_one = 0;
+                }
+        }
     };
-    if (const int failed = for_each_task(call.heads, look)) return failed;
+    if (const int failed = for_each_task(call.heads / same, look)) return failed;
     found.moderate = moderate;
     found.near_one = moderate && near_one;
     found.log_output = -infinity;
-    for (Index head = 0; head < call.heads; ++head)
-        found.log_output = larger(found.log_output, outputs[head]);
+    for (Index one = 0; one < call.heads / same; ++one) found.log_output = larger(found.log_output, outputs[one]);
     return SEPARATRIX_DONE;
 }
 

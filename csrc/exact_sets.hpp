@@ -17,6 +17,7 @@
 #include "box.hpp"
 #include "memory.hpp"
 #include "product.hpp"
+#include "stored.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
@@ -70,19 +71,14 @@ template <class T> struct Cut {
     }
 };
 
-template <class T> inline const T* row_of(const separatrix_tensor& x, Index head, Index row) {
-    return static_cast<const T*>(x.data) + head * x.head + row * x.row;
-}
-
-// Rows side by side, padded by zeros; those of a set are the ones that are seen.
-template <class T, class Place>
-Array<T> rows_of(const separatrix_tensor& x, Index head, Index count, Index width, Index padded, Place place) {
-    Array<T> into(count * padded);
-    for (Index j = 0; j < count; ++j) {
-        const T* from = row_of<T>(x, head, place(j));
+// The rows of a set that are seen, side by side, padded by zeros.
+template <class T>
+Array<T> rows_of(Index type, const separatrix_tensor& x, Index head, const Seen& seen, Index width, Index padded) {
+    Array<T> into(seen.count() * padded);
+    for (Index j = 0; j < seen.count(); ++j) {
         T* to = into + j * padded;
-        for (Index l = 0; l < width; ++l) to[l] = from[l];
-        for (Index l = width; l < padded; ++l) to[l] = 0;
+        read_row(type, x, head, seen.place(j), width, to);
+        fill_zeros(to, width, padded);
     }
     return into;
 }
@@ -92,7 +88,7 @@ template <class T> inline Index in_panels(Index j, Index l, Index d) {
     return j / PANEL<T> * PANEL<T> * d + l * PANEL<T> + j % PANEL<T>;
 }
 
-// One set of one head: which keys are seen, and their keys and values in rows, padded to whole vectors.
+// One set of one head of queries: which keys are seen, and their keys and values in rows, padded to whole vectors.
 template <class T> struct Set {
     Seen seen;
     Index count;
@@ -100,13 +96,19 @@ template <class T> struct Set {
 
     Set(const separatrix_call& call, const Cut<T>& cut, Index m, Index head)
         : seen(call, m, head), count(seen.count()) {
-        const auto place = [this](Index j) { return seen.place(j); };
-        keys = rows_of<T>(call.keys[m], head, count, call.d, cut.depth, place);
-        values = rows_of<T>(call.values[m], head, count, call.d_v, cut.width, place);
+        keys = rows_of<T>(call.type, call.keys[m], head / call.shared, seen, call.d, cut.depth);
+        values = rows_of<T>(call.type, call.values[m], head / call.shared, seen, call.d_v, cut.width);
     }
 };
 
-// All sets of one head.
+// How many heads of queries, one after the other, have the same sets: the same keys, and the same ones of them hidden.
+inline Index with_same_sets(const separatrix_call& call) {
+    for (Index m = 0; m < call.sets; ++m)
+        if (call.masks[m].data) return call.mask_shared;
+    return call.shared;
+}
+
+// All sets of one head of queries.
 template <class T> struct Sets {
     std::vector<Set<T>> sets;
     Index inner;

@@ -2,6 +2,7 @@
 #include "kernels.hpp"
 
 #include "arithmetic.hpp"
+#include "entries.hpp"
 #include "exact_backward.hpp"
 #include "exact_forward.hpp"
 #include "exact_range.hpp"
@@ -60,6 +61,8 @@ const Kernels kernels = {
     {products_add<float>, products_add<double>},
     {products_sums<float>, products_sums<double>},
     {products_gradient<float>, products_gradient<double>},
+    {extremes<float>, extremes<double>},
+    {norms<float>, norms<double>},
     {stream_append<float>, stream_append<double>},
     {stream_attend<float>, stream_attend<double>},
     {powers<float>, powers<double>},

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 4
+#define SEPARATRIX_INTERFACE 5
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -18,7 +18,8 @@ extern "C" {
 #endif
 
 enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2, SEPARATRIX_REFUSED = 3 };
-enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1 };
+/* Half types are for exact attention alone, which computes with them in float32. */
+enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1, SEPARATRIX_FLOAT16 = 2, SEPARATRIX_BFLOAT16 = 3 };
 
 /* A tensor (heads, rows, columns) whose columns lie side by side. */
 typedef struct {
@@ -26,9 +27,11 @@ typedef struct {
     int64_t head, row;
 } separatrix_tensor;
 
-/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. */
+/* A call of exact attention. `masks` are null where there are none; a window of -1 is none. There are `heads` heads of
+ * queries. Keys and values have a head for each `shared` of them, which follow each other, and masks one for each
+ * `mask_shared`, which is `shared` or 1. */
 typedef struct {
-    int64_t type, heads, sets, query_length, d, d_v;
+    int64_t type, heads, shared, mask_shared, sets, query_length, d, d_v;
     int64_t lengths[SEPARATRIX_MOST_SETS];
     int64_t windows[SEPARATRIX_MOST_SETS];
     int64_t is_causal, offset;
@@ -59,18 +62,15 @@ typedef struct {
 } separatrix_range;
 SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
 
-/* Output (heads, query_length, d_v) and log-sum-exp (heads, query_length), both contiguous. */
+/* Output (heads, query_length, d_v) in the type of the call, and log-sum-exp (heads, query_length) in that of the
+ * arithmetic, both contiguous. */
 SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
 
-/* What the backward pass reads and writes, all contiguous. With P = exp(S - lse) the weights of a query over the rows
- * K and V of all tuples,
- *
- *     dS = P * (near (V - out)^T + near_lse),    grad_query = scale dS K,
- *
- * the gradients of the rows of V are P^T incoming and those of the rows of K are dS^T weighted, which go on to the
- * factors of these rows. `out`, `near` and `incoming` have d_v columns, `weighted` has d, `lse` and `near_lse` none. */
+/* What the backward pass reads and writes: output and log-sum-exp as the forward pass gave them, and their gradients.
+ * `lse` and `grad_lse` have no columns and are of the type of the arithmetic; all else is of the type of the call.
+ * Gradients of the query, the keys and the values are written as contiguous tensors of their shapes. */
 typedef struct {
-    void *out, *lse, *near, *near_lse, *incoming, *weighted;
+    separatrix_tensor out, lse, grad_out, grad_lse;
     void* grad_query;
     void* grad_keys[SEPARATRIX_MOST_SETS];
     void* grad_values[SEPARATRIX_MOST_SETS];
@@ -134,6 +134,25 @@ SEPARATRIX_PUBLIC int separatrix_products_sums(const separatrix_products* call, 
 /* The gradients of x (heads, d, tokens) and W (heads, columns, tokens), contiguous. */
 SEPARATRIX_PUBLIC int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x,
                                                    void* grad_W);
+
+/* Tokens x (heads, length, d) of a set, and `mask` (heads, length) in bytes, not 0 for a token that may be attended;
+ * null where all may. See entries.hpp. */
+typedef struct {
+    int64_t type, heads, length, d;
+    separatrix_tensor x, mask;
+} separatrix_tokens;
+
+/* The least and the largest entry of each column, (heads, d): +inf and -inf where there is no token, NaN where one is. */
+SEPARATRIX_PUBLIC int separatrix_extremes(const separatrix_tokens* tokens, double* least, double* most);
+
+/* Two norms of each token, 0 for hidden ones: sum_l y_l^power and sum_l weights_l y_l for y = |factors x|. */
+typedef struct {
+    int64_t power;                   /* at least 1 */
+    const double *factors, *weights; /* (heads, d); `weights` may be null where `weighted` is */
+    double *powers, *weighted;       /* (heads, length) each, or null where they are not wanted */
+    double* largest;                 /* (heads): the largest of `powers` */
+} separatrix_norm;
+SEPARATRIX_PUBLIC int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm);
 
 /* A few tokens of a stream: see stream.hpp. All is contiguous: tokens (heads, tokens, d), values (heads, tokens, d_v),
  * states (heads, rank, d_v + 1) and coefficients (rank,), the last two in double. `norm` is 0 where `most` bounds

@@ -1,4 +1,5 @@
-// Random calls of exact attention: shapes, strides, types, windows, masks, offsets and orders, each from its number.
+// Random calls of exact attention: shapes, strides, types, windows, masks, offsets, orders and heads that share keys,
+// each from its number.
 //
 // Every tensor has a buffer of its own that ends where its last entry does, so that a sanitiser sees any read beyond
 // it, and begins at any entry. What no call may read is not a number: the gaps between rows, and hidden keys.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "../separatrix.h"
+#include "half_types.hpp"
 
 namespace fuzz {
 
@@ -84,22 +86,26 @@ template <class T> struct Tensor {
     }
 };
 
-// A call in numbers of type T, and what its backward pass is given beside it.
+// A call in numbers of type T, and the gradients that come in for it. The numbers may be those of a half type, so that
+// the same call can be made in that type.
 template <class T> struct Case {
     separatrix_call call{};
     Tensor<T> query;
     std::vector<Tensor<T>> keys, values;
     std::vector<Tensor<unsigned char>> masks;
-    Buffer<T> near, near_lse, incoming, weighted;
+    Tensor<T> grad_out, grad_lse;
+    Index half;  // a half type, or the type of the call
 
     explicit Case(Random& random) {
         draw_shape(random);
+        half = call.type;
+        if (sizeof(T) == 4 && random.chance(0.5)) half = random.chance(0.5) ? SEPARATRIX_FLOAT16 : SEPARATRIX_BFLOAT16;
         draw_positions(random);
-        query = numbers(random, call.query_length, call.d);
+        query = numbers(random, call.heads, call.query_length, call.d);
         for (Index h = 0; h < call.heads; ++h)  // a query with large scores beside one with small ones
             for (Index i = 0; !query.shared() && i < call.query_length; ++i) {
                 const T by = std::ldexp(T(1), static_cast<int>(random.whole(-4, 0)));
-                for (Index l = 0; l < call.d; ++l) query.at(h, i, l) *= by;
+                for (Index l = 0; l < call.d; ++l) query.at(h, i, l) = rounded(query.at(h, i, l) * by);
             }
         for (Index m = 0; m < call.sets; ++m) draw_set(random, m);
         // Scores of about this size: small, of sums that need no peak, at the border of those, and beyond.
@@ -107,11 +113,25 @@ template <class T> struct Case {
         const double size = sizes[random.whole(0, 3)] * (sizeof(T) == 8 ? 4 : 1);
         call.scale = (random.chance(0.2) ? -size : size) * std::pow(2.0, double(call.sets + 1)) / double(call.d);
         call.query = query.address();
-        near = row_numbers(random, call.d_v), incoming = row_numbers(random, call.d_v);
-        weighted = row_numbers(random, call.d), near_lse = row_numbers(random, 1);
+        grad_out = numbers(random, call.heads, call.query_length, call.d_v);
+        grad_lse = numbers(random, call.heads, call.query_length, 1);
+        for (Index h = 0; h < call.heads; ++h)  // gradients of all sizes, and some queries without
+            for (Index i = 0; !grad_out.shared() && !grad_lse.shared() && i < call.query_length; ++i) {
+                const T by = random.chance(0.1) ? T(0) : std::ldexp(T(1), static_cast<int>(random.whole(-12, 12)));
+                for (Index c = 0; c < call.d_v; ++c) grad_out.at(h, i, c) = rounded(grad_out.at(h, i, c) * by);
+                grad_lse.at(h, i) *= by;
+            }
     }
 
-    bool seen(Index m, Index h, Index j) const { return !masks[std::size_t(m)].rows || masks[std::size_t(m)].at(h, j); }
+    // The number of the half type next to x.
+    T rounded(T x) const { return half == call.type ? x : static_cast<T>(nearest(half, double(x))); }
+
+    // In these, h is a head of queries.
+    const T& key(Index m, Index h, Index j, Index l) const { return keys[std::size_t(m)].at(h / call.shared, j, l); }
+    const T& value(Index m, Index h, Index j, Index c) const { return values[std::size_t(m)].at(h / call.shared, j, c); }
+    bool seen(Index m, Index h, Index j) const {
+        return !masks[std::size_t(m)].rows || masks[std::size_t(m)].at(h / call.mask_shared, j);
+    }
 
     // Whether the query at index i may attend the key at j of set m: by definition, with nothing that overflows.
     bool may(Index m, Index h, Index i, Index j) const {
@@ -122,9 +142,11 @@ template <class T> struct Case {
     }
 
     std::string described() const {
-        std::string told = sizeof(T) == 4 ? "float" : "double";
+        const char* const names[] = {"float", "double", "float16", "bfloat16"};
+        std::string told = names[half];
         const auto tell = [&](const char* name, auto number) { told += name + std::to_string(number); };
-        tell(", order ", call.sets + 1), tell(", heads ", call.heads), tell(", queries ", call.query_length);
+        tell(", order ", call.sets + 1), tell(", heads ", call.heads), tell(", shared ", call.shared);
+        tell(", masks shared ", call.mask_shared), tell(", queries ", call.query_length);
         tell(", d ", call.d), tell(", d_v ", call.d_v), tell(", causal ", call.is_causal);
         tell(", offset ", call.offset), tell(", scale ", call.scale);
         for (Index m = 0; m < call.sets; ++m)
@@ -137,7 +159,9 @@ private:
     void draw_shape(Random& random) {
         call.type = sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
         call.sets = random.whole(1, 4);
-        call.heads = random.whole(1, 3);
+        call.shared = random.chance(0.3) ? random.whole(2, 3) : 1;
+        call.mask_shared = random.chance(0.5) ? call.shared : 1;
+        call.heads = random.whole(1, 3) * call.shared;
         call.query_length = random.any_size(1, 120);
         call.d = random.any_size(1, 70);
         call.d_v = random.any_size(1, 70);
@@ -168,33 +192,27 @@ private:
         }
     }
 
-    Tensor<T> numbers(Random& random, Index rows, Index columns) const {
-        Tensor<T> x = Tensor<T>::drawn(random, call.heads, rows, columns, std::numeric_limits<T>::quiet_NaN());
-        for (Index h = 0; h < call.heads; ++h)
+    Tensor<T> numbers(Random& random, Index heads, Index rows, Index columns) const {
+        Tensor<T> x = Tensor<T>::drawn(random, heads, rows, columns, std::numeric_limits<T>::quiet_NaN());
+        for (Index h = 0; h < heads; ++h)
             for (Index r = 0; r < rows; ++r)
-                for (Index c = 0; c < columns; ++c) x.at(h, r, c) = number(random);
+                for (Index c = 0; c < columns; ++c) x.at(h, r, c) = rounded(number(random));
         return x;
     }
 
     static T number(Random& random) { return random.chance(0.03) ? T(0) : static_cast<T>(random.between(-1, 1)); }
 
-    Buffer<T> row_numbers(Random& random, Index columns) const {
-        Buffer<T> x(call.heads * call.query_length * columns);
-        for (Index i = 0; i < x.size; ++i) x[i] = number(random);
-        return x;
-    }
-
     void draw_set(Random& random, Index m) {
         const Index length = call.lengths[m];
-        keys.push_back(numbers(random, length, call.d));
-        values.push_back(numbers(random, length, call.d_v));
+        keys.push_back(numbers(random, call.heads / call.shared, length, call.d));
+        values.push_back(numbers(random, call.heads / call.shared, length, call.d_v));
         masks.emplace_back();
         if (random.chance(0.4)) {
             const double densities[] = {0, 0.1, 0.5, 0.9, 1};
             const double density = densities[random.whole(0, 4)];
             Tensor<unsigned char>& mask = masks.back();
-            mask = Tensor<unsigned char>::drawn(random, call.heads, length, 1, 1);
-            for (Index h = 0; h < call.heads; ++h)
+            mask = Tensor<unsigned char>::drawn(random, call.heads / call.mask_shared, length, 1, 1);
+            for (Index h = 0; h < mask.heads; ++h)
                 for (Index j = 0; j < length; ++j)
                     mask.at(h, j) = random.chance(density) ? (random.chance(0.5) ? 1 : 255) : 0;
             call.masks[m] = mask.address();
@@ -204,13 +222,15 @@ private:
         call.values[m] = values.back().address();
     }
 
-    // What a mask hides may be anything.
+    // What masks hide from all heads of queries may be anything.
     void hide(const Tensor<T>& x, Index m) const {
         if (x.shared()) return;
         for (Index h = 0; h < x.heads; ++h)
-            for (Index j = 0; j < x.rows; ++j)
-                for (Index c = 0; c < x.columns && !seen(m, h, j); ++c)
-                    x.at(h, j, c) = std::numeric_limits<T>::quiet_NaN();
+            for (Index j = 0; j < x.rows; ++j) {
+                bool some = false;
+                for (Index of = h * call.shared; of < (h + 1) * call.shared; ++of) some = some || seen(m, of, j);
+                for (Index c = 0; c < x.columns && !some; ++c) x.at(h, j, c) = std::numeric_limits<T>::quiet_NaN();
+            }
     }
 };
 

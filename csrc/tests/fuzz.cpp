@@ -4,8 +4,9 @@
 //
 // runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each it compares the two passes of exact attention with
 // literal.hpp and the range of its factors with a loop over them, has a value that is not a number show in the output
-// of every query that attends it, and sees to it that three threads give the same bits as one. It prints the largest
-// errors, as parts of their bounds, and ends with 1 at the first case that is wrong.
+// of every query that attends it, and sees to it that three threads give the same bits as one, and that a call in a
+// half type gives the results of the call in float, each rounded once. It prints the largest errors, as parts of their
+// bounds, and ends with 1 at the first case that is wrong.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,30 +35,34 @@ void use_threads(bool several) {
                            several ? reinterpret_cast<void*>(threads_of) : nullptr);
 }
 
-// Everything that the two passes write, not a number until they have.
-template <class T> struct Results {
-    Buffer<T> out, lse, grad_query;
-    std::vector<Buffer<T>> grad_keys, grad_values;
+// What a result is until it is written: not a number.
+template <class S> S unwritten() { return std::numeric_limits<S>::quiet_NaN(); }
+template <> std::uint16_t unwritten() { return 0x7fff; }
+
+// Everything that the two passes write for tensors of type S, computed in type T.
+template <class T, class S = T> struct Results {
+    Buffer<S> out, grad_query;
+    Buffer<T> lse;
+    std::vector<Buffer<S>> grad_keys, grad_values;
     int code;
 
-    Results(const Case<T>& drawn, const Literal<T>& expected) {
-        const separatrix_call& call = drawn.call;
-        const Index rows = call.heads * call.query_length;
-        out = Buffer<T>(rows * call.d_v), lse = Buffer<T>(rows), grad_query = Buffer<T>(rows * call.d);
-        separatrix_gradients gradients{};
-        gradients.out = expected.given_out.data.get(), gradients.lse = expected.given_lse.data.get();
-        gradients.near = drawn.near.data.get(), gradients.near_lse = drawn.near_lse.data.get();
-        gradients.incoming = drawn.incoming.data.get(), gradients.weighted = drawn.weighted.data.get();
+    Results(const Case<T>& drawn, const Literal<T>& expected) : Results(drawn.call, expected.gradients()) {}
+
+    Results(const separatrix_call& call, separatrix_gradients gradients) {
+        const Index rows = call.heads * call.query_length, heads = call.heads / call.shared;
+        out = made(rows * call.d_v), lse = Buffer<T>(rows), grad_query = made(rows * call.d);
         gradients.grad_query = grad_query.data.get();
         for (Index m = 0; m < call.sets; ++m) {
-            grad_keys.emplace_back(call.heads * call.lengths[m] * call.d);
-            grad_values.emplace_back(call.heads * call.lengths[m] * call.d_v);
+            grad_keys.push_back(made(heads * call.lengths[m] * call.d));
+            grad_values.push_back(made(heads * call.lengths[m] * call.d_v));
             gradients.grad_keys[m] = grad_keys.back().data.get();
             gradients.grad_values[m] = grad_values.back().data.get();
         }
         code = separatrix_exact_forward(&call, out.data.get(), lse.data.get());
         if (!code) code = separatrix_exact_backward(&call, &gradients);
     }
+
+    static Buffer<S> made(Index count) { return Buffer<S>(count, unwritten<S>()); }
 
     bool operator==(const Results& other) const {
         bool same = equal(out, other.out) && equal(lse, other.lse) && equal(grad_query, other.grad_query);
@@ -66,15 +71,15 @@ template <class T> struct Results {
         return same;
     }
 
-    static bool equal(const Buffer<T>& a, const Buffer<T>& b) {
-        return !a.size || !std::memcmp(a.data.get(), b.data.get(), std::size_t(a.size) * sizeof(T));
+    template <class X> static bool equal(const Buffer<X>& a, const Buffer<X>& b) {
+        return !a.size || !std::memcmp(a.data.get(), b.data.get(), std::size_t(a.size) * sizeof(X));
     }
 };
 
 // The largest errors so far of an architecture, as parts of their bounds.
 struct Worst {
     double forward = 0, backward = 0;
-    long compared = 0, planted = 0, threaded = 0;
+    long compared = 0, planted = 0, threaded = 0, halved = 0;
 };
 
 class Wrong {
@@ -110,6 +115,80 @@ template <class T> void compare_all(const Results<T>& got, const Literal<T>& exp
     }
 }
 
+// The largest product of values, column by column, in a logarithm; and what is asked about it at both ends.
+template <class T> void compare_range(const Case<T>& drawn) {
+    const separatrix_call& call = drawn.call;
+    double largest = -INFINITY;
+    bool numbers = true;
+    for (Index h = 0; h < call.heads; ++h) {
+        for (Index i = 0; i < call.query_length; ++i)
+            for (Index l = 0; l < call.d; ++l) numbers = numbers && !std::isnan(drawn.query.at(h, i, l));
+        for (Index c = 0; c < std::max(call.d, call.d_v); ++c) {
+            double log = 0;
+            for (Index m = 0; m < call.sets; ++m) {
+                double most = 0;
+                for (Index j = 0; j < call.lengths[m]; ++j) {
+                    if (!drawn.seen(m, h, j)) continue;
+                    if (c < call.d) numbers = numbers && !std::isnan(drawn.key(m, h, j, c));
+                    if (c >= call.d_v) continue;
+                    const double value = std::fabs(double(drawn.value(m, h, j, c)));
+                    numbers = numbers && !std::isnan(value);
+                    most = std::max(most, value);
+                }
+                log += std::log2(most);
+            }
+            if (c < call.d_v) largest = std::max(largest, log);
+        }
+    }
+    for (const double room : {1e300, -1e300}) {
+        separatrix_range found{};
+        found.room = found.near = room;
+        if (separatrix_exact_range(&call, &found)) throw Wrong("the range was not found");
+        const Index fits = numbers && room > 0;
+        if (found.moderate != fits || found.near_one != fits) throw Wrong("the range is not what it is");
+        if (numbers && found.log_output != largest && !(std::fabs(found.log_output - largest) <= 1e-12))
+            throw Wrong("the largest product of values is not that");
+    }
+}
+
+// The same call in the half type of its numbers: what the call in float gave, rounded, bit for bit.
+void compare_half(const Case<float>& drawn, const Literal<float>& expected, const Results<float>& wide, Worst& worst) {
+    std::vector<Buffer<std::uint16_t>> kept;
+    const auto halved = [&](const Buffer<float>& x, separatrix_tensor& address, Index first) {
+        kept.emplace_back(x.size, std::uint16_t(0));
+        for (Index i = 0; i < x.size; ++i) kept.back()[i] = half_bits(drawn.half, double(x[i]));
+        address.data = kept.back().data.get() + first;
+    };
+    separatrix_call call = drawn.call;
+    separatrix_gradients gradients = expected.gradients();
+    call.type = drawn.half;
+    halved(drawn.query.buffer, call.query, drawn.query.first);
+    halved(expected.given_out, gradients.out, 0);
+    halved(drawn.grad_out.buffer, gradients.grad_out, drawn.grad_out.first);
+    for (std::size_t m = 0; m < drawn.keys.size(); ++m) {
+        halved(drawn.keys[m].buffer, call.keys[m], drawn.keys[m].first);
+        halved(drawn.values[m].buffer, call.values[m], drawn.values[m].first);
+    }
+    const Results<float, std::uint16_t> got(call, gradients);
+    if (got.code) throw Wrong("a kernel gave an error for a half type");
+    if (!got.equal(got.lse, wide.lse)) throw Wrong("lse of a half type is another than that of float");
+    const auto same = [&](const char* name, const Buffer<std::uint16_t>& half, const Buffer<float>& full) {
+        for (Index i = 0; i < half.size; ++i, ++worst.halved)
+            if (half[i] != half_bits(drawn.half, nearest(drawn.half, double(full[i]))))
+                throw Wrong(std::string(name) + " of a half type is not that of float, rounded");
+    };
+    same("out", got.out, wide.out), same("grad_query", got.grad_query, wide.grad_query);
+    for (std::size_t m = 0; m < drawn.keys.size(); ++m) {
+        same("grad_keys", got.grad_keys[m], wide.grad_keys[m]);
+        same("grad_values", got.grad_values[m], wide.grad_values[m]);
+    }
+    separatrix_range range{}, wide_range{};
+    range.room = wide_range.room = 93, range.near = wide_range.near = 16;
+    if (separatrix_exact_range(&call, &range) || separatrix_exact_range(&drawn.call, &wide_range) ||
+        std::memcmp(&range, &wide_range, sizeof range))
+        throw Wrong("the range of a half type is another than that of float");
+}
+
 // Put what is not a number in one entry of the query, a key or a value: it must show in all that depends on it.
 template <class T> void plant(Random& random, const Case<T>& drawn, const Literal<T>& expected, Worst& worst) {
     const separatrix_call& call = drawn.call;
@@ -120,54 +199,25 @@ template <class T> void plant(Random& random, const Case<T>& drawn, const Litera
     const T kept = x.at(h, r, c);
     x.at(h, r, c) = random.chance(0.5) ? std::numeric_limits<T>::quiet_NaN() : -std::numeric_limits<T>::quiet_NaN();
     const Results<T> got(drawn, expected);
+    compare_range(drawn);
     x.at(h, r, c) = kept;
-    for (Index i = 0; i < call.query_length; ++i) {
+    const Index heads = which == 0 ? 1 : call.shared;  // of queries that read this entry
+    for (Index at = 0; at < heads * call.query_length; ++at) {
+        const Index of = h * heads + at / call.query_length, i = at % call.query_length;
         bool attends = which != 0 || i == r;
         for (Index other = 0; other < call.sets && attends; ++other) {
             bool some = false;
             for (Index j = 0; j < call.lengths[other]; ++j)
-                some = some || (drawn.may(other, h, i, j) && (which == 0 || other != m || j == r));
+                some = some || (drawn.may(other, of, i, j) && (which == 0 || other != m || j == r));
             attends = some;
         }
-        const Index row = h * call.query_length + i;
+        const Index row = of * call.query_length + i;
         for (Index column = 0; attends && column < call.d_v; ++column)
             if ((which != 2 || column == c) && !std::isnan(got.out[row * call.d_v + column]))
                 throw Wrong("out is a number, for a query that attends what is none");
         if (attends && which != 2 && !std::isnan(got.lse[row]))
             throw Wrong("lse is a number, of scores of which one is none");
         worst.planted += attends;
-    }
-}
-
-// The largest product of values, column by column, in a logarithm; and what is asked about it at both ends.
-template <class T> void compare_range(const Case<T>& drawn) {
-    const separatrix_call& call = drawn.call;
-    double largest = -INFINITY;
-    bool numbers = true;
-    for (Index h = 0; h < call.heads; ++h)
-        for (Index c = 0; c < std::max(call.d, call.d_v); ++c) {
-            double log = 0;
-            for (Index m = 0; m < call.sets; ++m) {
-                double most = 0;
-                for (Index j = 0; j < call.lengths[m]; ++j) {
-                    if (c < call.d) numbers = numbers && !std::isnan(drawn.keys[std::size_t(m)].at(h, j, c));
-                    if (c >= call.d_v) continue;
-                    const double value = std::fabs(double(drawn.values[std::size_t(m)].at(h, j, c)));
-                    numbers = numbers && !std::isnan(value);
-                    most = std::max(most, value);
-                }
-                log += std::log2(most);
-            }
-            if (c < call.d_v) largest = std::max(largest, log);
-        }
-    for (const double room : {1e300, -1e300}) {
-        separatrix_range found{};
-        found.room = found.near = room;
-        if (separatrix_exact_range(&call, &found)) throw Wrong("the range was not found");
-        const Index fits = numbers && room > 0;
-        if (found.moderate != fits || found.near_one != fits) throw Wrong("the range is not what it is");
-        if (numbers && found.log_output != largest && !(std::fabs(found.log_output - largest) <= 1e-12))
-            throw Wrong("the largest product of values is not that");
     }
 }
 
@@ -197,6 +247,8 @@ template <class T> void run(Random& random, std::vector<std::string>& names, std
             if (got.code) throw Wrong("a kernel gave the error " + std::to_string(got.code));
             compare_all(got, expected, worst[k]);
             compare_range(drawn);
+            if constexpr (sizeof(T) == 4)
+                if (drawn.half != drawn.call.type) compare_half(drawn, expected, got, worst[k]);
             separatrix_highest_bytes();
             if (separatrix_highest_bytes()) throw Wrong("memory is held though no call is running");
             if (threaded) {
@@ -239,8 +291,8 @@ int main(int count, char** arguments) {
         }
     for (std::size_t k = 0; k < names.size(); ++k)
         std::printf("%-9s %ld cases of seed %s, %ld numbers: largest error %.3f of its bound forward, %.3f backward; "
-                    "%ld cases with threads, %ld queries that attend a NaN\n",
+                    "%ld cases with threads, %ld queries that attend a NaN, %ld numbers of half types\n",
                     names[k].c_str(), cases, arguments[1], worst[k].compared, worst[k].forward, worst[k].backward,
-                    worst[k].threaded, worst[k].planted);
+                    worst[k].threaded, worst[k].planted, worst[k].halved);
     return 0;
 }

@@ -39,6 +39,8 @@ public:
     static constexpr Wide RAISED = sizeof(T) == 4 ? 0x1p-113L : 0x1p-919L;
     // What underflow takes from a result: a unit of the smallest numbers for each of some thousand operations.
     static constexpr Wide LOST = sizeof(T) == 4 ? 0x1p-121L : 0x1p-1017L;
+    // In a backward pass that is relative to incoming gradients, of which none is larger than 2^12.
+    static constexpr Wide LOST_GRADIENT = 0x1p14L * LOST;
 
     Expected out, lse, grad_query;
     std::vector<Expected> grad_keys, grad_values;
@@ -46,11 +48,11 @@ public:
 
     Literal(const Case<T>& drawn, const separatrix_levels& levels)
         : out(rows(drawn) * drawn.call.d_v), lse(rows(drawn)), grad_query(rows(drawn) * drawn.call.d),
-          given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(0)), case_(drawn), call_(drawn.call),
+          given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(-INFINITY)), case_(drawn), call_(drawn.call),
           levels_(levels) {
         for (Index m = 0; m < call_.sets; ++m) {
-            grad_keys.emplace_back(call_.heads * call_.lengths[m] * call_.d);
-            grad_values.emplace_back(call_.heads * call_.lengths[m] * call_.d_v);
+            grad_keys.emplace_back(call_.heads / call_.shared * call_.lengths[m] * call_.d);
+            grad_values.emplace_back(call_.heads / call_.shared * call_.lengths[m] * call_.d_v);
         }
         for (Index h = 0; h < call_.heads; ++h)
             for (Index i = 0; i < call_.query_length; ++i) {
@@ -58,6 +60,15 @@ public:
                 forward(h, i);
                 backward(h, i);
             }
+    }
+
+    // What a backward pass is given; where it writes to is left open.
+    separatrix_gradients gradients() const {
+        separatrix_gradients given{};
+        given.out = {given_out.data.get(), call_.query_length * call_.d_v, call_.d_v};
+        given.lse = {given_lse.data.get(), call_.query_length, 1};
+        given.grad_out = case_.grad_out.address(), given.grad_lse = case_.grad_lse.address();
+        return given;
     }
 
     // The tuples of a query are found once; each is a row of `sets` keys.
@@ -84,10 +95,10 @@ private:
     static Wide gamma(Wide n) { return n * U / (1 - n * U); }
 
     // The product of entries c of the rows of a tuple, set `without` left out.
-    Wide product(const std::vector<Tensor<T>>& sets, Index h, Index t, Index c, Index without = -1) const {
+    Wide product(bool values, Index h, Index t, Index c, Index without = -1) const {
         Wide p = 1;
         for (Index m = 0; m < call_.sets; ++m)
-            if (m != without) p *= Wide(sets[std::size_t(m)].at(h, key(t, m), c));
+            if (m != without) p *= Wide(values ? case_.value(m, h, key(t, m), c) : case_.key(m, h, key(t, m), c));
         return p;
     }
 
@@ -98,7 +109,7 @@ private:
         for (Index t = 0; t < count(); ++t) {
             Wide &s = scores_[std::size_t(t)], &A = sizes_[std::size_t(t)];
             for (Index l = 0; l < call_.d; ++l) {
-                const Wide term = Wide(call_.scale) * Wide(case_.query.at(h, i, l)) * product(case_.keys, h, t, l);
+                const Wide term = Wide(call_.scale) * Wide(case_.query.at(h, i, l)) * product(false, h, t, l);
                 s += term, A += std::fabs(term);
             }
             peak = std::max(peak, s), size = std::max(size, A);
@@ -117,12 +128,12 @@ private:
         for (Index c = 0; c < call_.d_v; ++c) {
             Wide sum = 0, magnitude = 0, most = 0;
             for (Index t = 0; t < count(); ++t) {
-                const Wide v = product(case_.values, h, t, c), weight = weights_[std::size_t(t)];
+                const Wide v = product(true, h, t, c), weight = weights_[std::size_t(t)];
                 sum += weight * v, magnitude += weight * std::fabs(v), most = std::max(most, std::fabs(v));
             }
             out.set(row * call_.d_v + c, sum / total,
                     1.01L * (magnitude / total * ((1 + each) * (1 + U) / (1 - each) - 1) + 2 * raised * most) + LOST);
-            given_out[row * call_.d_v + c] = static_cast<T>(sum / total);
+            given_out[row * call_.d_v + c] = case_.rounded(static_cast<T>(sum / total));
         }
         const Wide log = peak + std::log(total);
         // A logarithm in double, a sum and a product, and the conversion to the type.
@@ -134,36 +145,36 @@ private:
     void backward(Index h, Index i) {
         const Index row = h * call_.query_length + i;
         const Wide shift = Wide(given_lse[row]);
-        // A weight goes through the products and sums of its tile, of queries, of pairs and of groups; d_v more for the
-        // gradient of a score, and a product for each set and each factor.
+        // A weight goes through the products and sums of its tile, of queries, of pairs, of groups and of the heads that
+        // share a key; d_v more for the gradient of a score, and a product for each set and each factor.
         const Wide n = Wide(levels_.chunk + levels_.query_block + levels_.query_blocks + levels_.pairs +
-                            levels_.groups + call_.d_v + call_.sets + 12);
+                            levels_.groups + call_.shared + call_.d_v + call_.sets + 13);
         for (Index t = 0; t < count(); ++t) {
             const Wide P = std::exp(scores_[std::size_t(t)] - shift), A = sizes_[std::size_t(t)];
             // The log-sum-exp in units of log 2 (3), and the difference (1).
             const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 5)) * A + gamma(4) * std::fabs(shift));
             const Wide in_P = in_score + (1 + in_score) * gamma(4 + n);
-            Wide slope = Wide(case_.near_lse[row]), slope_size = std::fabs(slope);
+            Wide slope = Wide(case_.grad_lse.at(h, i)), slope_size = std::fabs(slope);
             for (Index c = 0; c < call_.d_v; ++c) {
-                const Wide near = Wide(case_.near[row * call_.d_v + c]), mean = Wide(given_out[row * call_.d_v + c]);
-                const Wide v = product(case_.values, h, t, c);
-                slope += near * (v - mean), slope_size += std::fabs(near) * (std::fabs(v) + std::fabs(mean));
+                const Wide grad = Wide(case_.grad_out.at(h, i, c)), mean = Wide(given_out[row * call_.d_v + c]);
+                const Wide v = product(true, h, t, c);
+                slope += grad * (v - mean), slope_size += std::fabs(grad) * (std::fabs(v) + std::fabs(mean));
             }
             const Wide error = 1.01L * (P * in_P + 2 * RAISED);
             for (Index l = 0; l < call_.d; ++l) {
-                const Wide k = product(case_.keys, h, t, l) * Wide(call_.scale);
-                grad_query.add(row * call_.d + l, P * slope * k, error * slope_size * std::fabs(k) + LOST);
+                const Wide k = product(false, h, t, l) * Wide(call_.scale);
+                grad_query.add(row * call_.d + l, P * slope * k, error * slope_size * std::fabs(k) + LOST_GRADIENT);
             }
             for (Index m = 0; m < call_.sets; ++m) {
-                const Index to = h * call_.lengths[m] + key(t, m);
+                const Index to = h / call_.shared * call_.lengths[m] + key(t, m);
                 for (Index l = 0; l < call_.d; ++l) {
-                    const Wide by = Wide(case_.weighted[row * call_.d + l]) * product(case_.keys, h, t, l, m);
+                    const Wide by = Wide(call_.scale) * Wide(case_.query.at(h, i, l)) * product(false, h, t, l, m);
                     grad_keys[std::size_t(m)].add(to * call_.d + l, P * slope * by,
-                                                  error * slope_size * std::fabs(by) + LOST);
+                                                  error * slope_size * std::fabs(by) + LOST_GRADIENT);
                 }
                 for (Index c = 0; c < call_.d_v; ++c) {
-                    const Wide by = Wide(case_.incoming[row * call_.d_v + c]) * product(case_.values, h, t, c, m);
-                    grad_values[std::size_t(m)].add(to * call_.d_v + c, P * by, error * std::fabs(by) + LOST);
+                    const Wide by = Wide(case_.grad_out.at(h, i, c)) * product(true, h, t, c, m);
+                    grad_values[std::size_t(m)].add(to * call_.d_v + c, P * by, error * std::fabs(by) + LOST_GRADIENT);
                 }
             }
         }

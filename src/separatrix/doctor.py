@@ -17,7 +17,7 @@ from torch import Tensor
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
-from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
 from separatrix.native import NONE, architectures, native, runnable
 
@@ -187,7 +187,7 @@ def speeds(*, seconds: float = 0.5) -> list[Speed]:
     plan = certified().plan
     assert plan.recipe is not None
     wide = plan.recipe.dtype == torch.float64
-    cost = polynomial_cost(Shape(1, n, (n, n), d, d), expanded(plan.recipe.index_set), wide)
+    cost = certified_cost(Shape(1, n, (n, n), d, d), expanded(plan.recipe.index_set), wide)
     what = f"order 3, n = {n}, d = {d}, rank {plan.rank}"
     return [exact, Speed("polynomial", what, _best(certified, seconds), 1e-9 * cost.time)]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 4
+INTERFACE = 5
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -27,6 +27,8 @@ REFUSED = 3
 """What a kernel gives that will not compute with the numbers it was given."""
 NONE = "none"
 TYPES = {torch.float32: 0, torch.float64: 1}
+HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
+"""What exact attention takes beside the others, and computes with in float32."""
 
 
 class TensorAddress(ctypes.Structure):
@@ -39,7 +41,8 @@ class ExactCall(ctypes.Structure):
     """A call of exact attention: `separatrix_call` of the C interface."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("type", "heads", "sets", "query_length", "d", "d_v")),
+        *((name, ctypes.c_int64) for name in ("type", "heads", "shared", "mask_shared", "sets")),
+        *((name, ctypes.c_int64) for name in ("query_length", "d", "d_v")),
         ("lengths", ctypes.c_int64 * MOST_SETS),
         ("windows", ctypes.c_int64 * MOST_SETS),
         ("is_causal", ctypes.c_int64),
@@ -83,7 +86,8 @@ class ExactGradients(ctypes.Structure):
     """What the backward pass of exact attention reads and writes: `separatrix_gradients` of the C interface."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("out", "lse", "near", "near_lse", "incoming", "weighted", "grad_query")),
+        *((name, TensorAddress) for name in ("out", "lse", "grad_out", "grad_lse")),
+        ("grad_query", ctypes.c_void_p),
         ("grad_keys", ctypes.c_void_p * MOST_SETS),
         ("grad_values", ctypes.c_void_p * MOST_SETS),
     )
@@ -127,6 +131,25 @@ class ProductsCall(ctypes.Structure):
         ("set", ctypes.POINTER(Monomials)),
         ("x", TensorAddress),
         ("W", TensorAddress),
+    )
+
+
+class TokensCall(ctypes.Structure):
+    """The tokens of a set, and which of them may be attended: `separatrix_tokens` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "heads", "length", "d")),
+        ("x", TensorAddress),
+        ("mask", TensorAddress),
+    )
+
+
+class Norm(ctypes.Structure):
+    """Which norms of tokens are asked for, and where they go: `separatrix_norm` of the C interface."""
+
+    _fields_ = (
+        ("power", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("factors", "weights", "powers", "weighted", "largest")),
     )
 
 

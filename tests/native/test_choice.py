@@ -18,12 +18,14 @@ from separatrix.native import (
     ExactLevels,
     ExactRange,
     Monomials,
+    Norm,
     ProductsCall,
     Scan,
     ScanGradients,
     ScanResults,
     StreamCall,
     TensorAddress,
+    TokensCall,
     native,
     runnable,
 )
@@ -151,6 +153,8 @@ def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
         "separatrix_scan_gradients": ScanGradients,
         "separatrix_monomials": Monomials,
         "separatrix_products": ProductsCall,
+        "separatrix_tokens": TokensCall,
+        "separatrix_norm": Norm,
         "separatrix_stream": StreamCall,
     }
     header = (root / "csrc" / "separatrix.h").read_text()

@@ -30,6 +30,9 @@ def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.C
         assert done.returncode == 0, done.stdout + done.stderr
         said = done.stdout
     print(said)
-    ran = re.findall(r"^(\w+) +3000 cases of seed 3, (\d+) numbers: .* (\d+) queries that attend a NaN$", said, re.M)
-    assert set(runnable(library)) <= {name for name, _, _ in ran}
-    assert all(int(numbers) > 10**6 and int(planted) > 100 for _, numbers, planted in ran)
+    told = (
+        r"^(\w+) +3000 cases of seed 3, (\d+) numbers: .* (\d+) queries that attend a NaN, (\d+) numbers of half types$"
+    )
+    ran = {name: [int(count) for count in counts] for name, *counts in re.findall(told, said, re.M)}
+    assert set(runnable(library)) <= set(ran)
+    assert all(numbers > 10**6 and planted > 100 and halves > 10**5 for numbers, planted, halves in ran.values())

@@ -22,9 +22,11 @@ class Call:
 
     Attributes:
         query: The queries, (H, L_q, d).
-        keys: The key sets, (H, L_m, d) each.
-        values: The value sets, (H, L_m, d_v) each.
-        masks: For each set which keys may be attended, (H, L_m), or no mask at all.
+        keys: The key sets, (H, L_m, d) each; or (H / s, L_m, d), where s heads of queries, one after the other, share a
+            head of keys and values.
+        values: The value sets, (H, L_m, d_v) each, or with fewer heads, as the keys.
+        masks: For each set which keys may be attended, (H, L_m), or no mask at all; or (H / s, L_m), where all heads of
+            queries that share keys may attend the same ones.
         positions: Which keys a query may attend by its position.
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
@@ -47,6 +49,16 @@ class Call:
     @property
     def key_lengths(self) -> tuple[int, ...]:
         return tuple(key.shape[1] for key in self.keys)
+
+    @property
+    def shared(self) -> int:
+        """How many heads of queries, one after the other, share a head of keys and values."""
+        return self.query.shape[0] // max(self.keys[0].shape[0], 1) or 1
+
+    @property
+    def computed_in(self) -> torch.dtype:
+        """The type of the arithmetic: float32 for half types."""
+        return torch.float64 if self.query.dtype == torch.float64 else torch.float32
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -81,6 +93,31 @@ class Call:
         """The call with all its tensors in a type."""
         keys, values = (tuple(x.to(dtype) for x in sets) for sets in (self.keys, self.values))
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
+
+    def spread(self) -> Call:
+        """The call with keys, values and masks for every head of queries: those that are shared are copied."""
+        heads = self.query.shape[0]
+        if self.shared == 1:
+            return self
+        keys, values, masks = (
+            tuple(x if x.shape[0] == heads else x.repeat_interleave(self.shared, 0) for x in sets)
+            for sets in (self.keys, self.values, self.masks)
+        )
+        return replace(self, keys=keys, values=values, masks=masks)
+
+    def widened(self) -> Call:
+        """The call spread, in the type of its arithmetic, and with zeros for every token that a mask hides.
+
+        Not even a NaN gets out of what is hidden.
+        """
+        call = self.spread().to(self.computed_in)
+        if not call.masks:
+            return call
+        keys, values = (
+            tuple(x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, call.masks, strict=True))
+            for sets in (call.keys, call.values)
+        )
+        return replace(call, keys=keys, values=values)
 
     def of_heads(self, heads: slice) -> Call:
         """The call of some of the heads, as one without a batch."""
@@ -124,33 +161,46 @@ def check_call(
 
 def flattened(given: Given) -> Call:
     """The call that checked arguments make: all its tensors broadcast, with one leading dimension each."""
-    heads = given.query.shape[-3] if given.enable_gqa else None
+    return grouped(given).spread()
 
-    def spread(x: Tensor) -> Tensor:
-        return x if heads is None else x.repeat_interleave(heads // x.shape[-3], dim=-3)
 
-    keys, values = [spread(key) for key in given.keys], [spread(value) for value in given.values]
-    shapes = {given.query.shape[:-2], *(x.shape[:-2] for x in (*keys, *values))}
+def grouped(given: Given) -> Call:
+    """The call that checked arguments make, in which heads that share keys and values (``enable_gqa``) still do.
+
+    Tensors are broadcast otherwise, with one leading dimension each. What lies head by head in memory is not copied.
+    """
+    heads = given.query.shape[-3] if given.enable_gqa else 1
+    shared = max(heads // given.keys[0].shape[-3], 1) if given.enable_gqa else 1
+    sets = [x if heads else x[..., :0, :, :] for x in (*given.keys, *given.values)]
+    shapes = {given.query.shape[:-2], *(_times(x.shape[:-2], shared) for x in sets)}
     batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
-    count = math.prod(batch)
+    count, own = math.prod(batch), (*batch[:-1], batch[-1] // shared) if shared > 1 else batch
 
-    def flat(x: Tensor) -> Tensor:
+    def flat(x: Tensor, batch: Sequence[int]) -> Tensor:
         whole = x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
-        return whole if len(batch) == 1 else whole.reshape(count, *x.shape[-2:])
+        return whole if len(batch) == 1 else whole.reshape(math.prod(batch), *x.shape[-2:])
 
     masks = []
     if any(mask is not None for mask in given.key_masks):
-        for mask, key in zip(given.key_masks, keys, strict=True):
+        of_queries = any(mask is not None and mask.dim() > 1 and mask.shape[-2] > 1 for mask in given.key_masks)
+        among = batch if of_queries else own
+        for mask, key in zip(given.key_masks, given.keys, strict=True):
             mask = key.new_ones(key.shape[-2], dtype=torch.bool) if mask is None else mask
-            masks.append(mask.expand(*batch, -1).reshape(count, key.shape[-2]))
+            masks.append(mask.expand(*among, -1).reshape(math.prod(among), key.shape[-2]))
     copies = max(count // max(math.prod(x.shape[:-2]), 1) for x in given.tensors) if count else 1
+    keys, values = sets[: len(given.keys)], sets[len(given.keys) :]
     return Call(
-        flat(given.query),
-        tuple(flat(x) for x in keys),
-        tuple(flat(x) for x in values),
+        flat(given.query, batch),
+        tuple(flat(x, own) for x in keys),
+        tuple(flat(x, own) for x in values),
         tuple(masks),
         Positions(given.is_causal, given.query_offset, given.windows),
         given.scale,
         tuple(batch),
         copies,
     )
+
+
+def _times(batch: Sequence[int], shared: int) -> Sequence[int]:
+    """The leading dimensions of keys, the last of them as many as heads of queries."""
+    return batch if shared == 1 else torch.Size([*batch[:-1], batch[-1] * shared])

@@ -20,7 +20,7 @@ from separatrix.attention.certificate.output import Certificate, certify
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.exact.operators import exact_attention
-from separatrix.attention.planning.cost import AFFORDABLE, basis_time, exact_cost, planning_time, polynomial_cost
+from separatrix.attention.planning.cost import AFFORDABLE, basis_time, certified_cost, exact_cost, planning_time
 from separatrix.attention.planning.exact_type import exact_type
 from separatrix.attention.planning.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
 from separatrix.attention.planning.plan import (
@@ -219,7 +219,7 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
             if recipe is None and kept is None and analysis.differentiable and most == math.inf:
                 recipe = recipes(analysis, tolerance, least, most, output_only=True)
         if method == "auto" and recipe is not None:
-            cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
+            cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
                 break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

@@ -1,14 +1,35 @@
-"""The largest entries of a tensor, found piece by piece, with an error for NaN and infinity."""
+"""The largest entries of a tensor and the norms of its tokens, with an error for NaN and infinity.
+
+The kernels in C++ look through a tensor once (csrc/entries.hpp); plain PyTorch does it piece by piece.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from separatrix.errors import ArgumentError
+from separatrix.native import TYPES, Norm, TokensCall, done, kernels_for, put
+
+
+class TokenNorms(NamedTuple):
+    """Norms of the tokens of a set, in float64.
+
+    Attributes:
+        largest: The largest sum of powers of a head, sum_l |factors_l x_l|^k, (H,).
+        powers: These sums for each token, (H, L), if they were asked for.
+        weighted: sum_l weights_l |factors_l x_l|, (H, L), if they were asked for.
+    """
+
+    largest: Tensor
+    powers: Tensor | None
+    weighted: Tensor | None
+
 
 Piece = tuple[int, int]
 _ENTRIES = 1 << 20
@@ -27,6 +48,12 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     Where there are none, +inf and -inf.
     """
     heads, length, d = x.shape
+    library = _library(x)
+    if library is not None:
+        least, most = (x.new_empty(heads, d, dtype=torch.float64) for _ in range(2))
+        call = _tokens_call(x, mask)
+        done(library.separatrix_extremes(ctypes.byref(call), _address(least), _address(most)))
+        return least, most
     least = x.new_full((heads, d), math.inf, dtype=torch.float64)
     most = -least
     whole = length - length % 64
@@ -67,3 +94,48 @@ def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor 
         # Where no token may be attended the shift is 0 as well.
         least, most = least - shift, most - shift
     return torch.maximum(least.abs(), most.abs())
+
+
+def token_norms(
+    x: Tensor, power: int, factors: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
+) -> TokenNorms | None:
+    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None where they cannot.
+
+    Args:
+        x: The tokens.
+        power: The exponent k of the sums, at least 1.
+        factors: What the columns are multiplied with before all else, (H, d) in float64.
+        mask: The tokens that may be attended, (H, L); None for all.
+        weights: The weights of the other sums, (H, d) in float64; None where there are to be no such sums, and of the
+            sums of powers only the largest.
+    """
+    library = _library(x)
+    if library is None:
+        return None
+    factors = factors.contiguous()
+    largest = factors.new_empty(x.shape[0])
+    norm = Norm(power=power, factors=factors.data_ptr(), largest=largest.data_ptr())
+    powers = weighted = None
+    if weights is not None:
+        weights = weights.contiguous()
+        powers, weighted = (factors.new_empty(x.shape[:2]) for _ in range(2))
+        norm.weights, norm.powers, norm.weighted = (each.data_ptr() for each in (weights, powers, weighted))
+    done(library.separatrix_norms(ctypes.byref(_tokens_call(x, mask)), ctypes.byref(norm)))
+    return TokenNorms(largest, powers, weighted)
+
+
+def _library(x: Tensor) -> ctypes.CDLL | None:
+    """The kernels, if they take a tensor (H, L, d) as it lies."""
+    return kernels_for(x) if x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) else None
+
+
+def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
+    call = TokensCall(TYPES[x.dtype], *x.shape)
+    put(call.x, x)
+    if mask is not None:
+        put(call.mask, mask)
+    return call
+
+
+def _address(x: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.data_ptr())

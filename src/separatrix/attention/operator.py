@@ -8,7 +8,7 @@ from typing import Literal, overload
 from torch import Tensor
 
 from separatrix.attention.arguments import check_arguments
-from separatrix.attention.call import check_call, flattened
+from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
 from separatrix.attention.planning.plan import Plan, check_tolerance
@@ -152,7 +152,7 @@ def tensor_attention(
     fused = None if return_lse else fused_attention(given)
     if fused is not None:
         return fused
-    out, lse = exact_attention(flattened(given))
+    out, lse = exact_attention(grouped(given))
     return (out, lse) if return_lse else out
 
 

@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from separatrix.attention.certified import plan_call
 from separatrix.attention.entries import pieces
-from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.planning.forecast import amplitudes
 from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.attention.polynomial.products import expanded
@@ -164,7 +164,7 @@ def _faster_from(shape: Shape, plan: Plan, most: int = 1 << 30) -> int | None:
     n = 1
     while n <= most:
         longer = Shape(1, n, (n,), shape.d, shape.d_v, shape.is_causal)
-        if polynomial_cost(longer, size, wide).time < exact_cost(longer, False).time:
+        if certified_cost(longer, size, wide).time < exact_cost(longer, False).time:
             return n
         n *= 2
     return None

@@ -14,6 +14,7 @@ from separatrix.attention import reference
 from separatrix.attention.exact import by_reference
 from separatrix.attention.exact.blocks import tiling
 from separatrix.attention.exact.blocks.overflow import score_bound
+from tests.attention.exact.peak_bytes import peak_bytes
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 from tests.contracts.engines import engine  # noqa: F401
 
@@ -277,18 +278,6 @@ def test_compiled(backend):
     assert torch.allclose(plain, compiled, atol=1e-13)
     for x, y in zip(*(torch.autograd.grad(loss, leaves) for loss in (plain, compiled)), strict=True):
         assert torch.allclose(x, y, atol=1e-13)
-
-
-def peak_bytes(function) -> int:
-    """The most memory that PyTorch's CPU allocator held at once during a call, above what it held before."""
-    with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
-        function()
-    held = highest = 0
-    for event in sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            highest = max(highest, held)
-    return highest
 
 
 @pytest.mark.parametrize("backward", [False, True])

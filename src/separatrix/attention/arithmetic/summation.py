@@ -177,11 +177,12 @@ def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Su
 
 
 def kernel_gradient_sum(
-    order: int, chunk: int, pairs: int, groups: int, query_block: int, query_blocks: int
+    order: int, chunk: int, pairs: int, groups: int, query_block: int, query_blocks: int, shared: int = 1
 ) -> Summation:
     """How the backward pass of the kernels adds up, over tuples for queries and over queries for keys and values.
 
-    A pair is a prefix and a chunk of inner keys; the `pairs` of a group follow each other, and so do the groups.
+    A pair is a prefix and a chunk of inner keys; the `pairs` of a group follow each other, and so do the groups, and so
+    do the `shared` heads of queries that share keys and values.
     """
     return Summation(
         (
@@ -192,6 +193,7 @@ def kernel_gradient_sum(
             Step("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
             Step("the pairs that a factor is in are added up", pairs),
             Step("the groups are added up", groups),
+            Step("the heads that share a key are added up", shared - 1),
             Step("the products of weight, incoming gradient, keys and scale", order + 8),
         )
     )

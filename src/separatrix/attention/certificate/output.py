@@ -40,7 +40,7 @@ from torch import Tensor
 
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient, reaches
-from separatrix.attention.entries import Piece, finite_extremes, pieces
+from separatrix.attention.entries import Piece, finite_extremes, pieces, token_norms
 from separatrix.attention.polynomial.chunks import PIECE
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.remainder import Polynomial, taylor
@@ -127,6 +127,11 @@ def key_norms(call: Call, frame: Frame) -> Tensor:
     """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
     total = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
     for m, key in enumerate(call.keys):
+        mask = call.masks[m] if call.masks else None
+        found = token_norms(key, call.order, frame.factors[m + 1], mask) if frame.only_scales else None
+        if found is not None:
+            total = total * (found.largest + frame.width * 2.0**-1000) ** (1 / call.order)
+            continue
         largest = torch.zeros_like(total)
         for start, stop in _pieces(4 * key.shape[0] * frame.width, key.shape[1]):
             mask = call.masks[m][:, start:stop] if call.masks else None
@@ -146,14 +151,20 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
     amplitude = torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
+    # Coordinates in float32 are rounded once more than the scores they stand for.
+    slack = _SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
+    if frame.only_scales:
+        found = token_norms(call.query, call.order, frame.factors[0] * call.scale, None, amplitude)
+        if found is not None and found.powers is not None and found.weighted is not None:
+            by_hoelder = (found.powers + frame.width * 2.0**-1000) ** (1 / call.order) * norms.unsqueeze(-1)
+            return torch.minimum(found.weighted, by_hoelder).mul_(slack)
     radii = call.query.new_empty(call.query.shape[:2], dtype=torch.float64)
     for start, stop in _pieces(4 * call.query.shape[0] * frame.width, call.query.shape[1]):
         x = frame.coordinates(call.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
         by_hoelder = _power_sum(x, call.order) ** (1 / call.order) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
-    # Coordinates in float32 are rounded once more than the scores they stand for.
-    return radii * _SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
+    return radii * slack
 
 
 def certify(

@@ -4,7 +4,7 @@
 - `engine`: what an engine provides, and the rule that chooses one.
 - `kernels`: the engine in C++, for the CPU.
 - `blocks`: the engine in plain PyTorch, for every device.
-- `incoming_rows`: what the backward pass of every engine reads for each query.
+- `incoming_rows`: what the backward pass of `blocks` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.
 - `guarded`: the guards around every engine, against leaving the range and against what is not finite.
 - `balance`: powers of two that keep factors in range, or an error that names them.

@@ -44,12 +44,16 @@ def attend_backward(
 ) -> list[Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, dO = query.to(lse.dtype), grad_out.to(lse.dtype)
-    K, V = (_shown(sets, masks, lse.dtype) for sets in (keys, values))
+    masks = _of_queries(masks, Q)
+    K, V = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in (keys, values))
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)
     G = reference.tensor_scores(dO, V, 1.0)
     dS = scale * P * (G - _as_rows((P * G).flatten(2).sum(-1) - grad_lse, P))
     sets = range(1, len(K) + 1)
     grads = [_onto(m, dS, (Q, *K)) for m in (0, *sets)] + [_onto(m, P, (dO, *V)) for m in sets]
+    shared = query.shape[0] // max(keys[0].shape[0], 1)
+    if shared > 1:
+        grads = [grads[0], *(x.unflatten(0, (-1, shared)).sum(1) for x in grads[1:])]
     return [x.to(query.dtype) for x in grads]
 
 
@@ -70,7 +74,9 @@ def attend_tangents(
 ) -> tuple[Tensor, Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, Q_dot = query.to(lse.dtype), query_tangent.to(lse.dtype)
-    K, V, K_dot, V_dot = (_shown(x, masks, lse.dtype) for x in (keys, values, key_tangents, value_tangents))
+    masks = _of_queries(masks, Q)
+    given = (keys, values, key_tangents, value_tangents)
+    K, V, K_dot, V_dot = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in given)
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)
     S_dot = reference.tensor_scores(Q_dot, K, scale)
     for m, x in enumerate(K_dot):
@@ -80,6 +86,12 @@ def attend_tangents(
     for m, x in enumerate(V_dot):
         out_dot = out_dot + _onto(0, P, (Q, *V[:m], x, *V[m + 1 :]))
     return out_dot.to(query.dtype), lse_dot
+
+
+def _of_queries(sets: Sequence[Tensor], Q: Tensor) -> list[Tensor]:
+    """Keys, values or masks for each head of the queries Q, of which several may share them."""
+    heads = Q.shape[0]
+    return [x if x.shape[0] == heads else x.repeat_interleave(heads // x.shape[0], 0) for x in sets]
 
 
 def _shown(sets: Sequence[Tensor], masks: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -21,12 +21,14 @@ class Engine(Protocol):
     """What an engine provides: a module with these names, or an object."""
 
     NAME: str
+    TAKES_AS_GIVEN: bool
+    """Whether it takes half types, heads that share keys, and anything under a mask; else a call has to be widened."""
 
     def size_of(self, call: Call) -> Size:
         """Whether the factors of a call are of a size that needs no balancing."""
 
     def forward(self, call: Call) -> tuple[Tensor, Tensor]:
-        """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), in the type of the call."""
+        """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
 
     def backward(self, call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
         """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""

@@ -25,12 +25,25 @@ from separatrix.attention.exact.engine import engine_for
 from separatrix.errors import SeparatrixError
 
 
-def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in `dtype`, and the log-sum-exp (H, L_q) in the call's own type."""
-    if call.is_empty:
-        out, lse = engine_for(call).forward(call)
-        return out.to(dtype), lse
+def forward(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
+
+    A call that an engine takes as it is, in a half type or with heads that share their keys, is widened as a whole only
+    where its factors have to be balanced, or something is not finite.
+    """
     engine = engine_for(call)
+    if engine.TAKES_AS_GIVEN and (size := engine.size_of(call)).moderate:
+        out, lse = engine.forward(call)
+        return _representable(out, size), lse
+    return _forward_widened(call.widened(), call.query.dtype)
+
+
+def _forward_widened(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The output of a widened call, in `dtype`, and the log-sum-exp in the call's own type."""
+    engine = engine_for(call)
+    if call.is_empty:
+        out, lse = engine.forward(call)
+        return out.to(dtype), lse
     size = engine.size_of(call)
     if size.moderate:
         out, lse = engine.forward(call)
@@ -44,7 +57,33 @@ def forward(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values in the type of a call, given those of the output and the log-sum-exp.
+
+    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the engine where
+    it takes the call as it is, and by PyTorch where the call is widened.
+    """
+    engine = engine_for(call)
+    if engine.TAKES_AS_GIVEN and engine.size_of(call).near_one:
+        return engine.backward(call, out, lse, grad_out, grad_lse)
+    wide = call.widened()
+    out, grad_out = out.to(wide.query.dtype), grad_out.to(wide.query.dtype)
+    query, keys, values = _backward_widened(wide, out, lse, grad_out, grad_lse)
+
+    def gathered(sets: Sequence[Tensor]) -> list[Tensor]:
+        if wide.masks:
+            sets = [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, wide.masks, strict=True)]
+        if call.shared > 1:
+            sets = [x.unflatten(0, (-1, call.shared)).sum(1) for x in sets]
+        return [fresh(x) for x in sets]
+
+    def fresh(x: Tensor) -> Tensor:
+        return x.to(call.query.dtype, memory_format=torch.contiguous_format, copy=True)
+
+    return fresh(query), gathered(keys), gathered(values)
+
+
+def _backward_widened(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    """The gradients of a widened call, in its type."""
     if call.is_empty or engine_for(call).size_of(call).near_one:
         return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
     magnitudes = Magnitudes.of(call)
@@ -88,11 +127,11 @@ def _representable(out: Tensor, size: Size) -> Tensor:
 def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     touched, clean = _cleaned(call)
     if not bool(touched.any()):
-        return forward(clean, dtype)
+        return _forward_widened(clean, dtype)
     out, lse = engine_for(call).forward(call)
     out = out.to(dtype)
     if not bool(touched.all()):
-        clean_out, clean_lse = forward(clean, dtype)
+        clean_out, clean_lse = _forward_widened(clean, dtype)
         out, lse = torch.where(touched.unsqueeze(-1), out, clean_out), torch.where(touched, lse, clean_lse)
     return out, lse
 
@@ -101,7 +140,7 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
     touched, clean = _cleaned(call)
     rows = touched.unsqueeze(-1)
     # A log-sum-exp of -inf is that of a query with nothing to attend, which has no gradient.
-    query, keys, values = backward(
+    query, keys, values = _backward_widened(
         clean,
         out.masked_fill(rows, 0.0),
         lse.masked_fill(touched, -math.inf),

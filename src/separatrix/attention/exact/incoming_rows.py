@@ -1,4 +1,4 @@
-"""What the backward pass of every engine reads for each query, with incoming gradients brought near 1.
+"""What a backward pass reads for each query, with incoming gradients brought near 1; the kernels do it in C++.
 
 A query's own gradient is measured against what comes in for it, however little that is next to other queries; the
 gradients of keys and values against the largest of their head. So there are two copies of the incoming gradient: one

@@ -1,7 +1,10 @@
-"""Exact attention by the kernels in C++: the engine for float32 and float64 on the CPU.
+"""Exact attention by the kernels in C++: the engine for the CPU.
 
-How the kernels work is told in csrc/exact_sets.hpp. The tangents of forward mode, which training does not need, are
-those of `blocks`.
+How the kernels work is told in csrc/exact_sets.hpp. They read tensors where they lie, in whatever type, and write
+results in it: half types are widened and rounded row by row (csrc/stored.hpp). Heads of queries that share keys and
+values read the same ones; the gradients of those are added up inside, head after head, before they are rounded. Nothing
+is copied but a tensor whose columns do not lie side by side. The tangents of forward mode, which training does not
+need, are those of `blocks`.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from separatrix.attention.arithmetic.summation import Summation, kernel_gradient
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents
-from separatrix.attention.exact.incoming_rows import IncomingRows
 from separatrix.native import (
+    HALF_TYPES,
     MOST_SETS,
     TYPES,
     ExactCall,
@@ -32,8 +35,19 @@ from separatrix.native import (
 )
 
 NAME = "kernels in C++"
+TAKES_AS_GIVEN = True
 
-__all__ = ["NAME", "backward", "forward", "gradient_summation", "size_of", "summation", "takes", "tangents"]
+__all__ = [
+    "NAME",
+    "TAKES_AS_GIVEN",
+    "backward",
+    "forward",
+    "gradient_summation",
+    "size_of",
+    "summation",
+    "takes",
+    "tangents",
+]
 
 
 def takes(call: Call) -> bool:
@@ -43,18 +57,18 @@ def takes(call: Call) -> bool:
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing."""
+    """Whether the factors of a call are of a size that needs no balancing; what a mask hides is not looked at."""
     described, _kept = _described(call)
-    found = ExactRange(room=room(call.query.dtype), near=NEAR[call.query.dtype])
+    found = ExactRange(room=room(call.computed_in), near=NEAR[call.computed_in])
     done(_function("range", 2)(ctypes.byref(described), ctypes.byref(found)))
     return Size(bool(found.moderate), bool(found.near_one), found.log_output)
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), in the type of the call."""
+    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
     described, _kept = _described(call)
     out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
-    lse = call.query.new_empty(call.query.shape[:2])
+    lse = call.query.new_empty(call.query.shape[:2], dtype=call.computed_in)
     done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
     return out, lse
 
@@ -62,16 +76,18 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
     described, _kept = _described(call)
-    rows = IncomingRows.of(call, lse, grad_out, grad_lse)
-    read = [x.contiguous() for x in (out, rows.lse, rows.near, rows.near_lse, rows.incoming, rows.weighted)]
+    gradients = ExactGradients()
+    read = {"out": _side_by_side(out), "lse": lse, "grad_out": _side_by_side(grad_out), "grad_lse": grad_lse}
+    for name, x in read.items():
+        put(getattr(gradients, name), x)
     query, *sets = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in call.tensors)
     count = len(call.keys)
     keys, values = sets[:count], sets[count:]
-    gradients = ExactGradients(*(x.data_ptr() for x in read), query.data_ptr())
+    gradients.grad_query = query.data_ptr()
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
         gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
     done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
-    return rows.gradients(query, keys, values)
+    return query, keys, values
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
@@ -84,7 +100,7 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     """How the backward pass adds up when it is computed in a type."""
     found = _levels(call, dtype)
     blocks = (found.query_block, found.query_blocks)
-    return kernel_gradient_sum(call.order, found.chunk, found.pairs, found.groups, *blocks)
+    return kernel_gradient_sum(call.order, found.chunk, found.pairs, found.groups, *blocks, call.shared)
 
 
 @cache
@@ -101,8 +117,11 @@ def _levels(call: Call, dtype: torch.dtype) -> ExactLevels:
 def _shape(call: Call, dtype: torch.dtype) -> ExactCall:
     """The sizes of a call, without its tensors."""
     described = ExactCall()
-    described.type, described.sets, described.d_v = TYPES[dtype], len(call.keys), call.values[0].shape[2]
+    described.type, described.sets = (TYPES | HALF_TYPES)[dtype], len(call.keys)
     described.heads, described.query_length, described.d = call.query.shape
+    described.d_v, described.shared, described.mask_shared = call.values[0].shape[2], call.shared, 1
+    if call.masks:
+        described.mask_shared = call.query.shape[0] // call.masks[0].shape[0]
     described.is_causal, described.offset, described.scale = call.positions.is_causal, call.positions.offset, call.scale
     for m, (length, window) in enumerate(zip(call.key_lengths, call.positions.windows, strict=True)):
         described.lengths[m], described.windows[m] = length, -1 if window is None else window
@@ -112,10 +131,15 @@ def _shape(call: Call, dtype: torch.dtype) -> ExactCall:
 def _described(call: Call) -> tuple[ExactCall, list[Tensor]]:
     """The call for the kernels, and the tensors whose memory it names, which must live as long."""
     described = _shape(call, call.query.dtype)
-    kept = [x if x.stride(-1) == 1 else x.contiguous() for x in (*call.tensors, *call.masks)]
+    kept = [*(_side_by_side(x) for x in call.tensors), *call.masks]
     count = len(call.keys)
     put(described.query, kept[0])
     for places, first in ((described.keys, 1), (described.values, 1 + count), (described.masks, 1 + 2 * count)):
         for m, x in enumerate(kept[first : first + count]):
             put(places[m], x)
     return described, kept
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """The tensor, or a copy where its columns do not lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -1,9 +1,9 @@
-"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of `blocks`.
+"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the engines.
 
-`separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), and gives the output and the
-log-sum-exp; `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward
-mode, both recomputed block by block. Derivatives of these go through the reference, which holds the whole volume, so
-they are for small sizes.
+`separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
+for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`
+is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
+Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes.
 """
 
 from __future__ import annotations
@@ -117,22 +117,8 @@ def _call(
     windows: Sequence[int],
     scale: float,
 ) -> Call:
-    """Half types are computed in float32; what a mask hides is zeroed, so that not even a NaN gets out."""
-
-    def shown(sets: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        if not masks:
-            return tuple(x.to(dtype) for x in sets)
-        return tuple(x.to(dtype).masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, masks, strict=True))
-
-    dtype = query.dtype if query.dtype == torch.float64 else torch.float32
-    return Call(
-        query.to(dtype),
-        shown(keys),
-        shown(values),
-        tuple(masks),
-        Positions(is_causal, offset, tuple(window or None for window in windows)),
-        scale,
-    )
+    positions = Positions(is_causal, offset, tuple(window or None for window in windows))
+    return Call(query, tuple(keys), tuple(values), tuple(masks), positions, scale)
 
 
 def _attend(
@@ -147,7 +133,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
     with no_autocast(query.device.type):
-        return guarded.forward(_call(query, keys, values, masks, is_causal, offset, windows, scale), query.dtype)
+        return guarded.forward(_call(query, keys, values, masks, is_causal, offset, windows, scale))
 
 
 def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -175,12 +161,9 @@ def _attend_backward(
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
     call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
-    dtype = call.query.dtype
     with no_autocast(query.device.type):
-        dq, dks, dvs = guarded.backward(call, out.to(dtype), lse, grad_out.to(dtype), grad_lse)
-    for m, mask in enumerate(masks):
-        dks[m], dvs[m] = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (dks[m], dvs[m]))
-    return [x.to(query.dtype, memory_format=torch.contiguous_format, copy=True) for x in (dq, *dks, *dvs)]
+        dq, dks, dvs = guarded.backward(call, out, lse, grad_out, grad_lse)
+    return [dq, *dks, *dvs]
 
 
 def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
@@ -206,8 +189,8 @@ def _attend_tangents(
     value_tangents: list[Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The tangents of output and log-sum-exp."""
-    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
-    moved = _call(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale)
+    call = _call(query, keys, values, masks, is_causal, offset, windows, scale).widened()
+    moved = _call(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale).widened()
     with no_autocast(query.device.type):
         changes = (moved.query, moved.keys, moved.values)
         out_dot, lse_dot = guarded.tangents(call, out.to(call.query.dtype), lse, changes)

@@ -1,7 +1,8 @@
 """What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
 
-The constants ship with the source, so that what is chosen never depends on the machine of the moment. They are
-nanoseconds on one AVX-512 machine with two cores; only their ratios matter.
+The constants ship with the source, so that what is chosen never depends on the machine of the moment, only on whether
+the kernels in C++ are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD
+EPYC, plain PyTorch on an Intel Xeon); only their ratios matter.
 """
 
 from __future__ import annotations
@@ -15,19 +16,40 @@ from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_to
 from separatrix.attention.polynomial.expanded import Expanded
 from separatrix.attention.polynomial.lanes import lanes
 from separatrix.attention.polynomial.scan import scans_natively
+from separatrix.native import native
 
-EXACT_FLOP, EXACT_SCORE = 0.0035, 0.15
-"""A flop of the blocks' products in float32, and the rest of the work on a score; float64 takes twice as much."""
-POLYNOMIAL_FLOP, POLYNOMIAL_FEATURE = 0.006, 0.25
-"""A flop and a written monomial of the polynomial method, in float32; its products are thin."""
-POLYNOMIAL_START = 1.5e6
+
+@dataclass(frozen=True)
+class Rates:
+    """Nanoseconds that one kind of engine takes for a unit of each kind of work.
+
+    Attributes:
+        exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.
+        exact_score: The rest of the work on a score: exponential, maximum and sum.
+        flop: A flop of the polynomial method's products in float32; float64 takes twice as much.
+        written: A monomial that is written to memory; the kernels write none.
+        scanned: A monomial and value column of a token of a causal call.
+    """
+
+    exact_flop: float
+    exact_score: float
+    flop: float
+    written: float
+    scanned: float
+
+
+KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.008, written=0.0, scanned=0.12)
+PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, written=0.25, scanned=1.5)
+START = 3e5
 """What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+PLANNING, CERTIFYING = 2e6, 7e5
+"""What it takes to plan a call, and then to certify it, however short the sequence."""
+TOKEN_ENTRY = 2.0
+"""What it takes to look at an entry of query, keys and values for a plan and for a certificate."""
 SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
 """What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
 TUPLES = 256
-"""How many key tuples are sampled for each query when the error is forecast."""
-CAUSAL_FEATURE, SCAN_FEATURE = 1.5, 0.06
-"""A monomial and value column of a token of a causal call, by running sums in PyTorch and by the scan in C++."""
+"""How many key tuples of each head are sampled when the error is forecast."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -64,8 +86,9 @@ class Cost:
 
 
 def exact_cost(shape: Shape, wide: bool) -> Cost:
+    rates = _rates()
     flops = 2 * shape.scores * (shape.d + shape.d_v)
-    time = (EXACT_FLOP * flops + EXACT_SCORE * shape.scores) * (2.2 if wide else 1.0)
+    time = (rates.exact_flop * flops + rates.exact_score * shape.scores) * (2.2 if wide else 1.0)
     size = 8 if wide else 4
     return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
 
@@ -79,13 +102,14 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
         flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
         scanned = scans_natively(torch.device("cpu"), len(shape.key_lengths))
-        feature = SCAN_FEATURE if scanned else CAUSAL_FEATURE
+        rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
-        return Cost(flops, held, POLYNOMIAL_START + tokens * rank * width * feature)
+        return Cost(flops, held, START + tokens * rank * width * rates.scanned)
+    rates = _rates()
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
     written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
-    time = POLYNOMIAL_START + (POLYNOMIAL_FLOP * flops + POLYNOMIAL_FEATURE * written) * (2.0 if wide else 1.0)
+    time = START + (rates.flop * flops + rates.written * written) * (2.0 if wide else 1.0)
     return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
 
 
@@ -98,10 +122,26 @@ def sampled_queries(heads: int) -> int:
     return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
 
 
+def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+    """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
+    cost = polynomial_cost(shape, expanded, wide)
+    return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
+
+
 def planning_time(shape: Shape) -> float:
-    """What a sample takes: where exact attention takes less, it is not worth a plan."""
-    drawn = float(shape.heads * sampled_queries(shape.heads) * TUPLES)
-    return max(POLYNOMIAL_START, SAMPLED_ENTRY * drawn * shape.d * shape.order)
+    """What a plan takes: where exact attention takes less, it is not worth one."""
+    drawn = float(shape.heads * TUPLES) * (shape.d * shape.order + sampled_queries(shape.heads))
+    return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
+
+
+def _looking(shape: Shape) -> float:
+    """What it takes to look at all entries of query, keys and values."""
+    tokens = sum(shape.key_lengths) * float(shape.d + shape.d_v) + shape.query_length * float(shape.d)
+    return TOKEN_ENTRY * shape.heads * tokens
+
+
+def _rates() -> Rates:
+    return PYTORCH if native().library is None else KERNELS
 
 
 def basis_time(shape: Shape) -> float:
@@ -109,18 +149,13 @@ def basis_time(shape: Shape) -> float:
     return BASIS_ENTRY * shape.heads * shape.d**3
 
 
-def sampled_tuples(heads: int, d: int) -> int:
-    """How many of a query's tuples are scored at once."""
-    return max(1, min(TUPLES, PIECE // (max(heads, 1) * sampled_queries(heads) * max(d, 1))))
-
-
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """What causal attention holds: a chunk has up to seven running sums at a time, its own and those of products."""
+    """What causal attention holds: up to seven running sums of a chunk, its own and products, and its monomials."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     one = 8.0 * heads * rank * width
-    chunk = 7 * one * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
-    sample = _sample_bytes(shape.heads, shape.d)
-    return 2.0**18 + max(chunk, sample) + one * (2 * len(shape.key_lengths) + 2) + 48.0 * heads * shape.query_length
+    chunk = (7 * one + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    states = one * (2 * len(shape.key_lengths) + 2)
+    return 2.0**18 + max(chunk + _kept_bytes(shape), _sample_bytes(shape)) + states + 48.0 * heads * shape.query_length
 
 
 def _scan_bytes(shape: Shape, rank: int) -> float:
@@ -132,14 +167,22 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
     threads = min(torch.get_num_threads(), heads)
     working = 8.0 * threads * rank * (sets * width + 16 * (sets + 1))
     return (
-        2.0**18 + max(chunk + states + working, _sample_bytes(shape.heads, shape.d)) + 48.0 * heads * shape.query_length
+        2.0**18
+        + max(chunk + states + working + _kept_bytes(shape), _sample_bytes(shape))
+        + 48.0 * heads * shape.query_length
     )
 
 
-def _sample_bytes(heads: int, d: int) -> float:
-    """Indices, keys, coordinates and two products of what is scored at once, and all the scores a few times."""
-    queries = float(max(heads, 1) * sampled_queries(heads))
-    return queries * (sampled_tuples(heads, d) * (32 * d + 24) + 24 * TUPLES)
+def _sample_bytes(shape: Shape) -> float:
+    """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
+    heads = max(shape.heads, 1)
+    return float(heads * TUPLES) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+
+
+def _kept_bytes(shape: Shape) -> float:
+    """The scores of the sample and their exponentials, which are kept while the call is computed."""
+    heads = max(shape.heads, 1)
+    return 16.0 * heads * TUPLES * sampled_queries(heads)
 
 
 def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
@@ -156,5 +199,5 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
     column = 16 * heads * max(d, 1)
     certificate = 16 * max(min(PIECE, column * longest), column)
-    sample = _sample_bytes(shape.heads, d)
-    return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
+    sample = _sample_bytes(shape)
+    return 2.0**18 + max(states + chunk + _kept_bytes(shape), sample, certificate) + 48 * heads * shape.query_length

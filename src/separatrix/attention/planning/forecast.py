@@ -16,8 +16,8 @@ from separatrix.attention.arithmetic.summation import Summing, expanded_gradient
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
-from separatrix.attention.entries import largest_magnitudes, pieces
-from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries, sampled_tuples
+from separatrix.attention.entries import largest_magnitudes
+from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
@@ -39,7 +39,7 @@ class Analysis:
     values: ValueRange
     drift: Tensor | None
     differentiable: bool
-    powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    moments: dict[int, Tensor] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -59,6 +59,16 @@ class Analysis:
     def scores(self) -> Tensor:
         """(H, queries, tuples) in the sample."""
         return _sample_scores(self.call, self.frame, self.sampled)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """exp(s) (H, queries, tuples) in the sample."""
+        return torch.exp(self.scores)
+
+    @cached_property
+    def widest(self) -> tuple[int, int]:
+        """The head and the place in the sample of the query with the largest bound on its scores."""
+        return divmod(int(self.sampled_radii.argmax()), self.sampled_radii.shape[1])
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
@@ -134,50 +144,40 @@ def _sample_queries(radii: Tensor) -> Tensor:
 
 
 def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
-    """Scores (H, queries, tuples) of tuples drawn with a fixed seed from those that a query may attend."""
+    """Scores (H, queries, tuples) of the sampled queries with tuples of keys that are drawn with a fixed seed.
+
+    All queries of a head share the tuples, so that the scores are one product of matrices. Where the call is causal a
+    query may not attend some of them; they are counted all the same, which can only raise a largest value.
+    """
     heads, _, d = call.query.shape
     generator = torch.Generator().manual_seed(0)
     rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
-    queries = frame.coordinates(rows, 0).unsqueeze(-1)
-    ranges = pieces(TUPLES, sampled_tuples(heads, d))
-    scores = [_scores(call, frame, queries, sampled, stop - start, generator) for start, stop in ranges]
-    return torch.cat(scores, -1)
-
-
-def _scores(
-    call: Call,
-    frame: Frame,
-    queries: Tensor,
-    sampled: Tensor,
-    tuples: int,
-    generator: torch.Generator,
-) -> Tensor:
-    """Scores of so many sampled tuples; `queries` (H, d', queries, 1) are the coordinates of the sampled queries."""
-    product, heads = queries, queries.shape[0]
+    product = None
     for m, key in enumerate(call.keys):
-        where = torch.rand(heads, sampled.shape[1], tuples, generator=generator).to(key.device)
-        seen = torch.full_like(sampled, key.shape[1])
-        if call.positions.is_causal:
-            seen = torch.minimum(seen, (sampled + call.positions.offset + 1).clamp(min=1))
-        index = (where * seen.unsqueeze(-1)).long().clamp(max=max(key.shape[1] - 1, 0))
-        mask = torch.gather(call.masks[m], 1, index.flatten(1)) if call.masks else None
-        rows = key[torch.arange(heads, device=key.device).unsqueeze(1), index.flatten(1)]
-        x = frame.coordinates(rows, m + 1, mask)
-        product = product * x.reshape(*x.shape[:2], *index.shape[1:])
-    return product.sum(1)
+        where = torch.rand(heads, TUPLES, generator=generator).to(key.device)
+        index = (where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0))
+        mask = torch.gather(call.masks[m], 1, index) if call.masks else None
+        drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index]
+        x = frame.coordinates(drawn, m + 1, mask)
+        product = x if product is None else product * x
+    assert product is not None, "a call has a key set"
+    return frame.coordinates(rows, 0).mT @ product
 
 
 def mean_power(analysis: Analysis, moment: int) -> Tensor:
     """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
 
-    A causal query at the beginning has few tuples and no average to rely on: there the largest s^moment / exp(s).
+    A causal query at the beginning has few tuples and no average to rely on: where the call is causal it is the largest
+    s^moment / exp(s).
     """
-    if moment not in analysis.powers:
-        scores, exp = analysis.scores, torch.exp(analysis.scores)
-        power = (scores * scores) ** (moment // 2)
+    if moment not in analysis.moments:
+        scores, weights = analysis.scores, analysis.weights
+        power = torch.ones_like(scores) if moment == 0 else (square := scores * scores)
+        for _ in range(moment // 2 - 1):
+            power = power * square
         causal = analysis.shape.is_causal
-        analysis.powers[moment] = (power / exp).amax(-1) if causal else power.mean(-1) / exp.mean(-1)
-    return analysis.powers[moment]
+        analysis.moments[moment] = (power / weights).amax(-1) if causal else power.mean(-1) / weights.mean(-1)
+    return analysis.moments[moment]
 
 
 def gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
@@ -234,7 +234,7 @@ def least_error(analysis: Analysis, degree: int) -> float:
     """
     if not analysis.sampled_radii.numel():
         return 0.0
-    head, where = divmod(int(analysis.sampled_radii.argmax()), analysis.sampled_radii.shape[1])
+    head, where = analysis.widest
     R, width = float(analysis.sampled_radii[head, where]), float(analysis.values.width[head].max())
     least = min(
         R ** (degree + 1 - m) / 2.0 ** (degree - m) * float(mean_power(analysis, m)[head, where])

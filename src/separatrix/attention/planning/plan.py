@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
-from separatrix.attention.planning.cost import AFFORDABLE, Cost, Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.cost import AFFORDABLE, Cost, Shape, certified_cost, exact_cost, polynomial_cost
 from separatrix.attention.planning.forecast import (
     Analysis,
     amplitudes,
@@ -134,7 +134,7 @@ def _total_degree(
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
             break
-        if polynomial_cost(analysis.shape, expanded_total_degree(d, degree), False).time > time_limit:
+        if certified_cost(analysis.shape, expanded_total_degree(d, degree), False).time > time_limit:
             break  # though it were in float32; and higher degrees cost more
         if least_rounding(analysis, degree, rank) > target:
             break
@@ -164,7 +164,7 @@ def _greedy(analysis: Analysis, target: float, rank: int) -> IndexSet | None:
 
 def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
     index_set = recipe.index_set
-    cost = polynomial_cost(analysis.shape, expanded(index_set), recipe.dtype == torch.float64)
+    cost = certified_cost(analysis.shape, expanded(index_set), recipe.dtype == torch.float64)
     if recipe.polynomial is None:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
         error = greedy_forecast(analysis, index_set.alphas, recipe.dtype)
@@ -191,7 +191,7 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
             raise out_of_reach(analysis, tolerance)
         return plan
     if plan is not None and recipe is not None:
-        cost = polynomial_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
+        cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
         if cost.time < exact.time:
             return plan
     if exact.flops > AFFORDABLE and method == "auto":

@@ -64,6 +64,11 @@ class Frame:
         """d', the number of coordinates."""
         return self.largest[0].shape[-1]
 
+    @property
+    def only_scales(self) -> bool:
+        """Whether coordinates are entries times factors: all are kept, none is shifted, none is in another basis."""
+        return self.basis is None and self.shift is None and len(self.kept) == self.dimension
+
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
         """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; hidden tokens become 0."""
         if len(self.kept) < self.dimension:

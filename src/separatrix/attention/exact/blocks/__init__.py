@@ -15,5 +15,15 @@ from separatrix.attention.exact.blocks.tangents import tangents
 from separatrix.attention.exact.blocks.tiling import gradient_summation, summation
 
 NAME = "PyTorch, by blocks"
+TAKES_AS_GIVEN = False
 
-__all__ = ["NAME", "backward", "forward", "gradient_summation", "size_of", "summation", "tangents"]
+__all__ = [
+    "NAME",
+    "TAKES_AS_GIVEN",
+    "backward",
+    "forward",
+    "gradient_summation",
+    "size_of",
+    "summation",
+    "tangents",
+]

@@ -1,0 +1,108 @@
+// Numbers as tensors store them: in the type of the arithmetic, or in a half type, of 16 bits.
+//
+// Arithmetic is in float or double. A half type is widened where a row is read, which is exact, and rounded where a
+// result is written: once, to the nearest number and to the even one of two, to an infinity beyond the largest. It is
+// all done with integers and a float, lane by lane, so that the compiler makes vectors of it for every architecture.
+#pragma once
+
+#include <cmath>
+
+#include "separatrix.h"
+#include "vectors.hpp"
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+struct Float16 {
+    std::uint16_t bits;
+};
+
+struct BFloat16 {
+    std::uint16_t bits;
+};
+
+inline std::int32_t bits_of(float x) {
+    std::int32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+inline float of_bits(std::int32_t bits) {
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// The exponent of a float, in its place.
+constexpr std::int32_t exponent(std::int32_t biased) { return biased << 23; }
+
+// One of two, by a comparison of numbers that are not negative, and without a branch that would keep lanes apart.
+inline std::int32_t below(std::int32_t x, std::int32_t limit, std::int32_t then, std::int32_t otherwise) {
+    const std::int32_t yes = (x - limit) >> 31;
+    return (then & yes) | (otherwise & ~yes);
+}
+
+inline float widened(float x) { return x; }
+inline double widened(double x) { return x; }
+inline float widened(BFloat16 x) { return of_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(x.bits) << 16)); }
+
+// Exponents of float16 begin 112 below those of float. A subnormal number is 2^-14 less than a normal one with the same
+// digits; what is not finite has the largest exponent in either type.
+inline float widened(Float16 x) {
+    const std::int32_t magnitude = (x.bits & 0x7fff) << 13;
+    const float subnormal = of_bits(magnitude + exponent(113)) - 0x1p-14f;
+    const std::int32_t whole = magnitude + below(magnitude, exponent(31), exponent(112), exponent(224));
+    const std::int32_t found = below(magnitude, exponent(1), bits_of(subnormal), whole);
+    return of_bits(found | (x.bits & 0x8000) * -0x10000);
+}
+
+inline void round_to(float& to, float x) { to = x; }
+inline void round_to(double& to, double x) { to = x; }
+
+inline void round_to(BFloat16& to, float x) {
+    const auto bits = static_cast<std::uint32_t>(bits_of(x)), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    to.bits = static_cast<std::uint16_t>(x == x ? rounded : 0x7fc0u);
+}
+
+// Below 2^-14 the sum with 1/2 is rounded at the last digit that a subnormal number has; from 2^16 on all is infinite.
+inline void round_to(Float16& to, float x) {
+    const std::int32_t magnitude = bits_of(x) & 0x7fffffff, sign = bits_of(x) >> 16 & 0x8000;
+    const float at_half = of_bits(magnitude) + 0.5f;
+    const std::int32_t normal = (magnitude - exponent(112) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    const std::int32_t finite = below(magnitude, exponent(113), bits_of(at_half) - exponent(126), normal);
+    const std::int32_t beyond = below(exponent(255), magnitude, 0x7e00, 0x7c00);
+    to.bits = static_cast<std::uint16_t>(below(magnitude, exponent(143), finite, beyond) | sign);
+}
+
+// Call f with a number of the type that tensors are stored in: f(S{}). T is the type of the arithmetic.
+template <class T, class F> inline void as_stored(Index type, F&& f) {
+    if constexpr (sizeof(T) == 4) {
+        if (type == SEPARATRIX_FLOAT16) return f(Float16{});
+        if (type == SEPARATRIX_BFLOAT16) return f(BFloat16{});
+    }
+    f(T{});
+}
+
+template <class S> inline const S* row_of(const separatrix_tensor& x, Index head, Index row) {
+    return static_cast<const S*>(x.data) + head * x.head + row * x.row;
+}
+
+// A row of a tensor, widened.
+template <class T>
+inline void read_row(Index type, const separatrix_tensor& x, Index head, Index row, Index width, T* to) {
+    as_stored<T>(type, [&](auto stored) {
+        const auto* from = row_of<decltype(stored)>(x, head, row);
+        for (Index l = 0; l < width; ++l) to[l] = widened(from[l]);
+    });
+}
+
+// Row number `row` of a contiguous result, rounded.
+template <class T> inline void write_row(Index type, const T* from, Index width, void* into, Index row) {
+    as_stored<T>(type, [&](auto stored) {
+        auto* to = static_cast<decltype(stored)*>(into) + row * width;
+        for (Index l = 0; l < width; ++l) round_to(to[l], from[l]);
+    });
+}
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

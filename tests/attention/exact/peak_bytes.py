@@ -1,0 +1,19 @@
+"""The most memory that a call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+def peak_bytes(function: Callable[[], object]) -> int:
+    """The most memory that PyTorch's CPU allocator held at once during a call, above what it held before."""
+    with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
+        function()
+    held = highest = 0
+    for event in sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            highest = max(highest, held)
+    return highest

@@ -1,0 +1,74 @@
+"""Extremes and norms of tokens by the kernels of each architecture, against their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from separatrix.attention.entries import extremes, token_norms
+
+SHAPES = ((1, 1, 1), (2, 5, 3), (1, 4097, 8), (3, 100, 17), (1, 9000, 2), (2, 0, 4), (2, 3, 0), (0, 3, 4))
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Tokens whose rows do not lie side by side, and a mask that hides some of them."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    x = torch.randn(*shape[:2], shape[2] + 3, generator=generator, dtype=torch.float64).to(dtype)[..., 1 : shape[2] + 1]
+    return x, torch.rand(shape[:2], generator=generator) < 0.7
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_extremes(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, masked: bool) -> None:
+    x, mask = drawn(shape, dtype)
+    hidden = (~mask if masked else torch.zeros_like(mask)).unsqueeze(-1)
+    least, most = extremes(x, mask if masked else None)
+    if not shape[1]:
+        assert least.isposinf().all()
+        assert most.isneginf().all()
+        return
+    assert torch.equal(least, x.double().masked_fill(hidden, math.inf).amin(1))
+    assert torch.equal(most, x.double().masked_fill(hidden, -math.inf).amax(1))
+
+
+@pytest.mark.parametrize("place", [0, 1, 7, 8, 4095, 4096, 4999])
+def test_what_is_not_finite_is_seen(architecture: str, place: int) -> None:
+    x = torch.zeros(1, 5000, 9)
+    for bad in (math.nan, math.inf, -math.inf):
+        x[0, place, 8] = bad
+        least, most = extremes(x)
+        assert torch.equal(least[0, :8], torch.zeros(8).double())
+        assert not math.isfinite(least[0, 8]) or not math.isfinite(most[0, 8])
+        assert math.isnan(bad) == (math.isnan(least[0, 8]) and math.isnan(most[0, 8]))
+    hidden = torch.ones(1, 5000, dtype=torch.bool)
+    hidden[0, place] = False
+    assert torch.equal(extremes(x, hidden)[1], torch.zeros(1, 9).double())
+
+
+@pytest.mark.parametrize("power", [1, 2, 3, 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, power: int) -> None:
+    """Sums of positive terms: each is rounded some times for each column, so that they differ by so much at most."""
+    x, mask = drawn(shape, dtype)
+    heads, length, d = shape
+    generator = torch.Generator().manual_seed(power)
+    factors, weights = torch.randn(2, heads, d, generator=generator, dtype=torch.float64)
+    weights = weights.abs()
+    y = (x.to(torch.float64) * factors.unsqueeze(1)).abs()
+    found = token_norms(x, power, factors, None, weights)
+    assert found is not None
+    within = {"rtol": (2 * d + 2 * power + 4) * 2.0**-53, "atol": 0.0}
+    torch.testing.assert_close(found.powers, (y**power).sum(-1), **within)
+    torch.testing.assert_close(found.weighted, (y * weights.unsqueeze(1)).sum(-1), **within)
+    most = (y**power).sum(-1).amax(1) if length else torch.zeros(heads).double()
+    torch.testing.assert_close(found.largest, most, **within)
+    seen = token_norms(x, power, factors, mask)
+    assert seen is not None
+    assert seen.powers is None
+    most = (y**power).sum(-1).masked_fill(~mask, 0.0).amax(1) if length else most
+    torch.testing.assert_close(seen.largest, most, **within)

@@ -140,9 +140,9 @@ CASES = [
 ]
 
 
-def test_the_code_to_take_away_runs_and_says_the_same(run) -> None:
+def test_the_code_to_take_away_runs_and_says_the_same(forked) -> None:
     cases = [given_values(**case) for case in CASES]
-    done = run("\nprint('then')\n".join(separate_code.python(values) for values in cases))
+    done = forked("\nprint('then')\n".join(separate_code.python(values) for values in cases))
     assert (done.returncode, done.stderr) == (0, "")
     for values, printed in zip(cases, done.stdout.split("then\n"), strict=True):
         view = separate_view.look(values)

@@ -41,6 +41,7 @@ sanitize: $(INSTALLED) ## the kernels against literal loops (CASES=5000, SEED=1)
 	  -DSEPARATRIX_SANITIZE=address,undefined >/dev/null
 	$(BIN)/cmake --build build/sanitize
 	build/sanitize/fuzz $(SEED) $(CASES)
+	build/sanitize/near_linear $(SEED) $(CASES)
 
 ARM := aarch64-linux-gnu-g++
 
@@ -52,6 +53,7 @@ neon: $(INSTALLED) ## the same for ARM, on an emulated processor, where compiler
 	  -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
 	$(BIN)/cmake --build build/neon
 	qemu-aarch64 build/neon/fuzz $(SEED) $(CASES)
+	qemu-aarch64 build/neon/near_linear $(SEED) $(CASES)
 
 test: venv ## the tests, and every docstring's example
 	$(BIN)/python -m pytest -n auto --dist worksteal

@@ -46,10 +46,8 @@ PLANNING, CERTIFYING = 2e6, 7e5
 """The time that it takes to plan a call, and then to certify it, however short the sequence is."""
 TOKEN_ENTRY = 2.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
-SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
+SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
-TUPLES = 256
-"""How many key tuples of each head are sampled when the error is forecast."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -122,6 +120,15 @@ def sampled_queries(heads: int) -> int:
     return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
 
 
+def sampled_tuples(heads: int) -> int:
+    """Key tuples of each head in the sample: with fewer heads more of them, so that a forecast errs by less.
+
+    >>> [sampled_tuples(heads) for heads in (1, 4, 100)]
+    [1024, 512, 256]
+    """
+    return max(256, min(1024, (1 << 17) // (max(heads, 1) * sampled_queries(heads))))
+
+
 def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
     """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
     cost = polynomial_cost(shape, expanded, wide)
@@ -130,7 +137,7 @@ def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
 
 def planning_time(shape: Shape) -> float:
     """The time that a plan takes: if exact attention takes less, planning is not worth it."""
-    drawn = float(shape.heads * TUPLES) * (shape.d * shape.order + sampled_queries(shape.heads))
+    drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
     return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
 
 
@@ -176,13 +183,13 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
 def _sample_bytes(shape: Shape) -> float:
     """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
     heads = max(shape.heads, 1)
-    return float(heads * TUPLES) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+    return float(heads * sampled_tuples(heads)) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
 
 
 def _kept_bytes(shape: Shape) -> float:
     """The scores of the sample and their exponentials, which are kept while the call is computed."""
     heads = max(shape.heads, 1)
-    return 16.0 * heads * TUPLES * sampled_queries(heads)
+    return 16.0 * heads * sampled_tuples(heads) * sampled_queries(heads)
 
 
 def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:

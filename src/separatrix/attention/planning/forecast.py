@@ -17,7 +17,7 @@ from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
 from separatrix.attention.entries import largest_magnitudes
-from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries
+from separatrix.attention.planning.cost import Shape, sampled_queries, sampled_tuples
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
@@ -154,7 +154,7 @@ def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
     rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
     product = None
     for m, key in enumerate(call.keys):
-        where = torch.rand(heads, TUPLES, generator=generator).to(key.device)
+        where = torch.rand(heads, sampled_tuples(heads), generator=generator).to(key.device)
         index = (where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0))
         mask = torch.gather(call.masks[m], 1, index) if call.masks else None
         drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index]

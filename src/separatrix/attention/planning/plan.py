@@ -172,11 +172,11 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
         error = forecast(analysis, recipe.polynomial, index_set.rank, recipe.dtype, output_only=True)
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         kind = f"total degree {index_set.degree} ({series})"
-    faster = exact.time / cost.time
-    beside = f"{faster:.3g} times faster" if faster >= 1 else f"{1 / faster:.3g} times slower"
+    fewer = exact.flops / cost.flops
+    beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"
     why = (
         f"scores are at most {analysis.radius:.3g} in magnitude, so rank {index_set.rank} keeps {tolerance:.3g} in "
-        f"time linear in n, an estimated {beside} than exact"
+        f"time linear in n, with {beside} flops than exact attention"
     )
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class Call:
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
         copies: The largest number of heads that share one tensor of the call as it was given.
+        kept: What an engine keeps between its passes over the call; another call, made by `replace`, begins with none.
     """
 
     query: Tensor
@@ -41,6 +43,7 @@ class Call:
     scale: float
     batch: tuple[int, ...] | None = None
     copies: int = 1
+    kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def order(self) -> int:

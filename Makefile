@@ -18,8 +18,9 @@ venv: $(INSTALLED) native ## .venv with the pinned dependencies and the package,
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Separatrix needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --constraint constraints.txt scikit-build-core cmake ninja
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf,dev,docs]'
+	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
+	$(PIP) install --quiet --constraint constraints.txt --group dev --group docs
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf]'
 	@touch $@
 
 # The kernels beside the sources, for the editable installation; without a compiler everything runs in plain PyTorch.

@@ -29,6 +29,7 @@ def fuzz_layer(rng: Generator) -> Outcome:
             heads * width,
             heads,
             order,
+            num_kv_heads=int(rng.choice([1, heads])),
             bound=bound,
             tolerance=tolerance,
             dtype=dtype,
@@ -67,8 +68,9 @@ def _heads(
             options["key_masks"] = [~padding] * len(keys)
         else:
             state = layer.state()
-            for token in x.split(1):
-                layer.decode(token, state)
+            cuts = [int(cut) for cut in rng.choice(len(x) + 1, rng.integers(len(x) + 1))]
+            for part in x.tensor_split(sorted(cuts)):
+                layer.decode(part, state)
             options["is_causal"] = True
     given = torch.cat(seen)
     return given.reshape(len(given), layer.num_heads, layer.head_dim).transpose(0, 1), q, keys, values, options

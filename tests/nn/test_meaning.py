@@ -147,7 +147,26 @@ def test_weights_of_other_parts_of_a_model_are_no_business_of_the_layer():
     assert model["head"].weight.sum() == 8
 
 
-@pytest.mark.parametrize("bad", [torch.zeros(3), torch.zeros(3, dtype=torch.uint8), "order 3", None], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_state_dict_that_was_cast_as_a_whole(dtype):
+    saved = {name: value.to(dtype) for name, value in make(bound=1.0).state_dict().items()}
+    make(bound=1.0, dtype=dtype).load_state_dict(saved)
+    with pytest.raises(sx.ArgumentError, match="bound"):
+        make(bound=2.0, dtype=dtype).load_state_dict(saved)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        torch.zeros(3),
+        torch.full((3,), 0.5),
+        torch.full((2,), torch.nan),
+        torch.zeros(3, dtype=torch.uint8),
+        "order 3",
+        None,
+    ],
+    ids=str,
+)
 def test_damaged_extra_state(bad):
     with pytest.raises(sx.ArgumentError, match=r"state_dict\['_extra_state'\]"):
         make().load_state_dict({**make().state_dict(), "_extra_state": bad})

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from separatrix.attention.streaming.saved_state import as_bytes, from_bytes
@@ -40,6 +41,12 @@ class Remembers(nn.Module):
         Raises:
             ArgumentError: The weights mean something else in this layer. It names what differs, there and here.
         """
+        if (
+            isinstance(state, Tensor)
+            and state.is_floating_point()
+            and torch.equal(state, state.to(torch.uint8).to(state))
+        ):
+            state = state.to(torch.uint8)  # of a state dict that was cast as a whole: every type holds bytes exactly
         here, there = self._meaning(), from_bytes(state, f"state_dict['{KEY}']")
         for name in here:
             if name in FREE or here[name] == there.get(name):

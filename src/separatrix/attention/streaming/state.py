@@ -177,7 +177,10 @@ class TensorAttentionState:
         if (library := self._kernels(key_sets, value_sets)) is not None:
             return self._append_few(library, key_sets, value_sets)
         self._refuse_tokens(key_sets, value_sets)
-        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+        self._append_checked(key_sets, value_sets)
+
+    def _append_checked(self, keys: list[Tensor], values: list[Tensor]) -> None:
+        for m, (key, value) in enumerate(zip(keys, values, strict=True)):
             self._append(m, self._flat(key), self._flat(value))
 
     def _tokens_of(
@@ -284,8 +287,7 @@ class TensorAttentionState:
 
         Raises:
             ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
-            SeparatrixError: The outputs would not keep the tolerance, or leave the range of their type. Nothing is
-                appended then, unless the query is one token's.
+            SeparatrixError: The outputs would not keep the tolerance, or leave the range of their type.
 
         Example:
             >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1
@@ -305,18 +307,20 @@ class TensorAttentionState:
         for name, x in (("query", query), *((f"keys[{m}]", key) for m, key in enumerate(key_sets))):
             if x.shape[-2] != length:
                 raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
+        self.refuse_beyond_bound("query", query)
         if length == 1:  # whose queries are asked together
-            self.refuse_beyond_bound("query", query)
             self.append(key_sets, value_sets)
             return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
+        self._refuse_tokens(key_sets, value_sets)
+        if self._kernels([query, *key_sets], value_sets) is not None:  # which are quicker one by one, being few
+            tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
+            return torch.cat([self.extend(q, x[: self.order - 1], x[self.order - 1 :]) for q, *x in tokens], -2)
         out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets)
-        self.append(key_sets, value_sets)
+        self._append_checked(key_sets, value_sets)
         return out if shared else out.squeeze(-3)
 
     def _attend_after(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
         """The outputs (*batch_shape, s, L, d_v) of queries (*batch_shape, s, L, d) for tokens not appended yet."""
-        self.refuse_beyond_bound("query", query)
-        self._refuse_tokens(keys, values)
         length = query.shape[-2]
         if 0 in query.shape or self._heads == 0:
             return query.new_zeros(*query.shape[:-1], self.value_dim)

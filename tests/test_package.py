@@ -50,9 +50,11 @@ def test_public_names() -> None:
         "Plan",
         "SeparatrixError",
         "TensorAttentionState",
+        "TopTuples",
         "Verification",
         "__version__",
         "attention",
+        "attention_weights",
         "certified_attention",
         "errors",
         "exact_error_bound",
@@ -65,6 +67,7 @@ def test_public_names() -> None:
         "selection",
         "separation",
         "tensor_attention",
+        "top_tuples",
         "verify",
     ]
     assert dir(sx) == sorted(sx.__all__)

@@ -14,6 +14,8 @@ if _TYPE_CHECKING:
     from separatrix.attention.planning.paper_rules import max_order
     from separatrix.attention.planning.plan import Plan, plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
+    from separatrix.attention.weights.chosen_queries import attention_weights
+    from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
     from separatrix.errors import ArgumentError, SeparatrixError
 
 __version__ = "0.1.0"
@@ -25,9 +27,11 @@ __all__ = [
     "Plan",
     "SeparatrixError",
     "TensorAttentionState",
+    "TopTuples",
     "Verification",
     "__version__",
     "attention",
+    "attention_weights",
     "certified_attention",
     "errors",
     "exact_error_bound",
@@ -40,6 +44,7 @@ __all__ = [
     "selection",
     "separation",
     "tensor_attention",
+    "top_tuples",
     "verify",
 ]
 
@@ -50,7 +55,9 @@ _HOMES = {
     "Plan": "attention.planning.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.streaming.state",
+    "TopTuples": "attention.weights.top_tuples",
     "Verification": "attention.checker",
+    "attention_weights": "attention.weights.chosen_queries",
     "certified_attention": "attention.operator",
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
@@ -58,6 +65,7 @@ _HOMES = {
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.planning.plan",
     "tensor_attention": "attention.operator",
+    "top_tuples": "attention.weights.top_tuples",
     "verify": "attention.checker",
 }
 

@@ -15,6 +15,7 @@ if _TYPE_CHECKING:
     from separatrix.attention.planning.plan import Plan, plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.attention.weights.chosen_queries import attention_weights
+    from separatrix.attention.weights.pair_map import PairMap, pair_map
     from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
     from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -24,6 +25,7 @@ __all__ = [
     "ArgumentError",
     "Certificate",
     "GradientCertificate",
+    "PairMap",
     "Plan",
     "SeparatrixError",
     "TensorAttentionState",
@@ -39,6 +41,7 @@ __all__ = [
     "linear_attention",
     "max_order",
     "nn",
+    "pair_map",
     "plan_attention",
     "plan_shapes",
     "selection",
@@ -52,6 +55,7 @@ _HOMES = {
     "ArgumentError": "errors",
     "Certificate": "attention.certificate.output",
     "GradientCertificate": "attention.certificate.gradient",
+    "PairMap": "attention.weights.pair_map",
     "Plan": "attention.planning.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.streaming.state",
@@ -62,6 +66,7 @@ _HOMES = {
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
     "max_order": "attention.planning.paper_rules",
+    "pair_map": "attention.weights.pair_map",
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.planning.plan",
     "tensor_attention": "attention.operator",

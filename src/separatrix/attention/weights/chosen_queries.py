@@ -76,7 +76,7 @@ def attention_weights(
     with torch.no_grad(), no_autocast(call.query.device.type):
         # In ascending order, as the blocks want them, and each of them once.
         once = sorted(set(chosen))
-        found = _weights(call, once)
+        found = weights_of(call, once)
         if chosen != once:
             found = found[:, [once.index(i) for i in chosen]]
     return call.shaped(found.unflatten(2, call.key_lengths))
@@ -94,7 +94,7 @@ def _chosen(queries: object, length: int) -> list[int]:
     return [whole(f"queries[{n}]", i, low=-length, high=length - 1) % length for n, i in enumerate(queries)]
 
 
-def _weights(call: Call, chosen: Sequence[int]) -> Tensor:
+def weights_of(call: Call, chosen: Sequence[int]) -> Tensor:
     """The weights (H, queries, L_1 L_2 ...) of queries in ascending order."""
     heads, volume = call.query.shape[0], math.prod(call.key_lengths)
     weights = torch.zeros(heads, len(chosen), volume, dtype=call.computed_in, device=call.query.device)

@@ -102,7 +102,7 @@ def cut(call: Call, queries: int, listed: int = 1) -> Cut:
     volume, d = math.prod(call.key_lengths), call.query.shape[2]
     rows = max(1, min(ROWS, queries, BLOCK // listed))
     heads = max(1, min(call.query.shape[0], BLOCK // (rows * volume), BLOCK // (sum(call.key_lengths) * d)))
-    return Cut(rows, heads, max(1, BLOCK // (heads * max(rows, d))))
+    return Cut(rows, heads, max(1, BLOCK // (heads * rows)))
 
 
 class Block(NamedTuple):
@@ -114,35 +114,51 @@ class Block(NamedTuple):
 
 
 def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[Block]:
-    """The scores of some queries of a call of `of_heads` against all tuples of a box, at most `size` tuples at a time.
+    """The scores of some queries of a call of `of_heads` against all tuples of a box, about `size` tuples at a time.
+
+    The queries are multiplied with the keys of all sets but the last, and these products meet the last set in a matrix
+    product: a score takes d multiplications and additions, whatever the order.
 
     Args:
         call: The heads.
         queries: The indices of the queries, ascending.
         box: For each key set the range of keys.
-        size: How many tuples a block has.
+        size: How many tuples a block has, at the most.
 
     Yields:
         The blocks, in lexicographic order of the tuples. The memory of a block's scores may be overwritten.
     """
+    *before, (low, high) = box
     rows = call.query[:, queries]
-    volume = math.prod(stop - start for start, stop in box)
-    first, last = int(queries[0]), int(queries[-1])
-    for start in range(0, volume, size):
-        stop = min(start + size, volume)
-        index = unravelled(torch.arange(start, stop, device=queries.device), box)
-        product = call.keys[0][:, index[0]]
-        for key, at in zip(call.keys[1:], index[1:], strict=True):
-            product = product * key[:, at]
-        scores = torch.bmm(rows, product.mT).mul_(call.scale)
-        for m, at in enumerate(index):
-            length = call.keys[m].shape[1]
-            seen_by_all = call.positions.visible(m, last, length)[0], call.positions.visible(m, first, length)[1]
-            if int(at.min()) < seen_by_all[0] or int(at.max()) >= seen_by_all[1]:
-                scores.masked_fill_(~call.positions.allowed_to(m, queries, at), -math.inf)
-            if call.masks:
-                scores.masked_fill_(~call.masks[m][:, at].unsqueeze(1), -math.inf)
-        yield Block(start, stop, scores)
+    heads, count, d = rows.shape
+    prefixes, width = math.prod(stop - start for start, stop in before), min(high - low, size)
+    together = max(1, min(size // (high - low), BLOCK // (heads * count * d)))
+    for first in range(0, prefixes, together):
+        index = unravelled(torch.arange(first, min(first + together, prefixes), device=queries.device), before)
+        left = rows.unsqueeze(2)
+        for key, at in zip(call.keys, index, strict=False):
+            left = left * key.index_select(1, at).unsqueeze(1)
+        alike = left.shape[2]
+        for start in range(low, high, width):
+            last = torch.arange(start, min(start + width, high), device=queries.device)
+            scores = torch.bmm(left.flatten(1, 2), call.keys[-1][:, start : start + len(last)].mT).mul_(call.scale)
+            by_prefix = scores.view(heads, count, alike, len(last))
+            for m, at in enumerate(index):
+                _hide(by_prefix, call, m, queries, at)
+            _hide(by_prefix.transpose(2, 3), call, len(index), queries, last)
+            place = first * (high - low) + start - low
+            yield Block(place, place + alike * len(last), by_prefix.flatten(2))
+
+
+def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:
+    """Put scores (H, queries, keys, others) to -inf where a query may not attend one of these keys of set m."""
+    length = call.keys[m].shape[1]
+    seen_from = call.positions.visible(m, int(queries[-1]), length)[0]
+    seen_to = call.positions.visible(m, int(queries[0]), length)[1]
+    if int(keys.min()) < seen_from or int(keys.max()) >= seen_to:
+        scores.masked_fill_(~call.positions.allowed_to(m, queries, keys).unsqueeze(-1), -math.inf)
+    if call.masks:
+        scores.masked_fill_(~call.masks[m][:, keys][:, None, :, None], -math.inf)
 
 
 def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:

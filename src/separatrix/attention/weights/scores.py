@@ -176,7 +176,7 @@ def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:
 
 @dataclass
 class LogSum:
-    """The log-sum-exp of scores that come in blocks, (H, queries), added up in float64.
+    """The log-sum-exp of scores that come in blocks, (H, queries); the sums of blocks are added up in float64.
 
     Attributes:
         largest: The largest score so far.
@@ -198,7 +198,7 @@ class LogSum:
         shift = new.masked_fill(new == -math.inf, 0.0)
         # The difference of two numbers of a narrower type is rounded in it, as is a score itself.
         terms = scores.sub_(shift.to(scores.dtype).unsqueeze(-1)).exp_()
-        self.total = self.total * (self.largest - shift).exp() + terms.sum(-1, dtype=torch.float64)
+        self.total = self.total * (self.largest - shift).exp() + terms.sum(-1).to(torch.float64)
         self.largest = new
 
     def value(self) -> Tensor:

@@ -18,8 +18,9 @@ venv: $(INSTALLED) native ## .venv with the pinned dependencies and the package,
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Separatrix needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --constraint constraints.txt scikit-build-core cmake ninja
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf,dev,docs]'
+	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
+	$(PIP) install --quiet --constraint constraints.txt --group dev --group docs
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[lab,explore,dask,hf]'
 	@touch $@
 
 # The kernels beside the sources, for the editable installation; without a compiler everything runs in plain PyTorch.
@@ -41,6 +42,7 @@ sanitize: $(INSTALLED) ## the kernels against literal loops (CASES=5000, SEED=1)
 	  -DSEPARATRIX_SANITIZE=address,undefined >/dev/null
 	$(BIN)/cmake --build build/sanitize
 	build/sanitize/fuzz $(SEED) $(CASES)
+	build/sanitize/near_linear $(SEED) $(CASES)
 
 ARM := aarch64-linux-gnu-g++
 
@@ -52,6 +54,7 @@ neon: $(INSTALLED) ## the same for ARM, on an emulated processor, where compiler
 	  -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
 	$(BIN)/cmake --build build/neon
 	qemu-aarch64 build/neon/fuzz $(SEED) $(CASES)
+	qemu-aarch64 build/neon/near_linear $(SEED) $(CASES)
 
 test: venv ## the tests, and every docstring's example
 	$(BIN)/python -m pytest -n auto --dist worksteal

@@ -50,7 +50,7 @@ napoleon_use_rtype = False
 # MathJax is a file of a package: one script with its glyphs inside, so a page needs neither network nor fonts.
 _mathjax = find_spec("sphinx-mathjax-offline")
 if _mathjax is None or _mathjax.origin is None:
-    raise RuntimeError("sphinx-mathjax-offline is not installed: pip install '.[docs]'")
+    raise RuntimeError("sphinx-mathjax-offline is not installed: pip install --group docs")
 MATHJAX = Path(_mathjax.origin).parent / "static" / "mathjax" / "tex-svg.js"
 mathjax_path = MATHJAX.name
 

@@ -1,7 +1,8 @@
-"""What every test shares: one thread a worker, examples that do not change, long tests first, a fresh interpreter."""
+"""What every test shares: one thread a worker, examples that do not change, long tests first, other interpreters."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -13,11 +14,17 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.forks import Forks
+
 pytest.register_assert_rewrite("tests.contracts")
 torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; a test of threads asks for more
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+gc.disable()  # until all tests are collected
+
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "120"}
+"""The terminal that started interpreters write for."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Those are the tests with more time than usual (`pytest.mark.timeout`), and then those in a browser.
     """
     items.sort(key=_begins)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but not among the modules and the thousands of tests: they live to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def _begins(item: pytest.Item) -> tuple[float, bool]:
@@ -54,10 +67,31 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def fresh(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", "-c", code, *arguments]
-        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **environment}
+        environment = {**os.environ, **PLAIN, **environment}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     return fresh
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """A process that has imported torch, to be forked."""
+    forks = Forks()
+    yield forks
+    forks.end()
+
+
+@pytest.fixture
+def forked(tmp_path: Path, forks: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python code as `run` does, in a fork of an interpreter that has imported torch and nothing of ours.
+
+    A test of what is imported or not, and one that sets what torch reads when it is imported, is for `run`.
+    """
+
+    def start(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return forks.run(code, arguments, tmp_path, {**os.environ, **PLAIN, **environment})
+
+    return start
 
 
 @pytest.fixture(autouse=True, scope="session")

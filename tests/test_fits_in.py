@@ -85,14 +85,14 @@ save_file({"out": out.detach()}, found)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the exporter's own
-def test_an_exported_layer_is_loaded_by_another_process(run, tmp_path):
+def test_an_exported_layer_is_loaded_by_another_process(forked, tmp_path):
     from safetensors.torch import load_file, save_file
 
     layer, x = model("near-linear")
     inputs, program, found = (str(tmp_path / name) for name in ("inputs", "layer.pt2", "found"))
     save_file({"x": x}, inputs)
     torch.export.save(torch.export.export(layer, (x,)), program)
-    done = run(LOADING, inputs, program, found)
+    done = forked(LOADING, inputs, program, found)
     assert (done.returncode, done.stderr) == (0, "")
     torch.testing.assert_close(load_file(found)["out"], layer(x), rtol=0, atol=1e-14)
 
@@ -122,7 +122,7 @@ print("trained")
 """
 
 
-def test_training_where_warnings_are_errors(run):
-    """In an interpreter of its own: what is imported late warns late. `run` is `python -W error`."""
-    done = run(TRAINING)
+def test_training_where_warnings_are_errors(forked):
+    """In an interpreter of its own: what is imported late warns late. `forked` is `python -W error`."""
+    done = forked(TRAINING)
     assert (done.returncode, done.stdout, done.stderr) == (0, "trained\n", "")

@@ -24,6 +24,6 @@ def test_there_is_an_example() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(python_blocks(README.read_text())) if README.exists() else 0))
-def test_example_runs_as_printed(run, number: int) -> None:
-    done = run(python_blocks(README.read_text())[number])
+def test_example_runs_as_printed(forked, number: int) -> None:
+    done = forked(python_blocks(README.read_text())[number])
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from separatrix.errors import SeparatrixError
-from separatrix.training import every, generator_for, train
+from separatrix.training import advance, every, generator_for, train
 
 LR, STEPS = 0.03, 7
 
@@ -28,12 +28,14 @@ def batch(data: torch.Generator) -> Tensor:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_updates_are_those_of_adam_written_out(fused: bool) -> None:
+@pytest.mark.parametrize("falls", [False, True])
+def test_updates_are_those_of_adam_written_out(fused: bool, falls: bool) -> None:
     """The same bits after every update, with one batch drawn for each."""
     plain, data = model(), generator_for(5, 1)
     adam = torch.optim.Adam(plain.parameters(), lr=LR, fused=fused)
     wanted = [plain.weight.tolist()]
-    for _ in range(STEPS):
+    for step in range(STEPS):
+        adam.param_groups[0]["lr"] = LR / (1 + step) if falls else LR
         adam.zero_grad()
         plain(batch(data)).square().mean().backward()
         adam.step()
@@ -46,7 +48,7 @@ def test_updates_are_those_of_adam_written_out(fused: bool) -> None:
         lambda step: net.weight.tolist(),
         steps=STEPS,
         recorded=range(STEPS + 1),
-        lr=LR,
+        lr=(lambda step: LR / (1 + step)) if falls else LR,
         fused=fused,
     )
     assert list(found) == wanted
@@ -68,6 +70,13 @@ def test_nothing_is_computed_for_records_that_nobody_asks_for() -> None:
     assert len(drawn) == 2
     assert list(records) == [5]
     assert len(drawn) == STEPS
+
+
+def test_a_run_goes_on_from_where_it_was() -> None:
+    updates = []
+    records = advance(updates.append, lambda step: [step, -step], start=2, steps=5, recorded={1, 2, 4, 5})
+    assert list(records) == [2, -2, 4, -4, 5, -5]
+    assert updates == [2, 3, 4]
 
 
 def test_no_steps_leave_the_model_alone() -> None:

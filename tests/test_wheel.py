@@ -91,7 +91,7 @@ def test_holds_the_whole_package(root: Path, wheel: Path) -> None:
 def test_metadata(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
-    extras = {"lab", "explore", "dask", "hf", "verify", "tensorboard", "all", "dev", "docs"}
+    extras = {"lab", "explore", "dask", "hf", "verify", "tensorboard", "all"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     core = [requirement for requirement in metadata.get_all("Requires-Dist", []) if "extra ==" not in requirement]
     assert {requirement.split(">=")[0] for requirement in core} == {"numpy", "safetensors", "torch"}

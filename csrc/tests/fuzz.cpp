@@ -10,30 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "cases.hpp"
 #include "literal.hpp"
+#include "running.hpp"
 
 namespace fuzz {
 namespace {
-
-std::int32_t threads_of(std::uint32_t* number) {
-    *number = 3;
-    return 0;
-}
-
-std::int32_t in_threads(Index from, Index to, Index, void (*work)(Index, Index, void*), void* context) {
-    std::vector<std::thread> threads;
-    for (Index i = from; i < to; ++i) threads.emplace_back(work, i, i + 1, context);
-    for (std::thread& one : threads) one.join();
-    return 0;
-}
-
-void use_threads(bool several) {
-    separatrix_set_threads(several ? reinterpret_cast<void*>(in_threads) : nullptr,
-                           several ? reinterpret_cast<void*>(threads_of) : nullptr);
-}
 
 // What a result is until it is written: not a number.
 template <class S> S unwritten() { return std::numeric_limits<S>::quiet_NaN(); }
@@ -80,12 +63,6 @@ template <class T, class S = T> struct Results {
 struct Worst {
     double forward = 0, backward = 0;
     long compared = 0, planted = 0, threaded = 0, halved = 0;
-};
-
-class Wrong {
-public:
-    explicit Wrong(std::string what) : what(std::move(what)) {}
-    std::string what;
 };
 
 template <class T>
@@ -276,10 +253,7 @@ int main(int count, char** arguments) {
     const std::uint64_t seed = std::strtoull(arguments[1], nullptr, 10);
     const long cases = std::strtol(arguments[2], nullptr, 10);
     const long first = count > 3 ? std::strtol(arguments[3], nullptr, 10) : 0;
-    std::vector<std::string> names;
-    for (int k = 0; const char* name = separatrix_architecture(k); ++k)
-        if (separatrix_runs(name)) names.emplace_back(name);
-        else std::printf("%-9s not run: this processor does not have it\n", name);
+    std::vector<std::string> names = fuzz::architectures();
     std::vector<fuzz::Worst> worst(names.size());
     for (long number = first; number < first + cases; ++number) try {
             fuzz::Random random(seed, std::uint64_t(number));

@@ -37,6 +37,7 @@ __all__ = [
     "hold",
     "hold_bytes",
     "is_held",
+    "link_in_place",
     "make_folder",
     "put_in_place",
     "read_at_most",
@@ -81,6 +82,12 @@ def draft_folder(path: Path) -> Iterator[Path]:
 def put_in_place(draft: Path, path: Path) -> None:
     """Rename a whole file or folder to its name, and bring the name to the disk."""
     os.replace(draft, path)
+    _flush_folder(path.absolute().parent)
+
+
+def link_in_place(draft: Path, path: Path) -> None:
+    """Give a whole file its name too, and bring the name to the disk; a `FileExistsError` if another file has it."""
+    os.link(draft, path)
     _flush_folder(path.absolute().parent)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -246,8 +247,15 @@ def runnable(library: ctypes.CDLL) -> list[str]:
 
 
 def _share_threads(library: ctypes.CDLL) -> None:
-    """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other."""
-    torch_library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other.
+
+    Where PyTorch does not offer them, or its library is not where it is on Linux and macOS, they run on one thread.
+    """
+    folder = Path(torch.__file__).with_name("lib")
+    file = folder / ("libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so")
+    if not file.exists():
+        return
+    torch_library = ctypes.CDLL(str(file))
     names = ("torch_parallel_for", "torch_get_num_threads")
     if all(hasattr(torch_library, name) for name in names):
         found = (ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names)

@@ -1,4 +1,4 @@
-"""The one training loop: Adam on fresh batches, as a generator of records; and the generators that a run draws from.
+"""The one training loop, as a generator of records: `advance` with any updates, `train` with those of Adam.
 
 What is trained, on what, and how it is judged are functions that the caller hands over. Whoever wants less than a whole
 run stops asking for records.
@@ -22,10 +22,35 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-__all__ = ["every", "generator_for", "train"]
+__all__ = ["advance", "every", "generator_for", "train"]
 
 Batch = TypeVar("Batch")
 Record = TypeVar("Record")
+
+
+def advance(
+    update: Callable[[int], Record | None],
+    records: Callable[[int], Iterable[Record]],
+    *,
+    start: int = 0,
+    steps: int,
+    recorded: Container[int],
+) -> Iterator[Record]:
+    """Update a run step by step and yield its records.
+
+    Args:
+        update: Makes the update after so many others. If the run cannot go on, it returns the last record instead.
+        records: Returns the records of the run after so many updates.
+        start: The number of updates that the run has already had.
+        steps: The number of updates at the end.
+        recorded: The numbers of updates after which there are records; 0 is before the first.
+    """
+    for step in range(start, steps + 1):
+        if step in recorded:
+            yield from records(step)
+        if step < steps and (last := update(step)) is not None:
+            yield last
+            return
 
 
 def train(
@@ -36,7 +61,7 @@ def train(
     *,
     steps: int,
     recorded: Container[int],
-    lr: float,
+    lr: float | Callable[[int], float],
     fused: bool = False,
     stopped: Callable[[int, SeparatrixError], Record] | None = None,
 ) -> Iterator[Record]:
@@ -49,28 +74,28 @@ def train(
         record: Returns the record of the run after so many updates.
         steps: The number of updates.
         recorded: The numbers of updates after which there is a record; 0 is before the first.
-        lr: The learning rate.
+        lr: The learning rate, or a function that returns the one of the update after so many others.
         fused: Whether Adam runs as one fused kernel, which is quicker for many small tensors and rounds differently.
         stopped: Returns the last record of a run that ends because `loss` raised a `SeparatrixError`, from the number
             of updates and the error; None to let the error pass.
     """
-    optimiser = torch.optim.Adam(parameters, lr=lr, fused=fused)
-    for step in range(steps + 1):
-        if step in recorded:
-            yield record(step)
-        if step == steps:
-            return
+    optimiser = torch.optim.Adam(parameters, lr=0.0, fused=fused)
+
+    def update(step: int) -> Record | None:
         batch = draw()
         try:
             value = loss(batch)
         except SeparatrixError as error:
             if stopped is None:
                 raise
-            yield stopped(step, error)
-            return
+            return stopped(step, error)
+        optimiser.param_groups[0]["lr"] = lr(step) if callable(lr) else lr
         optimiser.zero_grad()
         value.backward()
         optimiser.step()
+        return None
+
+    return advance(update, lambda step: [record(step)], steps=steps, recorded=recorded)
 
 
 def every(count: int, steps: int) -> frozenset[int]:

@@ -9,8 +9,10 @@ import pytest
 from separatrix.attention.exact import kernels
 from separatrix.native import native
 
+ENGINES = ("kernels", "blocks")
 
-@pytest.fixture(scope="module", autouse=True, params=["kernels", "blocks"])
+
+@pytest.fixture(scope="module", autouse=True, params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of the engine that computes what is tested."""
     if request.param == "kernels" and native().library is None:

@@ -55,7 +55,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def run_in_order(run: Callable[..., CompletedProcess[str]], codes: Sequence[str]) -> list[str]:
-    """What each piece of code prints, all in one fresh interpreter of one thread, where warnings are errors."""
+    """What each piece of code prints, all in one interpreter of one thread, where warnings are errors."""
     done = run(RUN_IN_ORDER, json.dumps(list(codes)), OMP_NUM_THREADS="1")
     assert (done.returncode, done.stderr) == (0, "")
     printed: list[str] = json.loads(done.stdout)

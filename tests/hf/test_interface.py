@@ -290,9 +290,9 @@ def test_a_model_is_left_as_it_was_after_an_error():
     assert bert.config._attn_implementation == before
 
 
-def test_without_the_extra_the_error_says_so(run):
+def test_without_the_extra_the_error_says_so(forked):
     code = (
         "import sys; sys.modules['transformers'] = None\ntry:\n import separatrix.hf\nexcept ImportError as e: print(e)"
     )
-    done = run(code)
+    done = forked(code)
     assert "pip install 'separatrix[hf]'" in done.stdout, done.stderr

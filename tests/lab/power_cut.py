@@ -53,6 +53,8 @@ class Disk:
                 self.folders.add(path)
             case "r" if path in self.files:
                 self.files[call.other] = self.files.pop(path)
+            case "l":
+                self.files[call.other] = self.files[path]
             case "u":
                 self.files.pop(path, None)
                 self.folders.discard(path)

@@ -98,6 +98,11 @@ def written(path: str, data: bytes, offset: int = 0) -> Call:
             {"a": b""},
         ),
         (
+            [written("/d/a", b"x"), Call("l", 1, 0, "/d/a", "/d/b", b""), Call("s", 1, 0, "/d/b", "", b"")],
+            {},
+            {"a": b"x", "b": b"x"},
+        ),
+        (
             [Call("m", 1, 0, "/d/e", "", b""), written("/d/e/a", b"x"), Call("s", 1, 0, "/d/e", "folder", b"")],
             {},
             {"e/a": b""},

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -16,7 +14,7 @@ import pytest
 
 import separatrix.lab
 from separatrix.lab import Store, in_process, run
-from separatrix.lab.interrupts import cut_short, held_back, noted
+from separatrix.lab.interrupts import cut_short, noted
 from tests.lab.experiments import number
 from tests.lab.helpers import do
 
@@ -126,17 +124,3 @@ def test_a_run_in_another_thread_leaves_signals_alone(tmp_path: Path) -> None:
         thread.join()
     assert ctrl_c.came
     assert (tallies[0].done, tallies[0].stopped) == (3, False)
-
-
-def test_ctrl_c_is_held_back_and_not_lost() -> None:
-    reached = []
-
-    def go_on() -> None:
-        with held_back():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-            reached.append("the end")
-
-    with pytest.raises(KeyboardInterrupt):
-        go_on()
-    assert reached == ["the end"]

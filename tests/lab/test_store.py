@@ -152,6 +152,34 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
         assert store.counts() == {}
 
 
+def test_a_reader_sees_a_whole_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader looks before and after every statement by which a store is made."""
+    connect, seen = layout.connect, []
+
+    def look(_: object = None) -> None:
+        with monkeypatch.context() as reader:
+            reader.setattr(layout, "connect", connect)
+            try:
+                Store.open(tmp_path).close()
+                seen.append("whole")
+            except StoreError as error:
+                seen.append("none" if str(error).startswith("There is no store in") else str(error))
+
+    def watched(path: Path, mode: str) -> sqlite3.Connection:
+        connection = connect(path, mode)
+        connection.set_trace_callback(look)
+        return connection
+
+    monkeypatch.setattr(layout, "connect", watched)
+    look()
+    Store.create(tmp_path).close()
+    look()
+    assert seen == ["none"] * seen.count("none") + ["whole"] * seen.count("whole")
+    assert seen.count("none") > 5
+    assert seen[-1] == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["store.sqlite"]
+
+
 @pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
 def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, hold: str) -> None:
     """SQLite itself does not wait in the second case."""

@@ -1,4 +1,4 @@
-"""Which kernels run, in fresh interpreters: those SEPARATRIX_ISA names, or the best, or none for a reason."""
+"""Which kernels run, in interpreters that have loaded none: those SEPARATRIX_ISA names, or the best, or none."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def told(done: subprocess.CompletedProcess[str]) -> list[str]:
     return done.stdout.strip().split("|")
 
 
-def test_the_best_runs_where_nothing_is_asked(run, library: ctypes.CDLL) -> None:
+def test_the_best_runs_where_nothing_is_asked(forked, library: ctypes.CDLL) -> None:
     best = next(name for name in runnable(library) if name != "lowered")
-    assert told(run(TELL, SEPARATRIX_ISA="")) == [best, "True", "It is the best that this processor runs."]
+    assert told(forked(TELL, SEPARATRIX_ISA="")) == [best, "True", "It is the best that this processor runs."]
 
 
 @pytest.mark.parametrize("name", ["avx512", "avx2", "baseline", "neon"])
-def test_an_architecture_is_named(run, library: ctypes.CDLL, name: str) -> None:
-    found = told(run(TELL, SEPARATRIX_ISA=name))
+def test_an_architecture_is_named(forked, library: ctypes.CDLL, name: str) -> None:
+    found = told(forked(TELL, SEPARATRIX_ISA=name))
     if name in runnable(library):
         assert found == [name, "True", "SEPARATRIX_ISA names it."]
     else:
@@ -63,18 +63,18 @@ def test_an_architecture_is_named(run, library: ctypes.CDLL, name: str) -> None:
         assert found == ["refused", expected]
 
 
-def test_what_is_no_architecture_is_refused(run, library: ctypes.CDLL) -> None:
-    kind, message = told(run(TELL, SEPARATRIX_ISA="nonsense"))
+def test_what_is_no_architecture_is_refused(forked, library: ctypes.CDLL) -> None:
+    kind, message = told(forked(TELL, SEPARATRIX_ISA="nonsense"))
     assert kind == "refused"
     assert str(runnable(library)) in message
     assert message.endswith("got 'nonsense'.")
 
 
-def test_plain_pytorch_is_asked_for(run) -> None:
-    assert told(run(TELL, SEPARATRIX_ISA="none")) == ["none", "False", "SEPARATRIX_ISA asks for plain PyTorch."]
+def test_plain_pytorch_is_asked_for(forked) -> None:
+    assert told(forked(TELL, SEPARATRIX_ISA="none")) == ["none", "False", "SEPARATRIX_ISA asks for plain PyTorch."]
 
 
-def test_the_kernels_of_the_named_architecture_are_called(run, library: ctypes.CDLL) -> None:
+def test_the_kernels_of_the_named_architecture_are_called(forked, library: ctypes.CDLL) -> None:
     """Where a product and a sum are not fused a result has other digits, and attention is computed all the same."""
     code = """
 import torch, separatrix as sx
@@ -82,7 +82,7 @@ torch.manual_seed(0)
 Q, K, V = torch.randn(3, 40, 16)
 print(sx.tensor_attention(Q, [K, K], [V, V], method="exact").double().sum().item().hex())
 """
-    sums = {name: float.fromhex(told(run(code, SEPARATRIX_ISA=name))[0]) for name in (*runnable(library), "none")}
+    sums = {name: float.fromhex(told(forked(code, SEPARATRIX_ISA=name))[0]) for name in (*runnable(library), "none")}
     assert len(set(sums.values())) > 1
     assert max(sums.values()) == pytest.approx(min(sums.values()), rel=1e-4)
 
@@ -104,25 +104,25 @@ assert separatrix.__file__.startswith(sys.argv[1]), separatrix.__file__
 """
 
 
-def test_without_a_library_plain_pytorch_runs_and_says_why(run, copied: Path) -> None:
+def test_without_a_library_plain_pytorch_runs_and_says_why(forked, copied: Path) -> None:
     arguments = str(copied.parent)
-    found = told(run(HERE + TELL, arguments, SEPARATRIX_ISA=""))
+    found = told(forked(HERE + TELL, arguments, SEPARATRIX_ISA=""))
     assert found == ["none", "False", "They are not installed: when the package was, no C++ compiler was found."]
     code = HERE + "import torch; print(separatrix.tensor_attention(*torch.ones(3, 4, 2)).sum().item())"
-    assert told(run(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]
-    assert told(run(HERE + TELL, arguments, SEPARATRIX_ISA="none"))[2] == "SEPARATRIX_ISA asks for plain PyTorch."
+    assert told(forked(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]
+    assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="none"))[2] == "SEPARATRIX_ISA asks for plain PyTorch."
     refused = "SEPARATRIX_ISA: expected 'none', because no kernels are installed; got 'avx2'."
-    assert told(run(HERE + TELL, arguments, SEPARATRIX_ISA="avx2")) == ["refused", refused]
+    assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="avx2")) == ["refused", refused]
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to make a library with")
-def test_a_library_of_another_interface_is_refused(run, copied: Path, tmp_path: Path) -> None:
+def test_a_library_of_another_interface_is_refused(forked, copied: Path, tmp_path: Path) -> None:
     source = tmp_path / "other.c"
     names = ("separatrix_architecture", "separatrix_chosen")
     functions = [f"const char* {name}(void) {{ return 0; }}" for name in names]
     source.write_text("\n".join([f"int separatrix_interface(void) {{ return {INTERFACE + 1}; }}", *functions]))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", copied / "_kernels.so", source], check=True)
-    kind, message = told(run(HERE + TELL, str(copied.parent), SEPARATRIX_ISA=""))
+    kind, message = told(forked(HERE + TELL, str(copied.parent), SEPARATRIX_ISA=""))
     assert kind == "refused"
     assert f"expected interface {INTERFACE}, got {INTERFACE + 1}" in message
     assert "make native" in message

@@ -1,4 +1,4 @@
-"""The program that compares the kernels with literal loops (csrc/tests): built, and run on some thousand calls."""
+"""The programs that compare the kernels with literal loops (csrc/tests): built, and run on some thousand calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.C
     configure = [scripts / "cmake", "-S", root / "csrc", "-B", tmp_path, "-G", "Ninja", "-DSEPARATRIX_TESTS=ON"]
     configure += [f"-DCMAKE_MAKE_PROGRAM={scripts / 'ninja'}", "-DSEPARATRIX_LOWERED=ON"]
     said = ""
-    for command in (configure, [scripts / "cmake", "--build", tmp_path], [tmp_path / "fuzz", "3", "3000"]):
+    programs = ([tmp_path / name, "3", "3000"] for name in ("fuzz", "near_linear"))
+    for command in (configure, [scripts / "cmake", "--build", tmp_path], *programs):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        said = done.stdout
+        said += done.stdout
     print(said)
     told = (
         r"^(\w+) +3000 cases of seed 3, (\d+) numbers: .* (\d+) queries that attend a NaN, (\d+) numbers of half types$"
@@ -36,3 +37,7 @@ def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.C
     ran = {name: [int(count) for count in counts] for name, *counts in re.findall(told, said, re.M)}
     assert set(runnable(library)) <= set(ran)
     assert all(numbers > 10**6 and planted > 100 and halves > 10**5 for numbers, planted, halves in ran.values())
+    near_linear = r"^(\w+) +3000 cases of seed 3, (\d+) numbers; the largest errors"
+    numbers = {name: int(count) for name, count in re.findall(near_linear, said, re.M)}
+    assert set(numbers) == set(ran)
+    assert all(count > 10**6 for count in numbers.values())

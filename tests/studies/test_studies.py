@@ -72,9 +72,9 @@ def test_a_verdict_is_recorded_for_every_claim_and_for_no_other() -> None:
     assert ours == {id for id in expected() if id.startswith("beyond/")}
 
 
-def test_studies_alone_or_papers_alone_are_loaded(run) -> None:
+def test_studies_alone_or_papers_alone_are_loaded(forked) -> None:
     for paper, loaded in (("beyond", "beyond"), ("kronecker", "kronecker"), ("selection", "selection")):
-        done = run(
+        done = forked(
             "from separatrix import studies\n"
             "from separatrix.claims import ledger\n"
             f"studies.load({paper!r})\n"

@@ -1,15 +1,15 @@
 """Order-k attention: one definition, several algorithms, one planner.
 
-The way of `certified_attention`, from the call to the certificate:
+How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
 2. `planning` looks at the entries, forecasts from a sample which polynomial keeps the tolerance, and compares its cost
    with that of exact attention.
-3. If the polynomial is cheaper, `polynomial` adds up monomials of the keys once and meets them with the queries;
-   otherwise an engine of `exact` visits all tuples.
-4. `certificate` bounds the error of the very output that came out, its roundings counted by `arithmetic`; while it
-   misses the tolerance, the degree is raised, until exact attention is cheaper.
-5. `certified` hands out the output with its certificate and the plan that ran, and `operator` gives it to the caller.
+3. If the polynomial is cheaper, `polynomial` adds up monomials of the keys once and multiplies the sums by those of the
+   queries; otherwise an engine of `exact` visits all tuples.
+4. `certificate` bounds the error of the output that was computed, with its roundings counted by `arithmetic`; while the
+bound exceeds the tolerance, the degree is raised, until exact attention is cheaper.
+5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
 
 Imports go one way, from the bottom of this list to its top:
 
@@ -18,7 +18,7 @@ Imports go one way, from the bottom of this list to its top:
 - `sharded`: one sequence on many ranks of `torch.distributed`.
 - `streaming`: plans from a bound alone, for layers and for states that tokens are added to.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
-- `planning`: what is known of an input, what it will cost, which plan.
+- `planning`: what is known of an input, what each algorithm would cost, and which plan is chosen.
 - `weights`: what a query attends to, as numbers and as a picture.
 - `certificate`: bounds on the errors of outputs and of gradients.
 - `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.

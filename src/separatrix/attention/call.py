@@ -1,13 +1,14 @@
 """A checked call of order-k attention, as all algorithms take it, with its heads in one dimension.
 
-A call is checked and flattened once, at the boundary; what comes out is written in `batch` again at the end.
+A call is checked and flattened once, at the boundary; its results get the leading dimensions `batch` back at the end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ class Call:
         positions: Which keys a query may attend by its position.
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
-        copies: How many heads share a tensor of the call as it was given, at the most.
+        copies: The largest number of heads that share one tensor of the call as it was given.
+        kept: What an engine keeps between its passes over the call; another call, made by `replace`, begins with none.
     """
 
     query: Tensor
@@ -41,6 +43,7 @@ class Call:
     scale: float
     batch: tuple[int, ...] | None = None
     copies: int = 1
+    kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def order(self) -> int:
@@ -78,6 +81,11 @@ class Call:
         """Whether there is no output to compute, or nothing to attend."""
         return 0 in (*self.query.shape, self.values[0].shape[2], *self.key_lengths)
 
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether autograd records what is computed from the call."""
+        return torch.is_grad_enabled() and any(x.requires_grad for x in self.tensors)
+
     def shaped(self, x: Tensor) -> Tensor:
         """A result (H, ...) with the leading dimensions of the call as it was given."""
         return x if self.batch is None or len(self.batch) == 1 else x.reshape(*self.batch, *x.shape[1:])
@@ -106,10 +114,7 @@ class Call:
         return replace(self, keys=keys, values=values, masks=masks)
 
     def widened(self) -> Call:
-        """The call spread, in the type of its arithmetic, and with zeros for every token that a mask hides.
-
-        Not even a NaN gets out of what is hidden.
-        """
+        """The call spread, in the type of its arithmetic, with zeros in place of hidden keys and values, even NaN."""
         call = self.spread().to(self.computed_in)
         if not call.masks:
             return call
@@ -120,7 +125,7 @@ class Call:
         return replace(call, keys=keys, values=values)
 
     def of_heads(self, heads: slice) -> Call:
-        """The call of some of the heads, as one without a batch."""
+        """The part of the call that belongs to some of the heads, as a call without a batch."""
         keys, values, masks = (tuple(x[heads] for x in sets) for sets in (self.keys, self.values, self.masks))
         return Call(self.query[heads], keys, values, masks, self.positions, self.scale)
 
@@ -173,7 +178,7 @@ def grouped(given: Given) -> Call:
     shared = max(heads // given.keys[0].shape[-3], 1) if given.enable_gqa else 1
     sets = [x if heads else x[..., :0, :, :] for x in (*given.keys, *given.values)]
     shapes = {given.query.shape[:-2], *(_times(x.shape[:-2], shared) for x in sets)}
-    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # which imports sympy, half a second
+    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # this imports sympy in half a second
     count, own = math.prod(batch), (*batch[:-1], batch[-1] // shared) if shared > 1 else batch
 
     def flat(x: Tensor, batch: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The cheapest plan that keeps a tolerance, run, and certified on the input at hand."""
+"""Runs the cheapest plan that keeps a tolerance, and certifies the output for the input at hand."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate
 from separatrix.attention.certificate.output import Certificate, certify
 from separatrix.attention.dispatch.readable import check_readable
-from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.exact.operators import exact_attention
-from separatrix.attention.planning.cost import AFFORDABLE, basis_time, certified_cost, exact_cost, planning_time
+from separatrix.attention.planning.call_plan import plan_call
+from separatrix.attention.planning.cost import AFFORDABLE, certified_cost, exact_cost
 from separatrix.attention.planning.exact_type import exact_type
-from separatrix.attention.planning.forecast import Analysis, analyse, gamma, gradient_gamma, outside, turned
+from separatrix.attention.planning.forecast import Analysis, gamma, gradient_gamma, outside
 from separatrix.attention.planning.plan import (
     Plan,
     Recipe,
-    choose,
     exact_plan,
     out_of_reach,
     polynomial_plan,
     recipes,
     time_limit,
 )
-from separatrix.attention.polynomial import causal
-from separatrix.attention.polynomial import sums as polynomial
+from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.frame import key_mean
 from separatrix.attention.polynomial.products import expanded
-from separatrix.attention.polynomial.sums import Expansion, Sums
-from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.attention.polynomial.run import Run, compute, differentiable
+from separatrix.attention.polynomial.sums import Expansion
+from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
 
@@ -66,10 +65,10 @@ class Certified:
         """Write the call and its results to a file that `separatrix verify` checks.
 
         Args:
-            path: The file to write, by safetensors.
-            query: The tensor of the call, and so on.
-            keys: As in the call.
-            values: As in the call.
+            path: The file, which is written in the format of safetensors.
+            query: The queries of the call.
+            keys: The key sets of the call.
+            values: The value sets of the call.
             **options: The other arguments of the call that were given: `is_causal`, `query_offset`, `key_masks`,
                 `windows`, `scale`, `enable_gqa`.
         """
@@ -78,39 +77,48 @@ class Certified:
         save_call(path, self, query, keys, values, **options)
 
 
-@dataclass(frozen=True)
-class Run:
-    """A computed polynomial attention: what its backward pass needs."""
+def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
+    """Compute `certified_attention` of a checked call; `with_lse`, the log-sum-exp keeps the tolerance as well.
 
-    call: Call
-    expansion: Expansion
-    states: list[Tensor]
-    sums: Sums
+    Which algorithm runs depends on the entries, so a compiled graph is interrupted here. A decorator would do that too,
+    but it imports the compiler, which takes seconds, also for users who compile nothing.
+    """
+    certify: Callable[[Call, float, str, bool], Certified] = _certify_call
+    if torch.compiler.is_compiling():
+        # With fullgraph=True, this is the message of the error.
+        torch._dynamo.graph_break("attention with a certificate reads the numbers to choose what to run")
+        certify = torch.compiler.disable(_certify_call)
+    with no_autocast(call.query.device.type):
+        return certify(call, tolerance, method, with_lse)
 
 
 def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
     check_readable(call)
     require_ieee_arithmetic()
     if call.is_empty:
-        out, lse = exact_attention(call)
-        nothing = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
-        per_query = torch.zeros_like(lse, dtype=torch.float64)
-        nothing_wrong = None
-        if wants_gradient(call):
-            none = (0.0,) * len(call.keys)
-            nothing_wrong = GradientCertificate(per_query, none, none)
-        return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, nothing_wrong), nothing, tolerance)
+        return _empty(call, tolerance)
     analysis, plan = plan_call(call, tolerance, method)
-    found = None
     if plan.method == "polynomial":
         with torch.no_grad():
             found, missed = _run(analysis, plan, tolerance, method, with_lse)
-        if found is None:
-            plan = exact_plan(analysis, missed)
-    if found is None:
-        return _exact(analysis, tolerance, plan, with_lse)
-    run, certificate, plan = found
-    gradient = certificate.gradient
+        if found is not None:
+            return _near_linear(*found, tolerance)
+        plan = exact_plan(analysis, missed)
+    return _exact(analysis, tolerance, plan, with_lse)
+
+
+def _empty(call: Call, tolerance: float) -> Certified:
+    """The zeros of a call that has nothing to attend, which have no error."""
+    out, lse = exact_attention(call)
+    plan = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
+    per_query, none = torch.zeros_like(lse, dtype=torch.float64), (0.0,) * len(call.keys)
+    gradient = GradientCertificate(per_query, none, none) if call.wants_gradient else None
+    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), plan, tolerance)
+
+
+def _near_linear(run: Run, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
+    """What a polynomial computed, with the log-sum-exp of the scores as they were before the keys were centred."""
+    call, gradient = run.call, certificate.gradient
     query = call.query
     out, lse = differentiable(run, *call.tensors)
     moved = 0.0
@@ -128,62 +136,46 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     return Certified(call.shaped(out), call.shaped(lse), certificate, plan, tolerance)
 
 
-def wants_gradient(call: Call) -> bool:
-    """Whether autograd will record the call."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
+def _lse_rounding(lse: Tensor) -> float:
+    """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
+    if torch.isposinf(lse).any():
+        return math.inf  # the log-sum-exp exceeds the range of the type
+    finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
+    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + float(finite.abs().max())) if lse.numel() else 0.0
 
 
-def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
-    """`certified_attention` of a checked call; `with_lse` the log-sum-exp keeps the tolerance as well.
-
-    What runs depends on the numbers, so that a compiled graph is left here. Not by decoration: that would import the
-    compiler, seconds of it, for those who compile nothing.
-    """
-    certify: Callable[[Call, float, str, bool], Certified] = _certify_call
-    if torch.compiler.is_compiling():
-        # With fullgraph=True this is the error, and these are its words.
-        torch._dynamo.graph_break("attention with a certificate reads the numbers to choose what to run")
-        certify = torch.compiler.disable(_certify_call)
-    with no_autocast(call.query.device.type):
-        return certify(call, tolerance, method, with_lse)
-
-
-def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan]:
-    """What is known of a checked call, and the plan it leads to."""
-    check_readable(call)
-    windows = call.positions.windows
-    windowed = any(window is not None for window in windows)
-    differentiable = wants_gradient(call)
-    if windowed and method == "polynomial":
-        raise ArgumentError("windows", expected="None for method 'polynomial'", got=windows)
+def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
+    """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     with torch.no_grad():
-        analysis = analyse(call, differentiable)
-        if windowed or method == "exact":
-            return analysis, choose(analysis, None, tolerance, "exact")
-        most = time_limit(analysis, method)
-        if most < planning_time(analysis.shape):
-            return analysis, choose(analysis, None, tolerance, method)
-        other = turned(analysis, tolerance) if basis_time(analysis.shape) < most else None
-        analyses = [analysis] if other is None else [analysis, other]
-        # Where no polynomial keeps the tolerance for gradients too, one that keeps it for the output may have to do.
-        for output_only in (False, True) if differentiable and most == math.inf else (False,):
-            found = [(x, recipes(x, tolerance, time_limit=most, output_only=output_only)) for x in analyses]
-            made = [(x, recipe) for x, recipe in found if recipe is not None]
-            if made:
-                analysis, recipe = min(made, key=lambda pair: pair[1].index_set.rank)
-                return analysis, choose(analysis, recipe, tolerance, method)
-        return analysis, choose(analysis, None, tolerance, method)
+        dtype, per_query, lse_error, gradient = exact_type(analysis, tolerance, with_lse)
+    call = analysis.call
+    out, lse = exact_attention(call.to(dtype))
+    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
+    if reached > most:
+        raise SeparatrixError(
+            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
+            "multiply the values by a power of two."
+        )
+    worst = float(per_query.max()) if per_query.numel() else 0.0
+    lse_error += _lse_rounding(lse)
+    lse = lse if call.query.dtype == torch.float64 else lse.float()
+    if gradient is not None:
+        gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
+    per_query, lse_error = per_query.reshape(lse.shape), lse_error + _lse_rounding(lse)
+    certificate = Certificate(0.0, worst, worst, lse_error, per_query, gradient)
+    return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
 Found = tuple[Run, Certificate, Plan]
 
 
 def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse: bool) -> tuple[Found | None, str]:
-    """Compute and certify, at a higher degree while the certificate misses the tolerance, the gradient's too.
+    """Compute by a polynomial and certify; raise the degree while a certificate, the gradient's too, is too large.
 
     Returns:
-        What was found, and an empty sentence; or None, and why exact attention has to do it. Where no polynomial keeps
-        the tolerance for gradients and `method` asks for one, the best that keeps it for the output.
+        The run with its certificate and plan, and an empty sentence; or None, and why exact attention must be computed.
+        If no polynomial keeps the tolerance for gradients and `method` asks for one, the best run that keeps it for the
+        output is returned.
     """
     recipe = plan.recipe
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
@@ -192,11 +184,8 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
     while recipe is not None:
         run = _compute(analysis, recipe)
         certificate = _certify(analysis, recipe, run)
-        found = (
-            run,
-            certificate,
-            plan if recipe is plan.recipe else polynomial_plan(analysis, recipe, tolerance, exact),
-        )
+        made = plan if recipe is plan.recipe else polynomial_plan(analysis, recipe, tolerance, exact)
+        found = (run, certificate, made)
         error = max(certificate.total, certificate.lse if with_lse else 0.0)
         gradient = 0.0 if certificate.gradient is None else certificate.gradient.total
         if max(error, gradient) <= tolerance:
@@ -240,10 +229,7 @@ def _compute(analysis: Analysis, recipe: Recipe) -> Run:
     coefficients = (series[degrees] * weights).to(analysis.call.query.device)
     moment = None if recipe.polynomial is None else recipe.polynomial.moment
     expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
-    if analysis.call.positions.is_causal:
-        return Run(analysis.call, expansion, [], causal.attend_causal(analysis.call, expansion))
-    states = polynomial.states(analysis.call, expansion)
-    return Run(analysis.call, expansion, states, polynomial.attend(analysis.call, expansion, states))
+    return compute(analysis.call, expansion)
 
 
 def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
@@ -257,7 +243,7 @@ def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
         summing = Summing(chunk, chunk)
     else:
         tuples = _causal_tuples(call)
-        summing = causal.causal_summing(call, recipe.index_set.rank)
+        summing = causal_summing(call, recipe.index_set.rank)
     index_set = recipe.index_set
     sizes = (index_set.degree, index_set.rank, summing, run.expansion.dtype)
     left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None
@@ -287,64 +273,3 @@ def _causal_tuples(call: Call) -> Tensor:
         counts = torch.nn.functional.pad(seen.cumsum(1), (1, 0))
         total = total * counts[:, here.clamp(0, key.shape[1])]
     return total
-
-
-class _Polynomial(torch.autograd.Function):
-    """Hands out what was computed, and differentiates it."""
-
-    @staticmethod
-    def forward(ctx: Any, run: Run, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.run = replace(run, states=[], sums=replace(run.sums, output=run.sums.output[:0]))
-        lse = torch.log(run.sums.denominator)
-        ctx.save_for_backward(*inputs, run.sums.output, *run.states)
-        return run.sums.output, lse
-
-    @staticmethod
-    @only_first_derivatives
-    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        run: Run = ctx.run
-        sets = len(run.call.keys)
-        query, *rest = ctx.saved_tensors
-        call = replace(run.call, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
-        out, *states = rest[2 * sets :]
-        sums = replace(run.sums, output=out)
-        grad_lse = grad_lse.masked_fill(sums.denominator == 0, 0.0)
-        with no_autocast(query.device.type):
-            if not call.positions.is_causal:
-                grads = polynomial.backward(call, run.expansion, states, sums, grad_out, grad_lse)
-            else:
-                grads = causal.backward_causal(call, run.expansion, sums, grad_out, grad_lse)
-        return None, grads[0], *grads[1], *grads[2]
-
-
-differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
-
-
-def _lse_rounding(lse: Tensor) -> float:
-    """The rounding of the logarithm, and of the type in which a finite log-sum-exp is handed out."""
-    if torch.isposinf(lse).any():
-        return math.inf  # beyond the type
-    finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
-    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + float(finite.abs().max())) if lse.numel() else 0.0
-
-
-def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
-    """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
-    with torch.no_grad():
-        dtype, per_query, lse_error, gradient = exact_type(analysis, tolerance, with_lse)
-    call = analysis.call
-    out, lse = exact_attention(call.to(dtype))
-    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
-    if reached > most:
-        raise SeparatrixError(
-            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
-            "multiply the values by a power of two."
-        )
-    worst = float(per_query.max()) if per_query.numel() else 0.0
-    lse_error += _lse_rounding(lse)
-    lse = lse if call.query.dtype == torch.float64 else lse.float()
-    if gradient is not None:
-        gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
-    per_query, lse_error = per_query.reshape(lse.shape), lse_error + _lse_rounding(lse)
-    certificate = Certificate(0.0, worst, worst, lse_error, per_query, gradient)
-    return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)

@@ -143,7 +143,8 @@ def _normaliser(phi_q: Tensor, phi_k: Tensor, is_causal: bool) -> Tensor:
     n = phi_k.shape[-2] + phi_k.shape[-1]
     growth = n * torch.finfo(wide).eps / 2
     relative = torch.finfo(phi_q.dtype).eps / 2 + growth / (1 - growth)
-    # Never filled: where a normaliser vanishes the op raises. Using its answer keeps compilers from dropping it.
+    # The operator raises an error where a normaliser vanishes, so nothing is filled. Using its result keeps it in
+    # compiled graphs.
     lost = refuse_vanishing(alpha.detach(), magnitude, relative, n * torch.finfo(phi_q.dtype).tiny)
     return alpha.masked_fill(lost, torch.nan)
 
@@ -176,7 +177,7 @@ refuse_vanishing = operator(_refuse_vanishing, fake=_refused)
 def _vmap(
     info: Any, in_dims: tuple[int, ...], alpha: Tensor, magnitude: Tensor, relative: float, absolute: float
 ) -> tuple[Tensor, int]:
-    # Both come from the same features, so both are mapped.
+    # Both come from the same features, so `vmap` maps over both or neither.
     alpha, magnitude = (x.movedim(dim, 0) for x, dim in zip((alpha, magnitude), in_dims[:2], strict=True))
     return refuse_vanishing(alpha, magnitude, relative, absolute), 0
 

@@ -1,4 +1,4 @@
-"""The calls: `tensor_attention`, and with a proof of its error `certified_attention`, and what it would run."""
+"""The calls: `tensor_attention`, `certified_attention`, which proves its error, and `plan_attention`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from separatrix.attention.arguments import check_arguments
 from separatrix.attention.call import check_call, flattened, grouped
-from separatrix.attention.certified import Certified, Sets, certify_call, plan_call
+from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.planning.call_plan import plan_call
 from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 

@@ -181,7 +181,7 @@ class Claim:
         """The finding on what is printed.
 
         Where the check passes, every misprint must be shown for the claim to hold corrected; if one is not, nothing is
-        decided. A check that fails, illustrates or does not decide has the last word.
+        decided. If the check fails, illustrates or does not decide, that is the verdict.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
@@ -281,7 +281,7 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
 
 
 def place(where: str) -> tuple[int, str, tuple[int, ...]]:
-    """What sorts places as a reader meets them: the text by its numbers, then figures, then appendices by letter.
+    """A key that sorts places as a reader meets them: the text by its numbers, then figures, then appendices by letter.
 
     >>> sorted(["Lemma D.10", "Figure 4", "Lemma D.9", "Theorem 3.5", "Theorem 1.4"], key=place)
     ['Theorem 1.4', 'Theorem 3.5', 'Figure 4', 'Lemma D.9', 'Lemma D.10']

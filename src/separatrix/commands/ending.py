@@ -33,7 +33,7 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
         except typer.Exit:
             raise
         except BaseException as error:
-            # Whatever came out of a library that was interrupted, it was Ctrl-C.
+            # A library that was interrupted may raise any error: the cause was Ctrl-C.
             if isinstance(error, KeyboardInterrupt) or interrupted():
                 typer.echo(f"Stopped. What is done is kept. To go on, {again()}", err=True)
                 raise typer.Exit(INTERRUPTED) from error
@@ -63,7 +63,7 @@ def tell_end(tally: Tally, total: int, store: Path) -> int:
         f"{have:,} of {total:,} cells are done, {tally.done:,} of them now, in {duration(tally.seconds)}.", err=True
     )
     if tally.deaths:
-        typer.echo(f"A worker died under a cell {many(tally.deaths, 'time')}.", err=True)
+        typer.echo(f"A worker died while it ran a cell {many(tally.deaths, 'time')}.", err=True)
     if failed := tally.failed + tally.failed_before:
         typer.echo(
             f"{many(failed, 'cell')} failed, {tally.failed_before:,} of them in an earlier run. `separatrix store ls "

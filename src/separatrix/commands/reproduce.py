@@ -30,7 +30,7 @@ class Profile(StrEnum):
 
 @in_a_sentence
 def reproduce(
-    profile: Annotated[Profile, typer.Option(help="Minutes, or the papers' own sizes.")] = Profile.QUICK,
+    profile: Annotated[Profile, typer.Option(help="Minutes of work, or the papers' own sizes.")] = Profile.QUICK,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this claim; may be repeated.", metavar="ID")
     ] = None,

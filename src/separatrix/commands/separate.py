@@ -15,7 +15,7 @@ def separate(
     d: Annotated[str, typer.Option(help="The width of a token.")],
     m: Annotated[str, typer.Option(help="How many sign vectors look at the output.")] = "15",
     a0: Annotated[str, typer.Option(help="The special token's first coordinate in D0.")] = "0.01",
-    a1: Annotated[str, typer.Option(help="The same in D1.")] = "1.2",
+    a1: Annotated[str, typer.Option(help="The special token's first coordinate in D1.")] = "1.2",
     b: Annotated[str, typer.Option(help="A token's entry in the column of its class.")] = "0.2",
     c: Annotated[str, typer.Option(help="A token's entry in the last column.")] = "0.8",
     weights: Annotated[str, typer.Option(help="ones, identity or cross.")] = "ones",

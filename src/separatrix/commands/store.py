@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 ExperimentOption = Annotated[
-    str | None, typer.Option("--experiment", help="Only the cells of this one.", metavar="NAME")
+    str | None, typer.Option("--experiment", help="Only the cells of this experiment.", metavar="NAME")
 ]
 
 
@@ -44,7 +44,7 @@ ExperimentOption = Annotated[
 def ls(
     store: StoreOption = RESULTS,
     experiment: ExperimentOption = None,
-    status: Annotated[Status | None, typer.Option(help="Only the cells that are so.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only the cells with this status.")] = None,
 ) -> None:
     """List the cells, a line each, and how many there are."""
     from separatrix.lab.alive import living
@@ -104,7 +104,7 @@ def show(
 @store_app.command()
 @in_a_sentence
 def export(
-    format: Annotated[Format, typer.Option(help="A table, or everything.")] = Format.CSV,
+    format: Annotated[Format, typer.Option(help="A table in CSV, or everything in JSON.")] = Format.CSV,
     output: Annotated[Path | None, typer.Option(help="A file; the standard output if left out.")] = None,
     experiment: ExperimentOption = None,
     store: StoreOption = RESULTS,
@@ -170,7 +170,7 @@ def gc(
 @store_app.command()
 @in_a_sentence
 def copy(
-    folder: Annotated[Path, typer.Argument(help="Where to; a folder that does not exist, or is empty.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of the copy, which must not exist or be empty.")],
     store: StoreOption = RESULTS,
 ) -> None:
     """Copy the store, also while a run writes it, each cell checked; a plain copy may miss what is still in its log."""

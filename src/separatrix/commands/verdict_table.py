@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"holds": "green", "fails as printed": "red", "undecided": "yellow"}
 _BRIEF_FROM = 6
-"""So many claims are told in a few lines each: the report has the rest."""
+"""With more claims than this, each is told in a few lines: the report has the rest."""
 
 
 def print_table(judgements: Sequence[Judgement]) -> None:

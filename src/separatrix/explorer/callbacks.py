@@ -1,8 +1,8 @@
 """What a request to a callback may be: what the page's own script would send, and nothing else.
 
-Dash takes a request apart by the callback it names and trusts that it fits. Here it is laid beside the callback's own
-declaration first, so that a request which does not fit is refused as the sender's fault. Values are not looked at: the
-fields read them, and refuse what they cannot read in a sentence.
+Dash takes a request apart by the callback it names and trusts that it fits. Here it is compared with the callback's own
+declaration first, so that a request which does not fit is refused as the sender's fault. Values are not checked here:
+the fields read them, and refuse what they cannot read in a sentence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures and texts to take away: a drawing with its sentence and its files, and code to copy.
+"""Figures and texts that a reader can save or copy: a drawing with its sentence and its files, and code to copy.
 
 The buttons are worked by the page's own script: nothing is sent anywhere.
 """

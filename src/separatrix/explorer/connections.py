@@ -75,7 +75,7 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
     def handle_accept(self) -> None:
         """Take a connection; where there are too many, the one that has waited longest for its client is closed.
 
-        In this order: the number of a socket that is closed first would be the new one's, and be taken for it.
+        The new one is taken first: if the old one were closed before, its socket's number would go to the new one.
         """
         super().handle_accept()
         if len(self.active_channels) > MOST and (slowest := self._slowest()) is not None:

@@ -20,7 +20,7 @@ from separatrix.explorer.address import SECOND, compares, side
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.fields import LONGEST, Field, Scale
 
-SEE_BELOW = "A value is not as it must be: see below it."
+SEE_BELOW = "A value is not valid: see the note below it."
 
 _Made = TypeVar("_Made")
 
@@ -74,7 +74,7 @@ def _text(tab: str, field: Field, name: str, text: str, label: str) -> list[Comp
 
 
 def _slider(tab: str, scale: Scale, name: str, label: str) -> Component:
-    """Its position is counted from 0; the page's script turns it into a text."""
+    """The slider of a field: its position is counted from 0, and the page's script turns it into a text."""
     share = math.log10(scale.high / scale.low) * 3 if scale.log else (scale.high - scale.low) / float(scale.step)
     steps = max(1, round(share))
     told = {"low": scale.low, "high": scale.high, "log": scale.log, "step": scale.step, "steps": steps, "label": label}

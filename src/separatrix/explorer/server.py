@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 @cache
 def _machine_names() -> frozenset[str]:
-    """Asked for once: the answer may come from the network."""
+    """The names of this machine, looked up once, since the answer may come from the network."""
     return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
@@ -107,7 +107,7 @@ def _is_address(host: str) -> bool:
 
 
 def harden(app: Dash) -> None:
-    """Bound what a request may be, and say in a sentence what is refused; no answer tells more than that."""
+    """Limit what a request may be; a refusal says why in a sentence, and tells nothing else."""
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
     style = Path(separatrix.report.__file__).with_name("assets") / "page.css"
@@ -191,12 +191,12 @@ def guard(app: Dash, endpoint: Endpoint) -> None:
 def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:
     """Let the app listen at its endpoint; give the server, whose `run` serves and `close` ends it, and its address.
 
-    waitress: a plain server of a few threads that bounds what it reads, and that needs nothing but Python.
+    The server is waitress, a plain one with a few threads, which limits what it reads and needs nothing but Python.
     """
     from separatrix.explorer.connections import serving
 
     guard(app, endpoint)
-    # A browser asks for all of a page at once: that requests wait in the queue is no news.
+    # A browser asks for all of a page at once, so requests that wait in the queue are no reason for a warning.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:

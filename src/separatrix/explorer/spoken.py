@@ -37,7 +37,7 @@ def spoken(
             except Exception:
                 log.exception("A callback of the explorer failed: %s", function.__name__)
                 said = OURS
-            # Of a pattern's outputs only the request tells how many there are.
+            # Only the request tells how many outputs a pattern has.
             return {"alert": said, "answer": unchanged(ctx.outputs_grouping["answer"])}
 
         wanted = {"alert": Output(alert, "children"), "answer": dict(outputs)}

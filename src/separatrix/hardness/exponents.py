@@ -34,12 +34,12 @@ def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
 
 
 def _target(radius: float, log_tolerance: float) -> float:
-    """ln of the largest tail that keeps the tolerance."""
+    """The logarithm of the largest tail that keeps the tolerance."""
     return log_tolerance - radius - float(np.logaddexp(math.log(2.0), log_tolerance))
 
 
 def chernoff_degree(radius: float, log_tolerance: float) -> float:
-    """The least h = g + 1, a real number, whose Chernoff bound keeps the tolerance: for n beyond any table.
+    """The least h = g + 1, a real number, whose Chernoff bound keeps the tolerance: for n of any size.
 
     >>> round(chernoff_degree(1.0, math.log(1e-6)), 2)
     8.73

@@ -1,10 +1,10 @@
-"""Matching by training: a one-layer model learns to tell planted pairs or triples, by heads of one order or another.
+"""Matching by training: a one-layer model with heads of order 2 or 3 learns to recognise planted pairs or triples.
 
     logit(x) = MLP([e_0, TensorAttention(e_0, e, e)]),    e_j a learned embedding of the residue x_j
 
-reads off position 0 of `planted_instances`. Models of different orders have **exactly as many parameters**: what a head
-of order 3 has more than one of order 2, two projections of w (w + 1), is w more hidden units of the readout. They see
-the same instances in the same order and take the same number of steps; a step at order 3 computes more.
+reads off position 0 of `planted_instances`. Models of different orders have **exactly as many parameters**: a head of
+order 3 has two projections of w (w + 1) more than one of order 2, which has w more hidden units of the readout instead.
+They see the same instances in the same order and take the same number of steps; a step at order 3 computes more.
 
 >>> run = MatchTraining(order=3, task=3, n=6, modulus=7, steps=20, evaluate_every=10, evaluation_points=100)
 >>> [(record.step, record.parameters) for record in train_match(run)]
@@ -69,7 +69,7 @@ class MatchTraining:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A model after `step` updates, on points it never trained on: the share it tells right, and its mean loss."""
+    """A model after `step` updates, on points it never trained on: its share of correct labels, and its mean loss."""
 
     step: int
     accuracy: float

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.certified import Certified, certify_call, plan_call
+from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.operator import tensor_attention
+from separatrix.attention.planning.call_plan import plan_call
 from separatrix.attention.planning.forecast import Analysis
 from separatrix.attention.planning.plan import check_tolerance, recipes
 from separatrix.checks import one_of

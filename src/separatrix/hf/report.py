@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from separatrix.attention.certified import plan_call
 from separatrix.attention.entries import pieces
+from separatrix.attention.planning.call_plan import plan_call
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.planning.forecast import amplitudes
 from separatrix.attention.planning.plan import Plan, check_tolerance

@@ -140,22 +140,6 @@ def cut_short() -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """Delay a Ctrl-C that comes during the block until its end."""
-    if not _in_main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-        if came and callable(before):
-            before(signal.SIGINT, None)
-
-
-@contextmanager
 def kept_from_children() -> Iterator[None]:
     """Make the processes that are started in the block ignore Ctrl-C from the beginning.
 

@@ -18,14 +18,14 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from separatrix.errors import ArgumentError
-from separatrix.files import make_folder
+from separatrix.files import draft_folder, link_in_place, make_folder
 from separatrix.lab import arrays, layout, rows
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
@@ -61,7 +61,8 @@ class Store:
         path = folder / "store.sqlite"
         with plainly(path):
             make_folder(folder)
-            _make_file(path)
+            if not path.exists():
+                _make_file(path)
             store = cls(folder, layout.connect(path, "rw"))
             try:
                 layout.make(store.connection, path)
@@ -260,14 +261,17 @@ def file_in(folder: Path) -> Path:
 
 
 def _make_file(path: Path) -> None:
-    """Make an empty file that only this user can read; SQLite gives its log and its index the same mode.
+    """Make the file of an empty store, which only this user can read, unless another process makes one meanwhile.
 
-    A file that exists is not even opened: when it was closed, the system would drop the locks that other connections of
-    this process hold on it.
+    The file is made in a folder aside and linked to its name when it is complete, so that other processes see all of it
+    or nothing. SQLite gives its log and its index the mode of the file.
     """
-    if not path.exists():
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with draft_folder(path) as draft, suppress(FileExistsError):
+        made = draft / path.name
+        os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(layout.connect(made, "rw")) as connection:
+            layout.make(connection, made)
+        link_in_place(made, path)
 
 
 def _usable(row: Record | Damaged) -> Record | None:

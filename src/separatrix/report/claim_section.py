@@ -18,7 +18,7 @@ from separatrix.report.summary import mark
 
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
-    """A paper, what is said of it, and each of its claims."""
+    """The section of a paper: its summary, and each of its claims."""
     paper = PAPERS[name]
     articles = [article(one, page) for one in entries]
     head = [tag("h2", paper.title), tag("p", paper.authors, class_="authors"), _contents(name, entries)]
@@ -26,7 +26,7 @@ def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
 
 
 def _contents(name: str, entries: Sequence[Entry]) -> Html:
-    """The claims of a paper with the marks of their verdicts, and the way to its errata."""
+    """The claims of a paper with the marks of their verdicts, and a link to its errata."""
     items = [
         tag(
             "li",
@@ -78,7 +78,7 @@ def figure(panel: Panel, id: str) -> Html:
 
 
 def _place(panel: Panel, label: str) -> Html:
-    """As high as the figure will be, so that nothing moves when it is drawn."""
+    """An empty place as high as the figure will be, so that nothing moves when it is drawn."""
     height = f"min-height: {panel.height}px"
     return tag("div", class_="plot", role="img", aria_labelledby=f"{label}-words", id=label, style=height)
 
@@ -95,7 +95,7 @@ def _origin(entry: Entry, page: Path) -> Html:
 
 
 def _code(entry: Entry, page: Path) -> Html:
-    """The check, the experiments, the figures."""
+    """Links to the code of the check, of the experiments and of the figures."""
     named: dict[str, Callable[..., Any]] = {"check": entry.judgement.claim.check}
     for name in dict.fromkeys(facts.cell.experiment for facts in entry.cells):
         named[f"experiment {name}"] = registry.named(name).function

@@ -54,7 +54,7 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
 
 
 def _folded(title: str, wide: Html) -> Html:
-    """What is long, and seldom asked for."""
+    """A part of the page that is folded away because it is long and seldom needed."""
     return tag("details", tag("summary", title), tag("div", wide, class_="wide"))
 
 

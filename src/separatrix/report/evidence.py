@@ -1,4 +1,4 @@
-"""What the page tells of a claim, read from the store: the judgement, its cells and its figures."""
+"""What the page shows of a claim, read from the store: the judgement, its cells and its figures."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Panel:
 
 
 def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
-    """Draw, and take apart. The template is left out: the page has it once, in the reader's colours."""
+    """The parts of a figure for the page, without the template, which the page has once, in the reader's colours."""
     from plotly.io import to_json  # type: ignore[import-untyped]
 
     drawn = function(found)

@@ -1,4 +1,4 @@
-"""What every drawing is made with: the registry of figures, rows and columns of results, curves and lines."""
+"""What the drawings share: the registry of figures, rows and columns of results, curves and lines."""
 
 from __future__ import annotations
 

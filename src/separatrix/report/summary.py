@@ -46,7 +46,7 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
 
 
 def _filter(entries: Sequence[Entry]) -> Html:
-    """Shown by the script that makes it work."""
+    """The filter of the table, which the page's script shows and runs."""
     count = Counter(one.judgement.verdict for one in entries)
     choices = [_choice("all", "all", len(entries), checked=True)]
     choices += [_choice(verdict.value, css_class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]

@@ -1,4 +1,4 @@
-"""One look for every figure, and what a figure comes with: a sentence in its place, and its data.
+"""The theme of all figures, and a drawing: a figure with a sentence that can stand in its place, and its data.
 
 Text and lines are a grey that reads on white and on near-black, and backgrounds are clear, so that one figure serves a
 light page and a dark one. The colours of the series are Okabe and Ito's, which the colour-blind can tell apart.

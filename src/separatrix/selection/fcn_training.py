@@ -1,4 +1,4 @@
-"""Training fully-connected nets on the task, to set beside the infimum for their first width: a generator of records.
+"""Training fully-connected nets on the task, to compare with the infimum for their first width: a generator of records.
 
 >>> run = FCNSettings(T=4, q=2, d=1, widths=(3, 16), steps=200, evaluate_every=100, evaluation_points=500)
 >>> [record.step for record in train_fcn(run)]
@@ -79,7 +79,7 @@ class FCNRecord:
         step: The number of updates.
         squared_error: The mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3).
         standard_error: The standard error of that mean.
-        infimum: What no net of the same first width goes below, on the same scale.
+        infimum: The infimum over all nets of the same first width, on the same scale.
         parameters: The number of parameters of the net.
     """
 

@@ -1,11 +1,11 @@
-"""Training any attention with any encoding on the task, same data and same budget: a generator of records.
+"""Training any attention with any encoding on the task, with the same data and budget: a generator of records.
 
 >>> run = LearnerSettings(T=6, q=2, d=2, width=6, attention="relu", encoding="one-hot", steps=32, record_every=16)
 >>> [record.step for record in train_learner(run)]
 [0, 16, 32]
 
-Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets whatever their attention. Every
-number of a run comes from its seed. A run that diverges, or whose normaliser vanishes, ends with a sentence.
+Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets whatever their attention. The seed
+determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a sentence that says so.
 
 encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", drawn afresh each step; "sinusoidal";
 "learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
@@ -46,10 +46,10 @@ EncodingChoice = Literal["one-hot", "fixed", "stochastic", "sinusoidal", "learne
 ENCODINGS: tuple[EncodingChoice, ...] = get_args(EncodingChoice)
 
 BLOCK = 32
-"""Steps whose tokens and subsets are drawn at once."""
+"""The number of steps whose tokens and subsets are drawn at once."""
 
 EVALUATION_PARTS = 8
-"""Fresh encodings that a stochastic run is judged on, each with its share of the points."""
+"""The number of fresh encodings that a stochastic run is judged on, each with an equal share of the points."""
 
 _DATA, _ENCODING, _POINTS, _JUDGED, _FIXED, _INITIAL = range(6)
 

@@ -27,10 +27,10 @@ from separatrix.selection.thresholds import feasible_limit
 __all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries"]
 
 BLOCK = 16
-"""Steps in a block: enough to draw in bulk, few enough to stay in the cache's reach."""
+"""The number of steps in a block: enough to draw in bulk, few enough to stay in the cache."""
 
 AHEAD = 2
-"""Blocks made before they are asked for."""
+"""The number of blocks that are made before they are needed."""
 
 Made = TypeVar("Made")
 
@@ -57,7 +57,7 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
         True
     """
     # Other runs draw from `separatrix.training.generator_for`; recorded results of this paper's runs are of this one.
-    # A SplitMix64 step: seeds 0, 1, 2, ... are what people use, and neighbouring ones must not give related streams.
+    # A SplitMix64 step: people use the seeds 0, 1, 2, ..., and neighbouring seeds must not give related streams.
     mask = 2**64 - 1
     x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
@@ -84,7 +84,7 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
 
 
 class Prefetch(Generic[Made]):
-    """A thread of its own that calls make(generator) ahead of need and hands the results out in order."""
+    """A thread that calls make(generator) ahead of need and returns the results in order."""
 
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
@@ -96,13 +96,13 @@ class Prefetch(Generic[Made]):
     def take(self) -> tuple[Tensor, Made]:
         """The generator's state before the next block, and the block.
 
-        The memory of the block that was taken before may be written to from now on.
+        The memory of the block that was taken before may be overwritten from now on.
         """
         self._ask()
         return self._waiting.popleft().result()
 
     def close(self) -> None:
-        """Stop after what is under way."""
+        """Stop the thread after the block that it is making."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self) -> None:
@@ -114,7 +114,7 @@ class Prefetch(Generic[Made]):
 
 
 class Blocks:
-    """The batches of a run from step `step` on, where the two generators stand at the start of that step's block.
+    """The batches of a run from step `step` on, given both generators as they are at the start of that step's block.
 
     A batch is a view of its block and is good until the next call.
     """
@@ -145,7 +145,7 @@ class Blocks:
 
     @property
     def states(self) -> tuple[Tensor, Tensor]:
-        """Where the generators stood at the start of the block that holds the next step."""
+        """The states of the generators at the start of the block that holds the next step."""
         self._enter()
         return self._token_state, self._query_state
 

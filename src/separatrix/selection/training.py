@@ -7,8 +7,8 @@
     [0, 100, 200]
 
 The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, two threads ahead of it.
-torch runs on one thread between records, so that the data's threads have the other core and sums always round alike,
-and has its own number again whenever the caller holds a record.
+Between records torch runs on one thread, so that the data's threads have the other core and sums always round alike;
+when the caller gets a record, torch's number of threads is restored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.stream import Blocks, derived_generator
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
-from separatrix.training import every
+from separatrix.training import advance, every
 
 __all__ = ["EXPLOSION", "Record", "resumable", "train"]
 
@@ -91,28 +91,24 @@ def resumable(
     if start is not None and not start.fits(initial):
         raise ArgumentError("start", expected="a state of a run with the same settings", got="one of another run")
     run = _Run(settings, start or initial)
-    recorded = _record_steps(settings)
+    recorded = every(settings.validate_every, settings.steps) | set(settings.snapshots)
     saved = frozenset([*range(apart, settings.steps, apart), settings.steps])
-    resumed = start is not None
+    done = frozenset() if start is None else {start.step}  # a state was yielded after the record of its step
+
+    def made(step: int) -> Iterator[Record | Checkpoint]:
+        if step in recorded:
+            yield run.record()
+        if step in saved:
+            yield run.state()
+
     try:
-        while True:
-            # A state is yielded after the record of its step: what goes on from it goes straight on.
-            if not resumed and run.step in recorded:
-                yield run.record()
-            if not resumed and run.step in saved:
-                yield run.state()
-            resumed = False
-            if run.step == settings.steps:
-                return
-            if stopped := run.advance(recorded | saved):
-                yield run.record(stopped)
-                return
+        yield from advance(run.update, made, start=run.step, steps=settings.steps, recorded=(recorded | saved) - done)
     finally:
         run.blocks.close()
 
 
 class _Run:
-    """The state of a run and what moves it."""
+    """The state of a run, and its updates."""
 
     def __init__(self, settings: TrainingSettings, start: Checkpoint) -> None:
         self.settings = settings
@@ -126,27 +122,26 @@ class _Run:
         generators = generator_from(start.token_state), generator_from(start.query_state)
         self.blocks = Blocks(settings, on_train, start.step, *generators)
 
-    def advance(self, stops: frozenset[int]) -> str | None:
-        """Update until the step is one of `stops`; or stop before an update and say why."""
+    def update(self, step: int) -> Record | None:
+        """Update the weights; if the batch loss diverged, leave them and return the last record, which says so."""
         settings, V = self.settings, self.V
-        trained = self.W[:, settings.d :]
         limit = EXPLOSION * settings.d / (2 * settings.q)
         with _one_thread(), torch.no_grad():
-            while True:
-                loss, dW, dV = batch_gradient(self.W, V, self.blocks.batch())
-                value = float(loss)
-                if not value <= limit:  # also when it is nan
-                    return f"The run diverged: the batch loss at step {self.step} is {value:.3g}, above {limit:.3g}."
-                rate = settings.rate(self.step)
-                self.total, self.count, self.step = self.total + value, self.count + 1, self.step + 1
-                if settings.optimiser == "sgd":
-                    sgd_update(trained, dW, rate)
-                    sgd_update(V, dV, rate)
-                else:
-                    adam_update(trained, dW, (self.moments[0], self.moments[1]), rate, self.step)
-                    adam_update(V, dV, (self.moments[2], self.moments[3]), rate, self.step)
-                if self.step in stops:
-                    return None
+            loss, dW, dV = batch_gradient(self.W, V, self.blocks.batch())
+            value = float(loss)
+            if not value <= limit:  # also when it is nan
+                return self.record(
+                    f"The run diverged: the batch loss at step {step} is {value:.3g}, above {limit:.3g}."
+                )
+            self.total, self.count, self.step = self.total + value, self.count + 1, step + 1
+            rate, trained = settings.rate(step), self.W[:, settings.d :]
+            if settings.optimiser == "sgd":
+                sgd_update(trained, dW, rate)
+                sgd_update(V, dV, rate)
+            else:
+                adam_update(trained, dW, (self.moments[0], self.moments[1]), rate, self.step)
+                adam_update(V, dV, (self.moments[2], self.moments[3]), rate, self.step)
+        return None
 
     def record(self, stopped: str | None = None) -> Record:
         """The record of the step, after which a new window of losses begins. A stopped run is not validated."""
@@ -168,10 +163,6 @@ class _Run:
         states = (*self.blocks.states, self.validation.get_state())
         moments = tuple(moment.clone() for moment in self.moments)
         return Checkpoint(self.step, self.W.clone(), self.V.clone(), moments, window, *states)
-
-
-def _record_steps(settings: TrainingSettings) -> frozenset[int]:
-    return every(settings.validate_every, settings.steps) | set(settings.snapshots)
 
 
 def _cosines(W: Tensor, V: Tensor) -> tuple[float | None, float | None]:

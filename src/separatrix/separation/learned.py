@@ -36,6 +36,7 @@ from separatrix.separation.results import Estimate, wilson
 from separatrix.separation.simulation import LARGEST_N, random_signs
 from separatrix.separation.softmax_regression import SoftmaxRegression
 from separatrix.separation.tokens import AttentionSetting
+from separatrix.training import train
 
 __all__ = ["ByHand", "Learned", "by_hand", "learn"]
 
@@ -117,27 +118,30 @@ def learn(
     signs = _right(_score(attended(fresh[0]), y, setting.threshold), fresh[0].label)
     fixed = attended(data) if trained == "y" else None
     parameters = [y.requires_grad_()] if trained == "y" else [y.requires_grad_(), X.requires_grad_()]
-    optimiser = torch.optim.Adam(parameters, lr=rate)
-    for step in range(steps):
-        optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
-        optimiser.zero_grad()
-        c = attended(data) if fixed is None else fixed
-        _loss(_score(c, y, setting.threshold), data.label).sum().backward()
-        optimiser.step()
-    with torch.no_grad():
+
+    def loss(batch: Examples) -> Tensor:
+        return _loss(_score(attended(batch) if fixed is None else fixed, y, setting.threshold), batch.label).sum()
+
+    @torch.no_grad()
+    def record(_: int) -> tuple[Learned, ...]:
         s = _score(attended(data), y, setting.threshold)
-        loss, train = _loss(s, data.label), _right(s, data.label)
-        if not loss.isfinite().all():
+        losses, shares = _loss(s, data.label), _right(s, data.label)
+        if not losses.isfinite().all():
             raise SeparatrixError(f"{mechanism} attention: training diverged at a rate of {rate:g}.")
         right = [
             _right(_score(attended(over), y, longer.threshold), over.label)
             for over, longer in zip(fresh, lengths, strict=True)
         ]
         size = y.norm(dim=1).amax(1)
-    return tuple(
-        Learned(seed, train[i], tuple(one[i] for one in right), signs[i], float(loss[i]), float(size[i]))
-        for i, seed in enumerate(seeds)
+        return tuple(
+            Learned(seed, shares[i], tuple(one[i] for one in right), signs[i], float(losses[i]), float(size[i]))
+            for i, seed in enumerate(seeds)
+        )
+
+    [found] = train(
+        parameters, lambda: data, loss, record, steps=steps, recorded={steps}, lr=lambda step: rate * (1 - step / steps)
     )
+    return found
 
 
 def _drawn(setting: LearningSetting, count: int, generators: list[torch.Generator]) -> Examples:

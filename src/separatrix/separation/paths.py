@@ -58,7 +58,7 @@ def classes(path: str, k: int) -> int:
 
 
 def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttention:
-    """The model at n tokens in g classes."""
+    """The setting of a model with n tokens in g classes."""
     values = {name: value if name == "weights" else Fraction(value) for name, value in MODELS[model].items()}
     fixed: dict[str, Any] = {"n": n, "m": m, "a0": Fraction(1, 100), "strict": False, **values}
     return CrossAttention(d=g + 1, **fixed) if model == "cross" else SelfAttention(d=g + 2, **fixed)
@@ -82,7 +82,7 @@ def rare_from(result: Mapping[str, Any], part: str) -> float | None:
 
 
 def power_of_ten(log10_n: float | None) -> str:
-    """How a table names an n.
+    """The name of an n in a table, as a power of ten.
 
     >>> power_of_ten(4.0), power_of_ten(None)
     ('n = 10^4', 'no n')

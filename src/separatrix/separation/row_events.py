@@ -8,8 +8,8 @@ their sum over the keys and t rows a class,
                                 + s_last c Z + b t w_rest (2 P - N) - tau Z,
 
 which grows with P. The least P with this positive is found by one division in fixed point, and `radicals.sign` decides
-about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some* row fire; here a row is
-looked at alone.
+about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some* row fire; here a single row
+is considered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BITS = 64
 
 @dataclass(frozen=True)
 class OneRow:
-    """A row j0 of attention on the paper's data, and a threshold: `exceeds` and `reaches` say how likely it is."""
+    """A row j0 of attention on the paper's data, with the probabilities that it exceeds or reaches a threshold."""
 
     network: Network
     row: Row

@@ -39,7 +39,7 @@ def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, 
 
 
 def any_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, mechanism: Mechanism) -> list[float]:
-    """The shares of a row under any mechanism, from the tokens themselves; of a pair of keys the first counts."""
+    """The shares of a row under any mechanism, from the tokens themselves; a pair counts for its first key."""
     found = tokens(setting, which, 0)
     weighted = mechanism.weigh(found.queries[0 if query == "special" else -1], found)
     pairs = len(weighted) // len(found.keys)

@@ -40,12 +40,12 @@ class Values:
 
     @property
     def t(self) -> Fraction:
-        """Rows a class, n / (d - 2)."""
+        """The number of rows in a class, n / (d - 2)."""
         return Fraction(self.n, self.d - 2)
 
     @property
     def t_cross(self) -> Fraction:
-        """Rows a class in cross-attention, n / (d - 1)."""
+        """The number of rows in a class in cross-attention, n / (d - 1)."""
         return Fraction(self.n, self.d - 1)
 
 
@@ -75,7 +75,8 @@ def at(
     row_is_j3: bool | None = None,
     same_class: bool | None = None,
 ) -> Callable[[Place], bool]:
-    """The places whose row is j2 (or is not), whose key is j3 (or is not), whose column is of one of these kinds.
+    """Select the places whose row is j2 (or is not), whose key is j3 (or is not), whose column is of one of these
+    kinds.
 
     In self-attention `same_class` asks that key and row have (or do not have) the same class. None asks nothing.
     """
@@ -122,7 +123,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Tally:
-    """How a line fared: what was compared, what went against it, and the largest (for >= least) quantity / bound.
+    """The result of a line: how many comparisons were made, how many contradict it, and the largest (for >= least)
+    ratio.
 
     The ratio is None where no place is meant, as with "the other classes" of a single class, and for a count.
     """

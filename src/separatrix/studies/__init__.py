@@ -6,7 +6,7 @@ selection    sparse token selection with other attentions, encodings and lengths
 separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams
 seeds        what a few seeds of one kind of run, or of two, say together
 
-Importing this imports no study. `load` does, and imports the papers' claims too, of which `claims` alone knows.
+Importing this package imports no study. `load` imports them, and the papers' claims too.
 """
 
 from __future__ import annotations

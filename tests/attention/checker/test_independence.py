@@ -34,7 +34,7 @@ def test_only_errors_and_checks_of_arguments_are_shared(root):
     assert wrong == {}
 
 
-def test_checking_loads_no_operator(run):
+def test_checking_loads_no_operator(forked):
     """Of a result made by hand, in a fresh interpreter."""
     code = """
 import sys, torch
@@ -43,5 +43,5 @@ x = torch.tensor([[1.0], [2.0]])
 assert check(torch.full((2, 1), 1.5), torch.ones(2), 0 * x, x, x).held
 print(sorted(name for name in sys.modules if name.startswith("separatrix.") and "checker" not in name))
 """
-    done = run(code)
+    done = forked(code)
     assert (done.stdout, done.stderr) == ("['separatrix.attention', 'separatrix.checks', 'separatrix.errors']\n", "")

@@ -343,13 +343,13 @@ def test_results_of_another_shape_are_refused():
             check(output, query=query, keys=keys, values=values, **({"bounds": torch.ones(3)} | given))
 
 
-def test_without_the_extra_a_sentence_says_so(run):
+def test_without_the_extra_a_sentence_says_so(forked):
     code = (
         "import sys; sys.modules['flint'] = None; import torch, separatrix as sx; x = torch.ones(2, 1); "
         "r = sx.certified_attention(x, x, x, tolerance=0.1); r.save(sys.argv[1], x, x, x)\n"
         "try: sx.verify(r, x, x, x)\nexcept sx.SeparatrixError as error: print(error)"
     )
-    done = run(code, "saved.safetensors")
+    done = forked(code, "saved.safetensors")
     assert done.stdout == "verify needs python-flint, which is not installed: pip install 'separatrix[verify]'\n"
 
 

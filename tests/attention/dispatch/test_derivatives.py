@@ -75,11 +75,6 @@ def of_some(f, x, dx):
         return forward_ad.unpack_dual(f(x[0], forward_ad.make_dual(x[1], dx[1]), *x[2:])).tangent
 
 
-def gradient_by_autograd(f, x):
-    x = [a if a.requires_grad else a.detach().requires_grad_() for a in x]
-    return torch.autograd.grad(loss(f)(*x), x, create_graph=True)
-
-
 def twice_by_autograd(f, x):
     x = [a.clone().requires_grad_() for a in x]
     first = torch.autograd.grad(loss(f)(*x), x, create_graph=True)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from separatrix.native import native
 from tests.contracts.call_kinds import KINDS, Subject, draw
-from tests.contracts.engines import engine  # noqa: F401
+from tests.contracts.engines import ENGINES, engine  # noqa: F401
 from tests.docs.pages import DOCS
 
 pytestmark = [
@@ -285,21 +286,35 @@ def agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) -> 
         torch.testing.assert_close(ours, theirs, rtol=0, atol=error)
 
 
-def slow(transform: str, kind: str) -> bool:
-    """What the row below or the column to the left tests as well, but for a few lines."""
-    return (transform == "`torch.compile`" and kind != "certified") or (
-        transform == "... with `dynamic=True`" and kind == "bounded, causal"
+GRAPHS = [transform for transform in TABLE if transform.startswith(("...", "`torch.export"))]
+"""Graphs of operators, made in another way than by the row `torch.compile(fullgraph=True)`."""
+OTHER_ENGINE = "blocks" if native().library is not None else "kernels"
+"""The engine that computes nothing here where none is asked for."""
+
+
+def slow(computing: str, transform: str, kind: str) -> bool:
+    """What another row, another column or the engine in use tests as well, but for a few lines.
+
+    An engine computes inside an operator, and a graph holds operators: how the graph was made is nothing to an engine.
+    """
+    return (
+        (transform == "`torch.compile`" and kind != "certified")
+        or (transform == "... with `dynamic=True`" and kind == "bounded, causal")
+        or (transform in GRAPHS and computing == OTHER_ENGINE)
     )
 
 
 @pytest.mark.parametrize(
-    ("transform", "kind"),
+    ("engine", "transform", "kind"),
     [
-        pytest.param(transform, kind, marks=pytest.mark.soak if slow(transform, kind) else ())
+        pytest.param(name, transform, kind, marks=pytest.mark.soak if slow(name, transform, kind) else ())
+        for name in ENGINES
         for transform, row in TABLE.items()
         for kind in row
     ],
+    indirect=["engine"],
 )
+@pytest.mark.usefixtures("engine")
 def test_every_cell(transform: str, kind: str) -> None:
     cell = TABLE[transform][kind]
     if cell == WORKS:

@@ -155,9 +155,9 @@ def test_float32_errs_by_no_more_than_the_bound(architecture, positions):
         assert bool(((lse - exact_lse)[seen].abs() <= lse_bound[seen]).all())
 
 
-def test_the_modes_of_the_processor_are_set_and_restored(run):
+def test_the_modes_of_the_processor_are_set_and_restored(forked):
     """Subnormal numbers are kept in the kernels where the thread flushes them, and the thread goes on flushing."""
-    done = run(
+    done = forked(
         """
 import torch
 from separatrix.attention.call import check_call

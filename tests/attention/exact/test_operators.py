@@ -13,7 +13,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact import by_reference
 from separatrix.attention.exact.blocks import tiling
-from separatrix.attention.exact.blocks.overflow import score_bound
+from separatrix.attention.exact.blocks.overflow import by_amplitudes, by_hoelder
 from tests.attention.exact.peak_bytes import peak_bytes
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 from tests.contracts.engines import engine  # noqa: F401
@@ -294,9 +294,10 @@ def test_memory_does_not_hold_the_volume(backward):
     assert peak_bytes(work) < (24 if backward else 16) * 2**20
 
 
-def test_bound_on_scores_is_a_bound():
+def test_bounds_on_scores_are_bounds():
     for order, seed in itertools.product(ORDERS, range(20)):
         query, keys, _ = inputs(order, 5, [4, 5, 3])
         query = query * draw(seed, 1, 1, 3) ** 5
         scores = reference.tensor_scores(query, keys, -0.7).abs().max()
-        assert scores <= score_bound(query, keys, -0.7) * (1 + 1e-12)
+        for bound in (by_amplitudes, by_hoelder):
+            assert scores <= 0.7 * float(bound(query, keys).max()) * (1 + 1e-12)

@@ -31,7 +31,6 @@ def test_total_degree_is_all_of_it(d, degree):
     expected = {alpha for alpha in product(range(degree + 1), repeat=d) if sum(alpha) <= degree}
     assert {tuple(alpha) for alpha in index_set.alphas.tolist()} == expected
     assert index_set.rank == len(expected) == math.comb(d + degree, degree)
-    assert index_set.is_total_degree()
 
 
 # Whole numbers among them: where an amplitude is a power, weights are equal.

@@ -79,7 +79,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         assert state(page)["B"] == "6"
         box.fill("1e99")
         page.locator(".wrong", has_text="B: expected a number from 0.01 to 10").wait_for()
-        page.locator("#compute-plan", has_text="A value is not as it must be").wait_for()
+        page.locator("#compute-plan", has_text="A value is not valid").wait_for()
         box.fill("6")
         page.get_by_label("k", exact=True).first.fill("2")
         page.locator("#compute-plan [role=alert]", has_text="it is not done here").wait_for()

@@ -92,7 +92,7 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
         starter.go_on(name)
     with pytest.raises(SeparatrixError, match="does not run: it is finished"):
         starter.stop(name)
-    with pytest.raises(SeparatrixError, match="is finished: another seed is another run"):
+    with pytest.raises(SeparatrixError, match="is finished: another seed makes another run"):
         starter.start(SMALL)
 
 

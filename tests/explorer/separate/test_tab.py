@@ -140,9 +140,9 @@ CASES = [
 ]
 
 
-def test_the_code_to_take_away_runs_and_says_the_same(run) -> None:
+def test_the_code_to_take_away_runs_and_says_the_same(forked) -> None:
     cases = [given_values(**case) for case in CASES]
-    done = run("\nprint('then')\n".join(separate_code.python(values) for values in cases))
+    done = forked("\nprint('then')\n".join(separate_code.python(values) for values in cases))
     assert (done.returncode, done.stderr) == (0, "")
     for values, printed in zip(cases, done.stdout.split("then\n"), strict=True):
         view = separate_view.look(values)
@@ -187,7 +187,7 @@ def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
     found = visitor.changed(**{"n.2": "many", "a0": None})
     assert "got 'many'" in texts(found['{"kind":"note","of":"n.2","tab":"separate"}.children'])
     assert "a0: expected a value, got nothing." in texts(found['{"kind":"note","of":"a0","tab":"separate"}.children'])
-    assert "not as it must be" in texts(found["separate-numbers.children"])
+    assert "is not valid" in texts(found["separate-numbers.children"])
     assert '{"kind":"graph","of":"separation-along"}.figure' not in found
     found = visitor.changed(along="z")
     assert found["separate-alert.children"].startswith("along: expected 'n', 'd', 'm'")

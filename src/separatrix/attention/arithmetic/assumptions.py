@@ -1,4 +1,4 @@
-"""What the certificates assume of the arithmetic below them: a number for each assumption, and the sentence it is in.
+"""What the certificates assume of the arithmetic below them: a number for each assumption, and a sentence for it.
 
 Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
 errs by at most 1 u. `measured` finds out how large they are on a machine; docs/derivations/assumptions.md says where

@@ -1,8 +1,8 @@
-"""Incoming gradients brought near 1 by a power of two, so that nothing that counts underflows in a backward pass.
+"""Incoming gradients brought near 1 by a power of two, so that no number of consequence underflows in a backward pass.
 
-A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in what comes
-in, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest entry,
-and the gradients that come out are multiplied by it.
+A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in the incoming
+gradient, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest
+entry, and the gradients that come out are multiplied by it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Power:
         return Power(torch.frexp(flat).exponent.clamp(-_MOST, _MOST))
 
     def of_heads(self, rows: Tensor) -> tuple[Power, Power]:
-        """The largest power of each head, from those of its rows, and each row's share of it.
+        """The largest power among the rows of each head, and the power of each row over it.
 
         Args:
-            rows: The rows of the heads, (H, L, n), that these powers are next to; those of zeros do not count.
+            rows: The rows of the heads, (H, L, n), that these powers belong to; rows of zeros do not count.
         """
         exponents = self.exponents.reshape(rows.shape[:2]).masked_fill((rows == 0).all(-1), -_MOST)
         largest = exponents.amax(1, keepdim=True) if rows.shape[1] else exponents.new_zeros(rows.shape[0], 1)
@@ -50,11 +50,11 @@ class Power:
         return tuple(torch.exp2((sign * part).to(x.dtype)).reshape(shape) for part in (half, self.exponents - half))  # type: ignore[return-value]
 
     def divide(self, x: Tensor) -> Tensor:
-        """x (H, ...) over the power of its head."""
+        """Divide x (H, ...) by the power of its head."""
         first, second = self._factors(x, -1)
         return x * first * second
 
     def multiply(self, x: Tensor) -> Tensor:
-        """x (H, ...) times the power of its head."""
+        """Multiply x (H, ...) by the power of its head."""
         first, second = self._factors(x, 1)
         return x * first * second

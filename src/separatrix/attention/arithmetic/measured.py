@@ -30,7 +30,7 @@ _SAMPLE = 200
 
 @dataclass(frozen=True)
 class Measurement:
-    """The largest error found of one assumption, in its own unit, and what was found where that is not a number."""
+    """The largest error found for one assumption, in its own unit; `remark` describes an error that has no size."""
 
     assumption: Assumption
     found: float
@@ -38,7 +38,7 @@ class Measurement:
 
     @property
     def holds(self) -> bool:
-        """False for a NaN too."""
+        """Whether the error is within the limit of the assumption, which NaN is not."""
         return self.found <= self.assumption.limit
 
 
@@ -215,7 +215,7 @@ def _units(found: Tensor, truth: list[Decimal], beside: int = 0) -> float:
 
 
 def _ways(function: Callable[[Tensor], Tensor], x: Tensor) -> Iterator[Tensor]:
-    """A function of a row, of every other entry of a row twice as long, of entries alone, and of as many threads."""
+    """A function's values on a row: computed at once, with a stride of two, one by one, and shared among threads."""
     yield function(x)
     yield function(x.repeat_interleave(2)[::2])
     yield torch.cat([function(x[i : i + 1]) for i in range(len(x))])

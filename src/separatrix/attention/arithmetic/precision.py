@@ -17,7 +17,7 @@ from separatrix.errors import SeparatrixError
 
 
 def no_autocast(device_type: str) -> AbstractContextManager[object]:
-    """Products in the types of their factors, also inside `torch.autocast`."""
+    """Disable `torch.autocast` in the block, so that products are computed in the types of their factors."""
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
@@ -48,7 +48,7 @@ def _keeps_digits(device_type: str) -> bool:
 
     TF32 keeps 11 digits and bfloat16 eight. Products of this size are not left to kernels for tiny ones.
     """
-    with _disable_current_modes():  # a counter of flops, say, is for the call and not for its checks
+    with _disable_current_modes():  # a mode such as a counter of flops is meant for the call, not for its checks
         return _products_are_exact(device_type)
 
 

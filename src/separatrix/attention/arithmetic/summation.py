@@ -29,7 +29,7 @@ EXPONENTIAL = math.ceil(EXP)
 
 
 class Step(NamedTuple):
-    """A part of a term's way: what is done, how many roundings that is, and whether they are float64's always."""
+    """A step of a term on its way into a sum: what is done, how many roundings it takes, if always in float64."""
 
     what: str
     roundings: int
@@ -65,9 +65,10 @@ class Summation:
 
 @dataclass(frozen=True)
 class Summing:
-    """How tokens are added up: at most `longest` at a time in the dtype of the monomials, in float64 every `shortest`.
+    """How tokens are added up: chunks of `shortest` to `longest` tokens in the monomials' type, and the chunks in
+    float64.
 
-    Where all is in float64 this only counts the additions.
+    Where the monomials are in float64 too, this only counts the additions.
     """
 
     longest: int
@@ -135,7 +136,7 @@ def block_sum(order: int, longest: int, blocks: int) -> Summation:
     return Summation(
         (
             Step("the weights of a block are multiplied by their values and added up", longest + 1),
-            Step("each later block fades the sum: an exponential, a product, an addition", blocks * (EXPONENTIAL + 2)),
+            Step("each later block scales the sum: an exponential, a product, an addition", blocks * (EXPONENTIAL + 2)),
             Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
         )
     )
@@ -161,15 +162,15 @@ def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blo
 def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Summation:
     """How the kernels of exact attention add up weights: `chunk` keys for each of `rows`, then tiles, then chunks.
 
-    Whenever a larger score is found, what was summed before fades: by an exponential and a product.
+    Whenever a larger score is found, the sums so far are scaled down, by an exponential and a product.
     """
     fade = EXPONENTIAL + 2
     return Summation(
         (
             Step("the weights of a chunk are multiplied by their values and added up", chunk + 1),
             Step("the rows of a tile are multiplied by the values of their prefix and added up", rows + 1),
-            Step("the tiles of a chunk fade and are added up", tiles * fade),
-            Step("the chunks fade and are added up", chunks * fade),
+            Step("the tiles of a chunk are scaled down and added up", tiles * fade),
+            Step("the chunks are scaled down and added up", chunks * fade),
             Step("the lanes of a vector are added up", 16),
             Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
         )

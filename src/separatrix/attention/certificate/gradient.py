@@ -37,8 +37,6 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.frame import Frame
 
-SMALLEST_ROW = 2.0**-32
-"""A query whose incoming gradient is smaller than this, relative to the largest of its head, counts as that large."""
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of the bounds themselves, see `certificate`."""
 
@@ -77,7 +75,7 @@ class GradientCertificate:
 
 @dataclass(frozen=True)
 class Weights:
-    """What is known of the weights of each query, (H, L_q): how far they are off, and how large they are in sum.
+    """Bounds for the weights of each query, (H, L_q): on their errors and on their sums.
 
     `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. What is added for rounding
     is `score_rounding` times the values' magnitude, and `value_rounding`.
@@ -120,7 +118,8 @@ def certify_gradient(
     Args:
         weights: See `Weights`; infinite where nothing is known.
         reach: For the query and each key set, bounds (H,) on the derivatives of the scores by its entries.
-        moved: The same for max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that broadcasts.
+        moved: For the query and each key set, bounds on max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that
+            broadcasts.
         width: max v_t - min v_t, (H, 1).
         magnitude: max |v_t|, (H, 1).
         others: For each value set, the largest product of the magnitudes of the others, (H,).
@@ -136,7 +135,7 @@ def certify_gradient(
         found.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * _SLACK)
     share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
     values = tuple(_most(share * other.unsqueeze(-1) * _SLACK) for other in others)
-    query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # of infinity times 0 nothing is known
+    query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # infinity times 0 bounds nothing
     return GradientCertificate(query, tuple(_most(x) for x in found[1:]), values)
 
 
@@ -146,6 +145,6 @@ def _largest(x: Tensor) -> Tensor:
 
 
 def _most(x: Tensor) -> float:
-    """The largest entry, and infinity where one is not a number."""
+    """The largest entry; infinity if one is NaN."""
     found = float(x.max()) if x.numel() else 0.0
     return math.inf if math.isnan(found) else found

@@ -89,7 +89,7 @@ class ValueRange:
     high: float
 
     def in_range(self, dtype: torch.dtype) -> bool:
-        """Whether nothing overflows, and absolute errors of numbers that are not normal cannot count."""
+        """Whether nothing overflows, and the absolute errors of subnormal numbers are negligible."""
         return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
 
 
@@ -243,13 +243,13 @@ def certify(
         gradient = certify_gradient(
             weights, reaches(expansion.frame), shifts, width, largest, values.others, sums.output.dtype, copies
         )
-        if expansion.frame.shift is not None:  # what is taken off a key's gradient with the mean errs as much
+        if expansion.frame.shift is not None:  # the part subtracted with the mean errs as much
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
 
 
 class _Underflow(NamedTuple):
-    """What underflow can take from the sums of a query, (H, 1): for each tuple, and once for all of them."""
+    """Bounds on what the sums of a query lose by underflow, (H, 1): for each tuple, and once for all of them."""
 
     each: Tensor
     once: Tensor

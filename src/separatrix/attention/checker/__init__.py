@@ -4,7 +4,7 @@
 - `problem`: what the queries of a call attend. `results`: what the call gave, and which queries are recomputed.
 - `deciding`: how much effort a query takes. `judging`: its results against the exact answer.
 - `balls`: numbers with a bound on their error. `tuples`: the definition in balls.
-- `expansion` and `moments`: the same for more tuples than can be summed, by an expansion with its remainder.
+- `expansion` and `moments`: attention over more tuples than can be summed, by an expansion with its remainder.
 - `gradients`: the exact gradients of a small call in balls.
 - `reproducer`: a program that shows a broken certificate. `saved`: a call and its results in a file.
 """

@@ -55,7 +55,7 @@ def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -
 
 
 def _gravity(one: Judgement) -> tuple[bool, bool, bool, float]:
-    """What is broken counts most, then what is undecided, then what is coarse, then what is close."""
+    """A key to sort judgements by: broken ones are the gravest, then undecided, coarse and close ones."""
     return one.held is False, one.held is None, not one.fine, one.ratio
 
 

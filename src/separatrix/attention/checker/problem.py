@@ -226,7 +226,7 @@ def _batch(shapes: Sequence[Sequence[int]], heads: Sequence[int]) -> tuple[int, 
 
 
 def finite(name: str, x: Floats) -> Floats:
-    """The numbers, which have to be finite if a chosen query attends them."""
+    """Return the numbers that a chosen query attends; raise an error unless they are finite."""
     if not np.isfinite(x).all():
         raise ArgumentError(name, expected="finite entries wherever they are attended", got="NaN or infinity")
     return x

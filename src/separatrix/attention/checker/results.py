@@ -55,6 +55,6 @@ class Given:
 
 
 def _spread(total: int, count: int) -> list[int]:
-    """So many of the numbers below `total`, as evenly as they go."""
+    """`count` whole numbers below `total`, spread as evenly as possible."""
     found: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
     return found

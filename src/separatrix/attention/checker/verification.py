@@ -27,7 +27,7 @@ class _Certificate(Protocol):
 
 
 class Result(Protocol):
-    """What `verify` needs of a result: the one of `certified_attention` has it, and so has a file that it saved."""
+    """What `verify` needs of a result: that of `certified_attention` has it, and so has a saved call."""
 
     @property
     def output(self) -> Tensor: ...
@@ -66,7 +66,7 @@ def verify(
 
     Args:
         result: What `certified_attention` returned.
-        query: The tensor that it was called with, and so on for all arguments down to `enable_gqa`.
+        query: The queries of the call. All arguments from here to `enable_gqa` are those of the call.
         keys: As in the call.
         values: As in the call.
         is_causal: As in the call.
@@ -134,7 +134,7 @@ def check(
     enable_gqa: bool = False,
     queries: int = 16,
 ) -> Verification:
-    """As `verify`, of an output of any origin: a state's, a layer's, a shard's.
+    """Check an output of any origin, such as a state, a layer or a shard, as `verify` does.
 
     `bounds` promises an error for each query, and broadcasts with (..., L_q); without `lse` only outputs are checked.
     """

@@ -1,8 +1,8 @@
 """Derivatives of our operators, told to PyTorch's dispatcher, in reverse and in forward mode.
 
-The dispatcher is where all that differentiates meets: autograd, every level of `torch.func`, and the compiler, which
-traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd and
-the compiler, but not for `torch.func`, and has no forward mode.
+Everything that differentiates goes through the dispatcher: autograd, every level of `torch.func`, and the compiler,
+which traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd
+and the compiler, but not for `torch.func`, and has no forward mode.
 
 A *level* is one transform of `torch.func`, or autograd below all of them. The dispatcher calls an operator once for
 each level, from the innermost out, and a derivative that is taken at one level is an operator call at the next.
@@ -36,9 +36,9 @@ def forward_mode() -> bool:
 
 
 def beyond_one_gradient() -> bool:
-    """Whether PyTorch differentiates in forward mode, maps over a batch, or does more than one thing at a time.
+    """Whether PyTorch differentiates in forward mode, maps over a batch, or nests transforms.
 
-    Operators of PyTorch's own that are fused have no rules for this.
+    PyTorch's own fused operators have no rules for these.
     """
     if forward_mode():
         return True
@@ -50,7 +50,7 @@ def beyond_one_gradient() -> bool:
 
 def has_tangent(arguments: Sequence[Any]) -> bool:
     """Whether a tensor has a tangent at the level at hand."""
-    # A compiler that traces torch.func opens levels behind Python's back.
+    # A compiler that traces torch.func opens levels that Python is not told of.
     open_level = forward_mode() or torch._C._are_functorch_transforms_active()
     if not open_level or not torch._C._is_fwd_grad_enabled():
         return False
@@ -85,8 +85,8 @@ def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
 
     Args:
         operator: The operator.
-        formula: The same function of the same arguments. It is computed only where the operator is differentiated: in
-            reverse mode when a gradient goes back through it, in forward mode in its place.
+        formula: The function that the operator computes, of the same arguments. It is computed only where the operator
+            is differentiated: in reverse mode when a gradient goes back through it, in forward mode in its place.
     """
 
     def backward(arguments: list[Any], _: list[Tensor], grads: list[Tensor]) -> Sequence[Tensor | None]:
@@ -204,7 +204,7 @@ def _emptied(x: Any) -> Any:
 
 
 def _filled(emptied: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
-    """The arguments again."""
+    """The arguments with their tensors put back."""
     left = iter(tensors)
 
     def fill(x: Any) -> Any:

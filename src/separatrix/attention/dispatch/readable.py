@@ -1,4 +1,4 @@
-"""What a call with a tolerance asks of its tensors: numbers that it can look at, to choose what to run."""
+"""Checks that the entries of a call can be read: with a tolerance, they decide which algorithm runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from separatrix.errors import SeparatrixError
 
 
 def check_readable(call: Call) -> None:
-    """Raise an error where the numbers of a call are not there, or may not be looked at."""
+    """Raise an error if the tensors of a call have no entries, or if their entries may not be read."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise SeparatrixError(
             "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "

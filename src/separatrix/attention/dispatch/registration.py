@@ -17,7 +17,7 @@ LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
     """`separatrix::name` for a function of that name; `fake` gives the shapes and types of its results.
 
-    `torch.library.custom_op` does the same, and imports the compiler, seconds of it, when the operator is first called.
+    `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
     name = implementation.__name__.removeprefix("_")
     LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
@@ -51,6 +51,6 @@ def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[...,
 
 
 def _as_heads(x: Tensor, dim: int | None, size: int) -> Tensor:
-    """The mapped dimension, or a copy of the tensor for each of it, folded into the heads."""
+    """Fold the dimension that `vmap` maps over into the heads; a tensor without it is repeated."""
     x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
     return x.reshape(-1, *x.shape[2:])

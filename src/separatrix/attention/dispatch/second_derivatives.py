@@ -1,4 +1,4 @@
-"""Near-linear attention has first derivatives, in reverse mode, and no others: what asks for more is told so."""
+"""Near-linear attention has first derivatives, in reverse mode, and no others: asking for more is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from separatrix.errors import SeparatrixError
 
 
 def no_second_derivatives(*_: object) -> NoReturn:
-    """Stands where a second derivative would be."""
+    """Raise the error for a second derivative of near-linear attention, in place of computing it."""
     raise SeparatrixError(
         "tolerance: near-linear attention has no second derivatives, only gradients (create_graph=True was given, or "
         "torch.func transforms were nested). Exact attention has them: leave the tolerance out."
@@ -20,7 +20,7 @@ def no_second_derivatives(*_: object) -> NoReturn:
 
 
 def no_forward_mode(*_: object) -> NoReturn:
-    """Stands where a derivative in forward mode would be."""
+    """Raise the error for forward mode in near-linear attention, in place of a derivative."""
     raise SeparatrixError(
         "tolerance: near-linear attention has gradients in reverse mode only (torch.autograd, torch.func.grad), not in "
         "forward mode (torch.func.jvp and jacfwd, torch.autograd.forward_ad). Exact attention has both: leave the "
@@ -31,9 +31,8 @@ def no_forward_mode(*_: object) -> NoReturn:
 def only_first_derivatives(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates the `backward` of a `torch.autograd.Function` that cannot be differentiated again.
 
-    `torch.autograd.function.once_differentiable` does the same in words of its own, and lets a gradient pass for a
-    constant where the gradient that came in is one: the second derivative of a sum of this and something else would
-    lack a part.
+    `torch.autograd.function.once_differentiable` has another message, and treats a gradient as a constant if the
+    incoming gradient is one: a second derivative of a sum would then silently lack this function's part.
     """
 
     @wraps(backward)

@@ -1,12 +1,12 @@
-"""Exact attention: all tuples are visited, and the output is right or refused.
+"""Exact attention: all tuples are visited, and an output that would not be right is refused.
 
-- `operators`: exact attention as PyTorch operators, with their derivatives; the way in.
+- `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
 - `engine`: what an engine provides, and the rule that chooses one.
 - `kernels`: the engine in C++, for the CPU.
 - `blocks`: the engine in plain PyTorch, for every device.
 - `incoming_rows`: what the backward pass of `blocks` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.
-- `guarded`: the guards around every engine, against leaving the range and against what is not finite.
+- `guarded`: the guards around every engine, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.
 - `error_bound`: a bound on the rounding, known before anything is computed.
 - `by_reference`: derivatives of the derivatives, with the whole attention tensor held.

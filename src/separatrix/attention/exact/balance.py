@@ -61,7 +61,7 @@ class Magnitudes:
 
     @classmethod
     def of(cls, call: Call) -> Magnitudes:
-        """Those of a call, none of whose sets is empty."""
+        """The magnitudes of a call, none of whose sets is empty."""
         scores = [x.abs().amax(1) for x in (call.query, *call.keys)]
         values = [x.abs().amax(1) for x in call.values]
         largest = [torch.stack(x).to(torch.float64) for x in (scores, values)]
@@ -141,7 +141,7 @@ class Balance:
 
     @classmethod
     def of(cls, call: Call, magnitudes: Magnitudes, *, backward: bool = False) -> Balance:
-        """For finite factors; an error that names them where the scores or the outputs themselves are out of range."""
+        """Balance a call with finite factors; an error that names them if scores or outputs are out of range."""
         scores, values = (torch.frexp(x).exponent for x in (magnitudes.scores, magnitudes.values))
         fraction, exponent = math.frexp(call.scale)
         total = scores.sum(0) + exponent

@@ -6,13 +6,13 @@ Its output tells, for a scale between 2^-40 and 2^40 in magnitude:
 
 - What underflows in q . k changes a score by less than 2^-80 d, which is small against the rounding of exp.
 - Where a sum of magnitudes |q_l k_l| overflows, scores are bounded by no less than 2^88, none of their digits after the
-  point is certain, and the bound on the error (see `exact_bound`) promises some average of the values and no more. The
+  point is certain, and the bound on the error (see `error_bound`) promises some average of the values and no more. The
   kernel divides a sum of values, with weights that are not negative, by the sum of the weights. So what it gives is
   such an average, or it is not finite, or all weights are zero and it gives a row of zeros.
 - Values whose sums overflow give outputs that are not finite.
 
-So an output with a finite sum and without a zero in its first column is sound. Where it is not so, or the scale is
-another, the largest magnitudes a, b and c of query, key and value decide. All is well if
+So an output with a finite sum and without a zero in its first column is sound. For other outputs, and with other
+scales, the largest magnitudes a, b and c of query, key and value decide. All is well if
 
 - max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the type: then no product on the way to a score
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
@@ -21,7 +21,7 @@ another, the largest magnitudes a, b and c of query, key and value decide. All i
 Otherwise `exact` attends by blocks instead. A compiled graph and `torch.func.grad` with its kin cannot choose by
 numbers: there an operator looks at them and raises an error.
 
-Causality the kernel enforces by scores of -inf, which it multiplies by the scale: that must be positive in its type.
+The kernel enforces causality by scores of -inf, which it multiplies by the scale: this must be positive in its type.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, sca
         return None
     out = scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
     if not _readable(query):
-        # Nothing is ever filled: the operator raises. Using what it gives keeps compilers from dropping it.
+        # The operator raises an error or returns zeros, so nothing is filled. Using its result keeps it in compiled
+        # graphs.
         (refused,) = refuse_pairs(*(x.detach() for x in (out, query, key, value)), is_causal, scale)
         return out.masked_fill(refused.view(-1, 1, 1, 1), math.nan)
     if out.is_meta or _is_sound(out, scale) or _fits([_largest(x) for x in (query, key, value)], query, key, scale):

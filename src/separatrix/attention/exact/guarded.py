@@ -1,10 +1,10 @@
-r"""Exact attention by an `engine` with two guards: against leaving the range, and against what is not finite.
+r"""Exact attention by an `engine` with two guards: against numbers out of range, and against NaN and infinity.
 
 - Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
   An output that its type cannot hold is refused.
-- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would:
-  what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot see it are
-  computed once more, with every token that is not finite put to zero.
+- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would
+  reach others: what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot
+  see it are computed once more, with every token that is not finite put to zero.
 
 The gradient is guarded in the same way. A query that sees something not finite has no finite gradient, and neither has
 what it attends; where no gradient comes in for such a query, it does not take part.
@@ -114,7 +114,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 
 
 def _representable(out: Tensor, size: Size) -> Tensor:
-    """The output, unless its type cannot hold it; there is nothing to look at where no average can get that far."""
+    """The output, or an error if its type cannot hold it; entries are read only if the values are that large."""
     most, reach = torch.finfo(out.dtype).max, size.log_output
     if reach > math.log2(most) - 0.5 and not bool(torch.isfinite(out).all()):
         raise SeparatrixError(

@@ -58,24 +58,21 @@ def takes(call: Call) -> bool:
 
 def size_of(call: Call) -> Size:
     """Whether the factors of a call are of a size that needs no balancing; what a mask hides is not looked at."""
-    described, _kept = _described(call)
     found = ExactRange(room=room(call.computed_in), near=NEAR[call.computed_in])
-    done(_function("range", 2)(ctypes.byref(described), ctypes.byref(found)))
+    done(_function("range", 2)(ctypes.byref(_described(call)), ctypes.byref(found)))
     return Size(bool(found.moderate), bool(found.near_one), found.log_output)
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
-    described, _kept = _described(call)
     out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
     lse = call.query.new_empty(call.query.shape[:2], dtype=call.computed_in)
-    done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
+    done(_function("forward", 3)(ctypes.byref(_described(call)), out.data_ptr(), lse.data_ptr()))
     return out, lse
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
-    described, _kept = _described(call)
     gradients = ExactGradients()
     read = {"out": _side_by_side(out), "lse": lse, "grad_out": _side_by_side(grad_out), "grad_lse": grad_lse}
     for name, x in read.items():
@@ -86,7 +83,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     gradients.grad_query = query.data_ptr()
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
         gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
-    done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
+    done(_function("backward", 2)(ctypes.byref(_described(call)), ctypes.byref(gradients)))
     return query, keys, values
 
 
@@ -128,16 +125,20 @@ def _shape(call: Call, dtype: torch.dtype) -> ExactCall:
     return described
 
 
-def _described(call: Call) -> tuple[ExactCall, list[Tensor]]:
-    """The call for the kernels, and the tensors whose memory it names, which must live as long."""
+def _described(call: Call) -> ExactCall:
+    """The call for the kernels, made once; what it names in memory lives as long as the call."""
+    found: ExactCall | None = call.kept.get("described")
+    if found is not None:
+        return found
     described = _shape(call, call.query.dtype)
-    kept = [*(_side_by_side(x) for x in call.tensors), *call.masks]
+    tensors = [*(_side_by_side(x) for x in call.tensors), *call.masks]
     count = len(call.keys)
-    put(described.query, kept[0])
+    put(described.query, tensors[0])
     for places, first in ((described.keys, 1), (described.values, 1 + count), (described.masks, 1 + 2 * count)):
-        for m, x in enumerate(kept[first : first + count]):
+        for m, x in enumerate(tensors[first : first + count]):
             put(places[m], x)
-    return described, kept
+    call.kept.update(described=described, tensors=tensors)
+    return described
 
 
 def _side_by_side(x: Tensor) -> Tensor:

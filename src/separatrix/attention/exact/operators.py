@@ -42,7 +42,7 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _alone(tensors: Sequence[Tensor]) -> bool:
-    """Whether nothing but the numbers is wanted: no gradient, no transform, no compiler, no mode that looks on.
+    """Whether the call needs its numbers alone: no gradient, transform, compiler or dispatch mode is active.
 
     PyTorch's dispatcher takes as long as attention of a few short heads.
     """
@@ -57,7 +57,7 @@ def _alone(tensors: Sequence[Tensor]) -> bool:
 
 
 def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
-    """Ordinary attention by PyTorch's fused kernel where nothing else is left to check; None where something may be.
+    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
 
     The checks of a call take longer than attention of a few short heads.
     """
@@ -94,7 +94,7 @@ def is_fused(given: Given) -> bool:
 
 
 def fused_attention(given: Given) -> Tensor | None:
-    """Order 2 by PyTorch's own fused kernel, where it has one for the call; None where it has not."""
+    """Order 2 by PyTorch's own fused kernel; None if it has none for the call."""
     if beyond_one_gradient() or not is_fused(given):
         return None
     (key,), (value,) = given.keys, given.values

@@ -1,8 +1,8 @@
 """What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
 
-The constants ship with the source, so that what is chosen never depends on the machine of the moment, only on whether
-the kernels in C++ are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD
-EPYC, plain PyTorch on an Intel Xeon); only their ratios matter.
+The constants ship with the source, so that the choice never depends on the machine, only on whether the kernels in C++
+are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain PyTorch on
+an Intel Xeon); only their ratios matter.
 """
 
 from __future__ import annotations
@@ -41,15 +41,13 @@ class Rates:
 KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.008, written=0.0, scanned=0.12)
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, written=0.25, scanned=1.5)
 START = 3e5
-"""What the polynomial method takes however short the sequence, beyond what exact attention takes."""
+"""The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
 PLANNING, CERTIFYING = 2e6, 7e5
-"""What it takes to plan a call, and then to certify it, however short the sequence."""
+"""The time that it takes to plan a call, and then to certify it, however short the sequence is."""
 TOKEN_ENTRY = 2.0
-"""What it takes to look at an entry of query, keys and values for a plan and for a certificate."""
-SAMPLED_ENTRY, BASIS_ENTRY = 2.0, 5.0
-"""What planning takes for a coordinate of a sampled tuple, and for each of the d^3 entries of a change of basis."""
-TUPLES = 256
-"""How many key tuples of each head are sampled when the error is forecast."""
+"""The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
+SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
+"""The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -94,11 +92,11 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
 
 
 def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
-    """States from each key set, then the queries against their product; where it is causal, token by token."""
+    """The cost of the states of all key sets and of the queries against their product; token by token if causal."""
     rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
     if shape.is_causal:
-        products = len(shape.key_lengths) * float(shape.query_length)  # of the states with each other and the query
+        products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
         flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
         scanned = scans_natively(torch.device("cpu"), len(shape.key_lengths))
@@ -114,12 +112,21 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
 
 
 def sampled_queries(heads: int) -> int:
-    """Queries of each head in the sample that a forecast is made from, at the most: fewer where there are many heads.
+    """The largest number of queries of each head in the sample for a forecast; the more heads, the fewer.
 
     >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
     [64, 64, 20, 8]
     """
     return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
+
+
+def sampled_tuples(heads: int) -> int:
+    """Key tuples of each head in the sample: with fewer heads more of them, so that a forecast errs by less.
+
+    >>> [sampled_tuples(heads) for heads in (1, 4, 100)]
+    [1024, 512, 256]
+    """
+    return max(256, min(1024, (1 << 17) // (max(heads, 1) * sampled_queries(heads))))
 
 
 def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
@@ -129,13 +136,13 @@ def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
 
 
 def planning_time(shape: Shape) -> float:
-    """What a plan takes: where exact attention takes less, it is not worth one."""
-    drawn = float(shape.heads * TUPLES) * (shape.d * shape.order + sampled_queries(shape.heads))
+    """The time that a plan takes: if exact attention takes less, planning is not worth it."""
+    drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
     return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
 
 
 def _looking(shape: Shape) -> float:
-    """What it takes to look at all entries of query, keys and values."""
+    """The time that it takes to read all entries of query, keys and values."""
     tokens = sum(shape.key_lengths) * float(shape.d + shape.d_v) + shape.query_length * float(shape.d)
     return TOKEN_ENTRY * shape.heads * tokens
 
@@ -145,7 +152,7 @@ def _rates() -> Rates:
 
 
 def basis_time(shape: Shape) -> float:
-    """What a change of basis takes to be found."""
+    """The time that it takes to find a change of basis."""
     return BASIS_ENTRY * shape.heads * shape.d**3
 
 
@@ -176,13 +183,13 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
 def _sample_bytes(shape: Shape) -> float:
     """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
     heads = max(shape.heads, 1)
-    return float(heads * TUPLES) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+    return float(heads * sampled_tuples(heads)) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
 
 
 def _kept_bytes(shape: Shape) -> float:
     """The scores of the sample and their exponentials, which are kept while the call is computed."""
     heads = max(shape.heads, 1)
-    return 16.0 * heads * TUPLES * sampled_queries(heads)
+    return 16.0 * heads * sampled_tuples(heads) * sampled_queries(heads)
 
 
 def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:

@@ -3,7 +3,7 @@ r"""A bound on the rounding of exact attention's gradients: the weights are reco
 With u the unit of the type, R a bound on the sums of magnitudes of the scores' terms and l on |lse|, a shifted score
 errs by (d + k + 8) u (R + l) and by the error of the log-sum-exp, and its exponential by 4 u more. Weights are then off
 by a relative tau, and in sum by no more, because they sum to 1; scores that are raised to where exp is normal add the
-smallest weight of each tuple. The identity of `gradient_certificate` does the rest.
+smallest weight of each tuple. The rest follows by the identity of `certificate/gradient.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from separatrix.attention.planning.forecast import Analysis
 def exact_gradient(
     analysis: Analysis, dtype: torch.dtype, radii: Tensor, per_query: Tensor, lse_error: float
 ) -> GradientCertificate:
-    """The certificate of gradients through exact attention in `dtype`, whose outputs and log-sum-exps err as given."""
+    """The certificate of gradients through exact attention in `dtype`, from bounds on its outputs and log-sum-exps."""
     call, shape = analysis.call, analysis.shape
     u = torch.finfo(dtype).eps / 2
     tuples = math.prod(float(length) for length in shape.key_lengths)

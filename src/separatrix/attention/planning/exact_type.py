@@ -21,7 +21,7 @@ Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]
 def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
     """The type that keeps the tolerance, and in it bounds on the errors of outputs, log-sum-exps and gradients.
 
-    Where gradients will be taken, the narrowest type that keeps the tolerance for them too, if there is one.
+    If gradients will be taken, it is the narrowest type that keeps the tolerance for them too, if there is one.
     """
     call = analysis.call
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
@@ -66,7 +66,7 @@ def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
 
 
 def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
-    """Whether underflow on the way to a score cannot count, whatever the order in which its factors are multiplied.
+    """Whether underflow on the way to a score is negligible, in whatever order its factors are multiplied.
 
     Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
     """

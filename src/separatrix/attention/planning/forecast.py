@@ -17,7 +17,7 @@ from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range
 from separatrix.attention.entries import largest_magnitudes
-from separatrix.attention.planning.cost import TUPLES, Shape, sampled_queries
+from separatrix.attention.planning.cost import Shape, sampled_queries, sampled_tuples
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame, key_mean, make_frame
@@ -79,8 +79,8 @@ class Analysis:
 def analyse(call: Call, differentiable: bool = False) -> Analysis:
     """Bounds and a sample; an error for NaN or infinity.
 
-    Where a gradient is wanted, all coordinates stay and sets are of total degree: scores may not depend on what they
-    have a gradient in.
+    If a gradient is wanted, all coordinates are kept and index sets are of total degree: a coordinate in which all
+    queries are zero adds nothing to a score, but scores have a gradient in it.
     """
     shift = key_mean(call) if call.order == 2 and not call.positions.is_causal else None
     frame = make_frame(call, shift, torch.float64, differentiable)
@@ -88,7 +88,7 @@ def analyse(call: Call, differentiable: bool = False) -> Analysis:
 
 
 def in_float32(analysis: Analysis) -> bool:
-    """Whether nothing that counts leaves the range of float32.
+    """Whether no number of consequence leaves the range of float32.
 
     Gradients multiply values, keys and incoming gradients of very different sizes: for them sizes have to be moderate.
     """
@@ -154,7 +154,7 @@ def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
     rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
     product = None
     for m, key in enumerate(call.keys):
-        where = torch.rand(heads, TUPLES, generator=generator).to(key.device)
+        where = torch.rand(heads, sampled_tuples(heads), generator=generator).to(key.device)
         index = (where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0))
         mask = torch.gather(call.masks[m], 1, index) if call.masks else None
         drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index]
@@ -167,8 +167,7 @@ def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
 def mean_power(analysis: Analysis, moment: int) -> Tensor:
     """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
 
-    A causal query at the beginning has few tuples and no average to rely on: where the call is causal it is the largest
-    s^moment / exp(s).
+    A causal query at the beginning has too few tuples for a mean: in a causal call it is the largest s^moment / exp(s).
     """
     if moment not in analysis.moments:
         scores, weights = analysis.scores, analysis.weights
@@ -197,9 +196,9 @@ def gradient_gamma(analysis: Analysis, degree: int, rank: int, summing: Summing,
 def forecast(
     analysis: Analysis, polynomial: Polynomial, rank: int, dtype: torch.dtype, output_only: bool = False
 ) -> float:
-    """The certificate's total for a total-degree set, with sums over all tuples replaced by those over the sample.
+    """Forecast the certificate's total for a total-degree set, by sums over the sample in place of all tuples.
 
-    Where gradients will be taken it is the larger one of the output's and theirs, unless `output_only`.
+    If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
     """
     radii = analysis.sampled_radii
     power, one = mean_power(analysis, polynomial.moment), mean_power(analysis, 0)
@@ -219,7 +218,7 @@ def forecast(
 
 
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
-    """What no forecast's rounding is below, in float64: of weights 1, the polynomial's first coefficient."""
+    """A lower bound on every forecast's rounding in float64: that of weights 1, the polynomial's first coefficient."""
     relative = gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64)
     largest = analysis.values.magnitude.amax(1, keepdim=True)
     found = 2 * relative * mean_power(analysis, 0) * largest
@@ -227,7 +226,7 @@ def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
 
 
 def least_error(analysis: Analysis, degree: int) -> float:
-    r"""What no forecast of a polynomial of that degree g is below, whichever it is; cheaper than one forecast.
+    r"""A lower bound on the forecasts of all polynomials of degree g, which is cheaper than one forecast.
 
     In the weight s^m the best approximation w of h (see `remainder`) by r - 1 = g - m degrees errs by
     R^r min |h^(r)| / (2^(r - 1) r!) somewhere, and h^(r) is at least e^(-R) r! / (g + 1)! on [-R, R].

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 class LiveBytes(TorchDispatchMode):
     """Counts the storages that operations make, from the moment each is made until nothing refers to it any more.
 
-    `peak` is the most bytes that were alive at one time, beside those `given`. What an operation takes and gives back
+    `peak` is the most bytes that were alive at one time, beside those `given`. Memory that an operation takes and frees
     inside itself is not seen.
 
     >>> x = torch.ones(100, dtype=torch.float64)

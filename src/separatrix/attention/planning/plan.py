@@ -1,7 +1,7 @@
-"""Which algorithm, at which rank: chosen from bounds on the entries and a sample of the scores, before any work.
+"""Chooses the algorithm and its rank from bounds on the entries and a sample of the scores, before any other work.
 
-A plan forecasts; the certificate of the result promises. Everything here is a pure function of the input and of
-constants that ship with the source.
+A plan is a forecast; only the certificate of the result is a promise. Everything here is a pure function of the input
+and of constants that ship with the source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from separatrix.errors import ArgumentError, SeparatrixError
 _MARGIN = 0.9
 """The part of the tolerance that a forecast may take."""
 _LARGEST_RADIUS = 50.0
-"""Beyond it exp(2 R) times the precision of float64 is more than 1."""
+"""The largest R that is tried: beyond it exp(2 R) times the precision of float64 is more than 1."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def recipes(
     time_limit: float = math.inf,
     output_only: bool = False,
 ) -> Recipe | None:
-    """The lowest rank whose forecast keeps the tolerance, of all index sets; None if none does, or none in time.
+    """The index set of the lowest rank whose forecast keeps the tolerance; None if none does in time.
 
-    Where gradients will be taken their forecast has to keep it too, unless `output_only`.
+    If gradients will be taken, their forecast has to keep it too, unless `output_only`.
     """
     if not analysis.radius <= _LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
@@ -135,7 +135,7 @@ def _total_degree(
         if rank > LARGEST_RANK:
             break
         if certified_cost(analysis.shape, expanded_total_degree(d, degree), False).time > time_limit:
-            break  # though it were in float32; and higher degrees cost more
+            break  # even in float32; and higher degrees cost more
         if least_rounding(analysis, degree, rank) > target:
             break
         if least_error(analysis, degree) > target:
@@ -172,17 +172,17 @@ def polynomial_plan(analysis: Analysis, recipe: Recipe, tolerance: float, exact:
         error = forecast(analysis, recipe.polynomial, index_set.rank, recipe.dtype, output_only=True)
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         kind = f"total degree {index_set.degree} ({series})"
-    faster = exact.time / cost.time
-    beside = f"{faster:.3g} times faster" if faster >= 1 else f"{1 / faster:.3g} times slower"
+    fewer = exact.flops / cost.flops
+    beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"
     why = (
         f"scores are at most {analysis.radius:.3g} in magnitude, so rank {index_set.rank} keeps {tolerance:.3g} in "
-        f"time linear in n, an estimated {beside} than exact"
+        f"time linear in n, with {beside} flops than exact attention"
     )
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
 def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: str) -> Plan:
-    """The cheaper of a recipe, None where there is none, and exact attention; an error if neither is affordable."""
+    """The plan of the cheaper of a recipe, if there is one, and exact attention; an error if neither is affordable."""
     wide = analysis.call.query.dtype == torch.float64
     exact = exact_cost(analysis.shape, wide)
     plan = None if recipe is None else polynomial_plan(analysis, recipe, tolerance, exact)
@@ -221,7 +221,7 @@ def exact_plan(analysis: Analysis, why: str) -> Plan:
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
-    """What was asked, why it cannot be had, and what could."""
+    """The error for a call that no algorithm can compute: what was asked, why it is out of reach, what would work."""
     shape, B = analysis.shape, analysis.entry_bound()
     n = max(shape.query_length, *shape.key_lengths)
     return SeparatrixError(
@@ -233,7 +233,7 @@ def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
 def _in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
     """Why the near-linear method is out of reach for entries up to B, and exact attention may be; what would work.
 
-    `tolerance_at` is what may be lost relative to the values' magnitude, for entries up to a bound.
+    `tolerance_at` gives the allowed error relative to the values' magnitude, for entries up to a bound.
     """
     n = max(shape.query_length, *shape.key_lengths)
 

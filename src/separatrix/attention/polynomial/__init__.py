@@ -4,12 +4,13 @@
 - `monomials`: sets of multi-indices, and their monomials built level by level.
 - `greedy`: index sets shaped by the amplitudes of the coordinates.
 - `frame`: the coordinates in which scores are expanded.
-- `rotation`: at order 2, the basis in which fewer monomials do.
+- `rotation`: at order 2, the basis in which fewer monomials suffice.
 - `sums`: the states of the key sets, and queries against them, with gradients.
-- `causal`: the same where a query attends a prefix of the keys.
+- `causal`: queries that attend a prefix of the keys each, with gradients.
+- `run`: what was computed, as a differentiable function of the call's tensors.
 - `scan`: causal attention over a stretch of tokens by the kernels in C++.
 - `products`: products of a chunk's monomials with values, and their derivatives.
-- `native_products`: the same by the kernels in C++, where these compute.
+- `native_products`: products and derivatives by the kernels in C++, where these compute.
 - `lanes`: the tokens of a chunk side by side, one lane for each thread.
 - `expanded`: how many monomials there are, and what a product with them costs.
 - `chunks`: how many tokens are taken at a time.

@@ -35,7 +35,7 @@ Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 
 def chunk_size(call: Call, rank: int) -> int:
-    """Tokens of a chunk."""
+    """The number of tokens in a chunk."""
     size = scan_chunk if scans_natively(call.query.device, len(call.keys)) else causal_chunk
     return size(call.query.shape[0], rank, call.values[0].shape[2] + 1)
 
@@ -155,7 +155,7 @@ def _chunk_backward(
 def _scanned_back(
     expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """What `_chunk_backward` gives, by the kernels in C++."""
+    """The results of `_chunk_backward`, computed by the kernels in C++."""
     query, keys, values = rows
     frame = expansion.frame
     laid_out = _laid_out(expansion, keys, values, masks)
@@ -168,7 +168,7 @@ def _scanned_back(
 
 
 def _rows(call: Call, start: int, stop: int) -> tuple[Rows, list[Tensor]]:
-    """Queries [start, stop), the keys and values at their positions, and which of these there are and may be seen."""
+    """Queries [start, stop), the keys and values at their positions, and which of these exist and may be attended."""
     offset = call.positions.offset
     keys = [_local(key, start + offset, stop + offset) for key in call.keys]
     values = [_local(value, start + offset, stop + offset) for value in call.values]
@@ -221,7 +221,7 @@ def backward_causal_after(
     """The gradients of query, keys, values and the states `before`, from the last chunk to the first.
 
     A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
-    within the section at hand: two square roots in place of all of them.
+    within the section at hand: about 2 sqrt(chunks) states in place of all of them.
     """
     offset, power = call.positions.offset, incoming_power(sums, grad_out, grad_lse)
     length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank)

@@ -5,27 +5,27 @@ from __future__ import annotations
 CHUNK_BYTES = 3 << 24
 """How many bytes the monomials of a chunk may take."""
 PIECE = 1 << 20
-"""Entries that the certificate looks at together: they stay in cache through forty passes, and occupy all threads."""
+"""How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
 CAUSAL_BYTES = 1 << 22
 """How many bytes the running sums of a causal chunk may take."""
 
 
 def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
-    """Tokens whose monomials fill a chunk; not too many, because what is summed in one go rounds in one go.
+    """The number of tokens in a chunk; not too many, because each token in a chunk's sum adds a rounding.
 
-    They stay in the last cache, and a product is long enough to be worth two threads.
+    Their monomials stay in the last cache, and a product is long enough to be worth two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
     return min(12288 if wide else 2048, max(64, fit // 64 * 64))
 
 
 def causal_chunk(heads: int, rank: int, width: int) -> int:
-    """Tokens of a causal chunk: its running sums take about `CAUSAL_BYTES`."""
+    """The number of tokens in a causal chunk, whose running sums take about `CAUSAL_BYTES`."""
     return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
 
 
 def scan_chunk(heads: int, rank: int, width: int) -> int:
-    """Tokens of a chunk of the causal scan: their values, and the states that are kept of a head, take so many bytes.
+    """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
 
     The kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at.
     """

@@ -10,9 +10,9 @@ LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
 
 @dataclass(frozen=True)
 class Expanded:
-    """The monomials as their products see them: how many there are, and what leaving out the last factors costs.
+    """How many monomials there are, and what a product with them costs if their last factors are left out.
 
-    `rows` are then written for a token, and a product has `pairs` of a row and a coordinate (see `products`).
+    Then `rows` are written for a token, and a product has `pairs` of a row and a coordinate (see `products`).
     """
 
     rank: int
@@ -20,7 +20,7 @@ class Expanded:
     pairs: int
 
     def is_factored(self, d: int, columns: int) -> bool:
-        """Whether leaving the last factors to operands of so many columns writes fewer rows a token."""
+        """Whether fewer rows are written for a token if the last factors are left to operands of so many columns."""
         return self.rows + 2 * d * columns < self.rank
 
     def written(self, d: int, columns: int) -> int:

@@ -1,14 +1,15 @@
-r"""The coordinates in which scores are expanded: what leaves every score, or every softmax, as it is, and helps.
+r"""The coordinates in which scores are expanded: changes that leave every softmax as it is, and lower the rank.
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
 - A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped, unless a gradient is
-  wanted, which it may well have.
+  wanted, which need not be zero there.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
   bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
   which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
-  the softmax does not see: the keys' mean is subtracted. Not when causal: the mean would look into the future.
+  the softmax does not see: the keys' mean is subtracted, except in causal attention, where the mean would depend on
+  later keys.
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, leaves <q, k> as it is: see
   `rotation`.
 """
@@ -27,7 +28,7 @@ from separatrix.errors import SeparatrixError
 
 @dataclass(frozen=True)
 class Basis:
-    """What `rotation` applies to query and keys after all else, (H, d'', d') each.
+    """The matrices that `rotation` applies to query and keys last, (H, d'', d') each.
 
     Scores change by |q_i| `longest` `defect` + `absolute` at most, (H,) each, q_i the query in the coordinates before
     and `longest` the length of the longest key there.
@@ -112,7 +113,7 @@ def key_mean(call: Call) -> Tensor:
 
 
 def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
-    """The frame of a call, from the largest magnitudes of each coordinate; with `all_of_them`, as gradients need."""
+    """The frame of a call, from each coordinate's largest magnitudes; `all_of_them` drops none, as gradients need."""
     largest = [largest_magnitudes("query", call.query, None) * abs(call.scale)]
     for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
@@ -131,7 +132,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
         .nonzero()
         .squeeze(-1)
     )
-    # Where a factor is zero throughout, the others are brought near 1, lest their powers overflow.
+    # Where a factor is zero throughout, the others are brought near 1, so that their powers do not overflow.
     others = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
     exponents, lost = torch.zeros_like(logs), torch.zeros_like(logs[0])

@@ -1,8 +1,8 @@
 """The tokens of a chunk side by side, as if they were heads: a lane for each thread.
 
-One head's products are thin, and split badly between threads; as many products as there are threads do not, and each
-thread finds the monomials it wrote in its own cache. A token that fills up the last lane has x = 0 and W = 0: it adds
-nothing to a state, and what comes out of it is dropped.
+The products of one head are thin, and PyTorch splits them badly between threads. One product for each thread needs no
+splitting, and each thread finds the monomials it wrote in its own cache. The last lane is padded by tokens with x = 0
+and W = 0: they add nothing to a state, and their results are dropped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from separatrix.attention.polynomial.products import Products
 
 _SHORTEST = 256
-"""Tokens of a lane, at the least: with fewer, starting a product takes as long as the product."""
+"""The smallest number of tokens in a lane: with fewer, starting a product takes as long as the product."""
 
 
 def lanes(heads: int, size: int) -> int:
-    """How many lanes the `size` tokens of a chunk are laid in: one, where there are heads enough or few tokens."""
+    """How many lanes the `size` tokens of a chunk are laid in: one, if there are many heads or few tokens."""
     return max(1, min(torch.get_num_threads() // heads, size // _SHORTEST))
 
 
@@ -40,7 +40,7 @@ class Lanes:
         return x.reshape(heads, rows, self._count, length).transpose(1, 2).reshape(heads * self._count, rows, length)
 
     def _join(self, x: Tensor, n: int) -> Tensor:
-        """The way back, to the first n tokens."""
+        """Undo `_lay`: join the lanes, and drop all but the first n tokens."""
         _, rows, length = x.shape
         joined = x.reshape(self._heads, self._count, rows, length).transpose(1, 2)
         return joined.reshape(self._heads, rows, self._count * length)[..., :n]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 Array = npt.NDArray[np.int64]
 _RUNS = 8
-"""Into how many runs the parents of a step may fall: from there on gathering them costs less than as many products."""
+"""The largest number of runs that a step's parents may form: with more, gathering them is cheaper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,6 @@ class IndexSet:
     def steps(self) -> Steps:
         """How the monomials are made, in the order of `alphas`."""
         return make_steps(self.alphas.sum(1), self.last, self.parents)
-
-    def is_total_degree(self) -> bool:
-        return self.rank == math.comb(self.dimension + self.degree, self.degree)
 
     def multinomials(self) -> npt.NDArray[np.float64]:
         """|alpha|! / alpha!, the coefficient of x^alpha in (x_1 + ... + x_d)^|alpha|."""
@@ -200,7 +197,7 @@ class MonomialMemory:
 
 
 _Product = tuple[int, Tensor, Tensor | None, Tensor]
-"""The coordinate, what has the parents, which rows of it if not all, and where the children go."""
+"""The coordinate, the tensor with the parents, which of its rows if not all, and the tensor for the children."""
 
 
 def monomials(x: Tensor, index_set: IndexSet) -> Tensor:

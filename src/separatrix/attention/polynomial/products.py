@@ -1,11 +1,11 @@
 r"""Products with the monomials of a chunk: B(x; M, W) = sum_n sum_alpha x_n^alpha <M_alpha, W_n> and its derivatives.
 
 The polynomial method needs no more of the monomials Phi than this form: a state is dB/dM = Phi W, the sums of the
-queries are dB/dW = M^T Phi, and the backward passes are dB/dx, besides.
+queries are dB/dW = M^T Phi, and the backward passes need dB/dx too.
 
 The kernels in C++ compute them where they can (`native_products`). In PyTorch `Direct` multiplies out all monomials.
-`Factored` leaves the last factor of each to the other operand. With l the
-largest coordinate of alpha and beta = alpha less one there,
+`Factored` leaves the last factor of each to the other operand. With l the largest coordinate of alpha and beta = alpha
+less one there,
 
     x^alpha W = x^beta (x_l W),    sum_alpha x^alpha M_alpha = sum_l x_l sum_beta x^beta M_(beta + e_l),
 
@@ -41,7 +41,7 @@ from separatrix.attention.polynomial.native_products import NativeProducts
 from separatrix.native import kernels_for
 
 _GROUP = 4
-"""Coordinates of a group: with nine columns each, about what a product needs to be efficient."""
+"""The number of coordinates in a group: with nine columns each, about what a product needs to be efficient."""
 
 
 class Products(Protocol):
@@ -79,7 +79,7 @@ class Factoring:
     places: Array
 
     def expanded(self) -> Expanded:
-        """What it costs."""
+        """The cost of products with these monomials."""
         pairs = sum(met * (last - first) for first, last, met in self.groups)
         return Expanded(len(self.places) + 1, self.betas.rank, pairs)
 
@@ -134,7 +134,7 @@ def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Ten
 
 
 def in_pytorch(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
-    """The one of the two that writes fewer rows a token, in as many lanes as the machine has threads for."""
+    """`Factored` or `Direct`, whichever writes fewer rows for a token, in as many lanes as there are threads."""
     if heads and (count := lanes(heads, size)) > 1:
         return Lanes(_in_heads(index_set, heads * count, -(-size // count), columns, like), heads, count)
     return _in_heads(index_set, heads, size, columns, like)

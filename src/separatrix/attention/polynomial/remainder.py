@@ -6,7 +6,7 @@ polynomial w of degree g - m. Then for every |s| <= R
     |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
 
 and the sum of s^m over all key tuples is a number the method has computed already. Two families:
-- Taylor: w is h cut off, whatever m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
+- Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
 

@@ -15,9 +15,9 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
     |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{3d+16} |B_q| |B_k|),
 
-Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left
-out while their amplitudes, which are added to the drift, do not matter. Any invertible matrices are right; good ones
-save rank. Moments are those of query and keys in the coordinates of the plain frame.
+Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left out
+while their amplitudes, which are added to the drift, do not matter. Any invertible matrices give correct results; good
+ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _GAIN = 0.9
 
 
 def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
-    """The frame in the balanced basis; None where it is much the same, or where second moments overflow.
+    """The frame in the balanced basis; None if it would hardly differ, or if second moments overflow.
 
-    `slack` is what amplitudes left out may sum to; None to leave out none, as gradients ask.
+    `slack` bounds the sum of the amplitudes that are left out; None to leave out none, as gradients need.
     """
     C_q, C_k = (_moments(call, frame, m) for m in range(2))
     if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
@@ -72,7 +72,7 @@ def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
 
 
 def drift(call: Call, frame: Frame) -> Tensor | None:
-    """A bound (H, L_q) on what a score changes by in the frame's basis; None without one."""
+    """A bound (H, L_q) on the change of a score by the frame's basis; None if the frame has no basis."""
     if frame.basis is None:
         return None
     basis, norms = frame.basis, _query_norms(call, frame)

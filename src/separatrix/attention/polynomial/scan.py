@@ -1,8 +1,8 @@
 r"""Causal near-linear attention over a stretch of tokens, token by token, by the kernels in C++.
 
 The kernels (csrc/scan.hpp) keep the states of a few monomials in registers and go over the tokens with them: each key
-set's state gets its token's term, and the query meets the product of the states. So a stretch holds its coordinates,
-values and sums, and not the running states of each of its tokens, as plain PyTorch has to.
+set's state gets its token's term, and the query meets the product of the states. So only the coordinates, values and
+sums of the tokens are held, and not the running state of each token, as in plain PyTorch.
 
 All is in float64. Tokens are added to a state one by one, from the first to the last, each by one fused
 multiply-add; monomials are added up in one order, whatever the number of threads. The backward pass adds up the
@@ -34,7 +34,7 @@ def scan(
     Args:
         expansion: The polynomial.
         query: The coordinates (H, d', c) of the query, in float64.
-        x: The same of each key set.
+        x: The coordinates (H, d', c) of each key set, in float64.
         W: The values and ones (H, d_v + 1, c) of each key set, in float64; zero for hidden tokens.
         Z: The states (H, rank, d_v + 1) of each key set before these tokens.
     """
@@ -48,7 +48,7 @@ def scan(
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
-    """The states after c tokens, of which no query is attended: `x` are the coordinates of the key sets alone."""
+    """The states after c tokens before the first query; `x` are the coordinates of the key sets alone."""
     given = _Given(expansion, None, x, W, Z)
     after = [torch.empty_like(z) for z in given.Z]
     results = ScanResults(None, addresses(after))
@@ -93,7 +93,7 @@ def scan_backward(
 
 
 class _Given:
-    """The arguments of a scan as the kernels want them, and what they point to; the query may be None."""
+    """The arguments of a scan as the kernels take them, and the tensors that they point to; the query may be None."""
 
     def __init__(
         self, expansion: Expansion, query: Tensor | None, x: list[Tensor], W: list[Tensor], Z: list[Tensor]

@@ -50,13 +50,14 @@ class Expansion:
         return replace(self, frame=replace(self.frame, dtype=torch.float64))
 
     def chunk(self, heads: int) -> int:
-        """Tokens to a chunk, at the most."""
+        """The largest number of tokens in a chunk."""
         return chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64)
 
     def even_chunk(self, heads: int, length: int) -> int:
-        """Tokens to a chunk when `length` of them are cut into as few, equally long ones, up to a multiple of 64.
+        """The number of tokens in a chunk when `length` tokens are cut into as few, equally long chunks as possible.
 
-        At least two if they are long: the second finds memory that is not new.
+        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
+        first.
         """
         most, length = self.chunk(heads), max(length, 1)
         pieces = max(-(-length // most), min(2, length // 2048), 1)
@@ -89,7 +90,7 @@ def states(call: Call, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1) for each key set, in float64."""
     heads, _, d_v = call.values[0].shape
     size = max(expansion.even_chunk(heads, key.shape[1]) for key in call.keys)
-    met = expansion.products(heads, size, d_v + 1)  # one for all: memory is slow when it is new
+    met = expansion.products(heads, size, d_v + 1)  # shared by all sets, because new memory is slow
     return [_add_up(call, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
@@ -113,7 +114,7 @@ def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, 
 
 
 def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
-    """What meets Phi(Q): c Z (H, rank, d_v + 1), and a last column that gives the moment."""
+    """What Phi(Q) is multiplied by: c Z (H, rank, d_v + 1), and a last column that gives the moment."""
     product = Z[0]
     for z in Z[1:]:
         product = product * z

@@ -1,9 +1,9 @@
 """What the ranks of a process group agree on before each exchange: that all are at the same place, and none has failed.
 
 A collective that one rank never reaches leaves the others waiting, and one that a rank reaches in another call gives
-all of them wrong numbers. So what a rank does alone ends in a meeting: a message of fixed size in which each rank tells
-the number of the call, the pass, the meetings before, and whether it has failed. Where one has failed, out of whatever
-cause, or is elsewhere, every rank raises the same error, and all are in step again.
+all of them wrong numbers. So the work that a rank does alone ends in a *meeting*: a message of fixed size in which each
+rank sends the number of the call, the pass, the number of meetings before, and whether it has failed. If a rank has
+failed for any cause, or is at another place, every rank raises the same error, and all are in step again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Report:
     """What a rank tells the others of its call.
 
     Attributes:
-        configuration: What has to be the same on all ranks.
+        configuration: The arguments that have to be the same on all ranks.
         lengths: The lengths of its query and of its key sets.
         wants_gradient: Whether any of its tensors requires a gradient; if one rank's do, all ranks take part in the
             backward pass.
@@ -46,14 +46,14 @@ class Report:
 
 
 class Pass:
-    """This rank's way through the forward or the backward pass of a call, from one meeting to the next."""
+    """The forward or the backward pass of a call on this rank, from one meeting to the next."""
 
     def __init__(self, ranks: Ranks, call: int, *, backward: bool) -> None:
         self.ranks, self.call, self.backward = ranks, call, backward
         self._meeting = 0
 
     def together(self, work: Callable[[], Made], arriving: Callable[[], None] | None = None) -> Made:
-        """What `work` makes, once all ranks have made theirs; the same error on every rank if it fails on any.
+        """The result of `work`, once all ranks have theirs; the same error on every rank if it fails on any.
 
         `arriving` waits for an exchange that is under way meanwhile, also if the work fails.
         """
@@ -64,7 +64,7 @@ class Pass:
         return made[0]
 
     def agree(self, prepare: Callable[[], tuple[Made, Report]]) -> tuple[Made, list[Report]]:
-        """`together`, for the work that begins a call, and the reports of all ranks, whose configurations are one."""
+        """The result of `together` for the work that begins a call, and the reports of all ranks, which must agree."""
 
         def work() -> tuple[Made, str]:
             found, report = prepare()
@@ -99,7 +99,7 @@ class Pass:
         rows = board.all.tolist()
         places = [Place(call, bool(backward), meeting) for call, backward, meeting, _, _ in rows]
         if any(one != place for one in places):
-            # From here on all count from the same number again.
+            # After an error all ranks count their calls from the same number.
             self.ranks.standing.call = max(one.call for one in places)
             raise SeparatrixError(_out_of_step(places)) from failure
         longest = max(length for *_, length in rows)
@@ -115,7 +115,7 @@ class Pass:
 
 
 def _attempted(work: Callable[[], Made]) -> tuple[list[Made], Exception | None]:
-    """What `work` makes, as the only entry of a list, or no entry and why."""
+    """The result of `work` as the only entry of a list; or an empty list and the reason why it failed."""
     try:
         return [work()], None
     except Exception as error:

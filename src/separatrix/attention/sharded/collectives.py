@@ -1,4 +1,4 @@
-"""What the ranks of a process group send each other: every message counted, and none waited for without end.
+"""The messages that the ranks of a process group send each other: all are counted, and all have a time-out.
 
 Each exchange writes into a tensor that the caller made before, so that nothing can fail here but the transport. Where
 that fails, or takes longer than the time-out, `Standing` finds out which ranks are absent, and the group is given up.
@@ -64,7 +64,7 @@ def _count(kind: str, x: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a group, seen from the one at `rank`. Of empty tensors, empty on all ranks, nothing is sent."""
+    """The ranks of a group, seen from the one at `rank`. Tensors that are empty on all ranks are not sent."""
 
     group: dist.ProcessGroup
     rank: int
@@ -73,7 +73,7 @@ class Ranks:
     timeout: timedelta
 
     def check(self, name: str, x: Tensor) -> None:
-        """Refuse a tensor that cannot be sent, which the backend itself would leave out without a word or hang on."""
+        """Refuse a tensor that the backend cannot send, because it would drop it silently or hang."""
         devices = self.standing.devices
         if x.device.type not in devices:
             wanted = f"a tensor on {' or '.join(devices)}, from where the group's backend can send it"
@@ -100,7 +100,8 @@ class Ranks:
     def pass_on(self, x: Tensor, into: Tensor, tag: int = 0) -> Callable[[], None]:
         """Send x to the next rank, in a ring, and receive `into` from the one before.
 
-        What is returned waits for both. `tag` tells apart what is under way at once. Empty tensors are not sent.
+        Call the result to wait for both. `tag` distinguishes exchanges that are under way at once. Empty tensors are
+        not sent.
         """
         if self.count == 1:
             into.copy_(x)
@@ -129,7 +130,7 @@ class Ranks:
             raise self.standing.lost(error, self.timeout, met=met) from error
 
     def meet(self, x: Tensor, into: Tensor) -> None:
-        """`gather`, as the first exchange at a new place: a rank that has not come there is the one that is absent."""
+        """Gather as the first exchange at a new place: a rank that does not come there is absent."""
         _count("agreement", x)
         self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)], met=False)
 

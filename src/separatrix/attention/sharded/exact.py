@@ -6,8 +6,8 @@ steps as there are ranks. What a step finds, (o_b, lse_b), is merged by
 
     lse = log sum_b exp(lse_b),    o = sum_b exp(lse_b - lse) o_b.
 
-The backward pass goes around once more with P = exp(S - lse): the gradient of a block travels with it and comes home
-in one step more, those of the gathered sets are summed and scattered.
+The backward pass goes around once more with P = exp(S - lse): the gradient of a block travels with it and returns to
+its rank in one step more; the gradients of the gathered sets are summed and scattered.
 
 What a rank computes alone between two exchanges ends in a meeting of all (see `agreement`).
 """

@@ -1,8 +1,8 @@
 r"""Near-linear attention to a sequence that lies in shards on many ranks: what they exchange does not grow with it.
 
 The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `polynomial`) are sums over tokens, hence sums over
-ranks of the sums over their shards. One all-reduce of the k - 1 of them gives every rank what all tokens are to its
-queries; their Hadamard product is taken after the sum. With L the sum of the ranks' losses,
+ranks of the sums over their shards. One all-reduce of these k - 1 states gives every rank what its queries need of all
+tokens; their Hadamard product is taken after the sum. With L the sum of the ranks' losses,
 
     Z_m = sum_r Z_m^(r)    and    dL/dZ_m^(r) = sum_s (dL/dZ_m as rank s finds it),
 
@@ -186,7 +186,7 @@ class _Shard:
     stacked: Tensor
 
     def met(self, passing: Pass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
-        """The sum over all ranks of what `make` gives; when causal over the `ranks` only."""
+        """The sum over all ranks of the results of `make`; in causal attention, over `ranks` only."""
 
         def begin() -> tuple[Tensor, Tensor]:
             mine = make().detach().clone(memory_format=torch.contiguous_format)
@@ -219,7 +219,7 @@ class _Shard:
 
 
 class _Sharded(torch.autograd.Function):
-    """The tensors are those of the shard's leaves: autograd is to know of them."""
+    """Sharded attention as a function of the shard's leaves, so that autograd records it."""
 
     @staticmethod
     def forward(ctx: Any, shard: _Shard, forward: Pass, *tensors: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ class _Sharded(torch.autograd.Function):
             direct[:] = found
             return of_states
 
-        # What a rank adds to the states, all ranks see; when causal, the later ones.
+        # All ranks see what a rank adds to the states; in causal attention, the later ranks.
         slope = shard.met(backward, begin, slice(shard.ranks.rank + 1, None))
 
         def end() -> list[Tensor]:
@@ -254,7 +254,7 @@ class _Sharded(torch.autograd.Function):
 
 
 def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
-    """The gradients of what is wanted, 0 where `out` does not depend on it; the graph stays for another time."""
+    """The gradients of the wanted tensors, 0 where `out` does not depend on them; the graph is kept."""
     found = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(x) if one is None else one for x, one in zip(wanted, found, strict=True)]
 
@@ -264,7 +264,7 @@ def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
     met = contraction(Z, expanded)[..., :-1]
     heads, length, _ = query.shape
     if length == 0:
-        return met[:, :0, :-1].to(query.dtype)  # a part of the graph all the same
+        return met[:, :0, :-1].to(query.dtype)  # zeros that are still part of the graph
     x = expanded.frame.coordinates(query.to(torch.float64), 0)
     sums = against_monomials(x, met, expanded.index_set, expanded.even_chunk(heads, length))
     D = sums[:, -1:]

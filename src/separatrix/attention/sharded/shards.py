@@ -109,10 +109,10 @@ class Shards:
         return _unpack(total, self._sizes(self.ranks.rank, keys, values))
 
     def around(self, passing: Pass, ring: Ring, visit: Callable[[int, Tensor, Tensor | None], None]) -> Tensor | None:
-        """Have `visit` meet each rank's block of the last set, one's own first: whose it is, the block, its gradient.
+        """Call `visit` with the rank, the block and the gradient of each block of the last set, this rank's first.
 
-        The next block is under way while one is visited. A gradient, if the ring has one, is what `visit` adds to; it
-        goes on with its block, and the answer is that of one's own block after the whole way.
+        The next block is under way while one is visited. `visit` adds to the gradient, if the ring has one; it travels
+        with its block, and the gradient of this rank's block is returned at the end.
         """
         ranks, owner = self.ranks, self.ranks.rank
         for left in reversed(range(ranks.count)):
@@ -131,7 +131,7 @@ class Shards:
         return self._view(ring.grads, owner, 0)
 
     def ring(self, key: Tensor, value: Tensor, *, grads: torch.dtype | None = None) -> Ring:
-        """One's own block [K, V] of the last set and room for another; with `grads`, a type, for gradients too."""
+        """This rank's block [K, V] of the last set and room for another; with `grads`, a type, for gradients too."""
         heads, _, d = key.shape
         shape = heads, max(lengths[-1] for lengths in self.lengths), d + value.shape[2]
         blocks = [key.new_empty(shape) for _ in range(2)]
@@ -149,7 +149,7 @@ class Shards:
         return pair[which].flatten()[: math.prod(shape)].view(shape)
 
     def step(self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], d: int) -> Step | None:
-        """What this rank's queries meet of a block, beside the gathered sets; None for nothing."""
+        """The part of a block that this rank's queries attend, beside the gathered sets; None if there is none."""
         key, value = block[..., :d], block[..., d:]
         none = [0] * (len(keys) + 1)
         if not self.is_causal:
@@ -159,7 +159,7 @@ class Shards:
         length = key.shape[1]
         before = self.ranks.rank * length
         keys, values = ([x[:, : before + length] for x in sets] for sets in (keys, values))
-        if owner < self.ranks.rank:  # at positions 0, 1, ...: further back than they are, and seen all the same
+        if owner < self.ranks.rank:  # its positions become 0, 1, ...: all of it is attended anyway
             return Step([*keys, key], [*values, value], [], True, before, none, 0)
         if not keys or before == 0:
             return Step([*keys, key], [*values, value], [], True, 0, none, 0)
@@ -167,7 +167,7 @@ class Shards:
         seen = torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
         own = seen.clone()
         own[:, :before] = False
-        # A window as long as the block takes nothing from it, and spares most of the work on the hidden keys.
+        # A window as long as the block hides nothing of it, and spares most of the work on the hidden keys.
         return Step(
             [*keys, key], [*values, value], [*[seen] * len(keys), own], True, before, [*none[1:], length], before
         )

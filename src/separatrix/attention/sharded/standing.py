@@ -1,8 +1,8 @@
 """Where each rank of a process group is: which of its calls, in which pass, at which meeting; and who is absent.
 
 A rank writes its place into the group's store before it waits for the others there. When an exchange fails or takes too
-long, every rank that is still there writes so too, and those that did not come to the place, or do not say that they
-are there, are the ones to name.
+long, every rank that is still running writes that too. The ranks that did not come to the place, or do not write that
+they are running, are named as absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.02
 LONGEST_TEXT = 16384
-"""Bytes that a rank can say at a meeting."""
+"""The bytes that a rank can send at a meeting."""
 
 
 class AbsentRankError(SeparatrixError):
@@ -51,7 +51,7 @@ class Place:
 class Board:
     """The tensors of a meeting: what this rank says and what all say, in numbers and as a text.
 
-    They are made once for a group: a rank whose memory is full must be able to say so.
+    They are made once for a group: a rank whose memory is full must be able to report it.
     """
 
     mine: Tensor
@@ -86,7 +86,7 @@ class Standing:
         return self.call
 
     def come(self, place: Place) -> None:
-        """Say that this rank has come to a place, and will wait there for the others."""
+        """Write down that this rank has come to a place, and waits there for the others."""
         self._said, self._since = str(place), time.monotonic()
         try:
             self.store.set(self._key(self.rank), self._said)

@@ -1,6 +1,6 @@
-"""Near-linear attention by a plan that no data changes, as PyTorch operators: compilers and transforms keep it whole.
+"""Near-linear attention by a plan that does not depend on the data, as PyTorch operators for compilers and transforms.
 
-Where exact attention is cheaper, as it is of few tokens, it computes the call: see `bounded_choice`.
+Where exact attention is cheaper, as it is for few tokens, it computes the call: see `bounded_choice`.
 
 `separatrix::attend_bounded` is given the bound on the scores and the tolerance, from which it finds the plan: the same
 arguments have the same plan, which is kept.
@@ -32,8 +32,8 @@ from separatrix.errors import SeparatrixError
 def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
     """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
 
-    Nothing is checked but the number of roundings: that the scores are within the plan's radius is for the caller to
-    see to, by normalising queries and keys.
+    Only the number of roundings is checked: the caller makes sure, by normalising queries and keys, that the scores are
+    within the plan's radius.
 
     Args:
         plan: The plan.

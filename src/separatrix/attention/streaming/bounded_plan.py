@@ -7,8 +7,8 @@ the values' largest magnitudes,
     |output - exact| / |v|_max <= (2 e + 2 rho M) / (exp(-R) - e - rho M),    M = sum_p |a_p| R^p,
 
 rho the relative rounding of a sum over the tokens seen and the monomials. It depends on R, d, the tolerance, and, by
-rho alone, on how many tokens were added up in how many steps: no look at the data. R has to bound the sum of
-magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+rho alone, on how many tokens were added up in how many steps, and not on the data. R has to bound the sum of magnitudes
+scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
 
 All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
 the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
@@ -43,9 +43,9 @@ Number = TypeVar("Number", float, Tensor)
 _TRUNCATION = 0.9
 """The part of the tolerance that truncation may take; the rest is left to rounding."""
 _ROUNDINGS = 1 << 15
-"""On the way into a state, that a plan allows for: some 10^8 tokens in one go, or so many one by one."""
+"""How many roundings on the way into a state a plan allows for: some 10^8 tokens at once, or so many one by one."""
 _LARGEST_RADIUS = 30.0
-"""Beyond it exp(2 R) leaves no digits of float64."""
+"""The largest R of a plan: beyond it exp(2 R) leaves no digits of float64."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class BoundedPlan:
         """The promise for values whose magnitudes multiply to `magnitude`, of any shape, which `per_query` has too.
 
         Outputs below the smallest normal number of their type are rounded to multiples of the smallest positive one,
-        however small the values are: that comes on top of what is relative.
+        however small the values are: that is added to the relative error.
         """
         relative = self.relative_error(roundings)
         truncation, rounding, reached = self._errors(relative, magnitude)
@@ -252,7 +252,7 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device,
 def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
 
-    In whole numbers alone: states made on one machine are met by queries of another.
+    They are computed in whole numbers alone, since queries on one machine may attend to states made on another.
 
     >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
     ([2, -1, -1], [32, -32])

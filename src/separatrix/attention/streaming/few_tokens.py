@@ -18,11 +18,11 @@ from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_ex
 from separatrix.native import MOST_SETS, REFUSED, TYPES, StreamCall, done
 
 FEW = 8
-"""Tokens of a call, at the most: with more, products of whole tiles of tokens cost less."""
+"""The largest number of tokens in a call: with more, products of whole tiles of tokens cost less."""
 
 
 def roundings_of_few(before: int, tokens: int) -> int:
-    """How many roundings a token has gone through after a call of so many; `before`, how many those that were there.
+    """How many roundings a token has gone through after a call of so many tokens; `before` is the number before it.
 
     >>> roundings_of_few(0, 1), roundings_of_few(1, 1), roundings_of_few(1, 4)
     (2, 2, 5)

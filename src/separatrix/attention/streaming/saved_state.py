@@ -1,7 +1,7 @@
-r"""What a state is saved with, and what is checked when it is loaded: a certificate holds of the sums it was made for.
+r"""What is saved with a state and checked when it is loaded: its certificate holds only for the sums it was made for.
 
 A state is its sums Z_m, three numbers for each set (how many tokens, how large their values, how many roundings), and a
-configuration: everything that decides which tokens were let in and in which coordinates they were added up. The
+configuration: everything that decides which tokens were accepted and in which coordinates they were added up. The
 configuration is saved as JSON, in a tensor of bytes, because safetensors keeps tensors alone.
 
 The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with

@@ -47,7 +47,7 @@ class TensorAttentionState:
         value_dim: The dimension d_v of values.
         bound: What bounds queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at
             most R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
-            **A token beyond the bound is refused**: what was promised of the others would not hold.
+            **A token beyond the bound is refused**, because the promise for the others would not hold.
         tolerance: The error allowed on every output entry, relative to the product of the largest magnitudes of the
             value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot
             keep is refused**. Beside it stands the smallest positive number of the type, which matters to float16
@@ -126,7 +126,7 @@ class TensorAttentionState:
         self._states, self._shared = states, True
 
     def _own_states(self) -> list[Tensor]:
-        """The states, for the kernels to change in place: what others may hold, a graph for one, is copied first."""
+        """The states, for the kernels to change in place; one that others hold, such as a graph, is copied first."""
         if self._shared:
             with torch.no_grad():
                 self._states = [z.clone(memory_format=torch.contiguous_format) for z in self._states]
@@ -294,7 +294,7 @@ class TensorAttentionState:
         self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
 
     def detach(self) -> None:
-        """Forget how the state came to be: what is appended later still has gradients, what was has none."""
+        """Cut the graph: tokens that are appended later still have gradients, earlier ones have none."""
         self.states = [z.detach() for z in self._states]
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -307,7 +307,7 @@ class TensorAttentionState:
         return saved
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """Take the place of this state's tokens.
+        """Replace the tokens of this state by those that were saved.
 
         Args:
             saved: What `state_dict` gave, of a state made with the same arguments; the device may be another.

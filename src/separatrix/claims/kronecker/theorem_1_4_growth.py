@@ -1,8 +1,8 @@
 """Theorem 1.4 of Alman and Song, at a fixed rank: what the near-linear algorithm does grows linearly in n.
 
 Flops are counted by PyTorch as they are dispatched, and so are the bytes that are alive at once; those kept between the
-pass over the keys and the pass over the queries are the ones that the backward pass is handed. Seconds are the store's
-provenance, of cells that do nothing else: they are drawn, and judge nothing.
+pass over the keys and the pass over the queries are the ones that the backward pass is handed. Seconds are those that
+the store records for cells that do nothing else: they are drawn, and no verdict rests on them.
 """
 
 from __future__ import annotations

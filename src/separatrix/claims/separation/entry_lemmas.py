@@ -52,7 +52,7 @@ def entry_lemma(where: str) -> Lemma:
 
 
 def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
-    """How each line fared, over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
+    """The result of each line over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
     right: dict[str, list[Any]] = {}
     slips = [[0, 0] for _ in lemma.slips]
     relation = {line.part: line.relation for line in lemma.right.lines}

@@ -141,7 +141,7 @@ _FIGURE_3_NOTE = (
     paper="separation",
     where="Figure 3",
     part="every point",
-    says="The same at every point of the paper's sweeps, all of them simulated.",
+    says="Softmax regression at every point of the paper's sweeps, all of them simulated.",
     cells=lambda: _panels("3"),
     profile="full",
 )

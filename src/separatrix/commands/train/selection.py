@@ -50,7 +50,7 @@ PAPER_RATES = {Optimiser.SGD: ((0, 1.0), (50_000, 1 / 3)), Optimiser.ADAM: ((0, 
 
 @train_app.callback()
 def root() -> None:
-    """Its commands are the things that can be trained."""
+    """Take no options: each subcommand trains one model."""
 
 
 @train_app.command()
@@ -72,7 +72,9 @@ def selection(
         ),
     ] = None,
     init: Annotated[Initial, typer.Option(help="Weights of zero, or normal ones.")] = Initial.ZERO,
-    std: Annotated[float | None, typer.Option(help="Of a random start; 1/sqrt(d + d_e) if left out.")] = None,
+    std: Annotated[
+        float | None, typer.Option(help="The deviation of random weights; 1/sqrt(d + d_e) if left out.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="Examples a step.")] = 256,
     steps: Annotated[int, typer.Option(help="Updates.")] = 100_000,
     seed: Annotated[int, typer.Option(help="The first run's seed.")] = 0,
@@ -83,7 +85,8 @@ def selection(
         typer.Option("--validation-T", help="A length to validate at; T times 1.25, 1.5, 1.75 and 2 if left out."),
     ] = None,
     validation_q: Annotated[
-        list[int] | None, typer.Option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 likewise.")
+        list[int] | None,
+        typer.Option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 if left out."),
     ] = None,
     store: StoreOption = RESULTS,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 1000,

@@ -22,7 +22,7 @@ from separatrix.report.theme import Drawing
 PAPER = choice(
     "paper",
     "Paper",
-    "Only the claims of one paper, or of what goes beyond them.",
+    "Only the claims of one paper, or of the studies beyond the papers.",
     "",
     {"all": "all", **{name: name for name in PAPERS}},
     default="all",
@@ -31,7 +31,7 @@ PAPER = choice(
 VERDICT = choice(
     "verdict",
     "Verdict",
-    "Only the claims of which this was found.",
+    "Only the claims with this verdict.",
     "",
     {"all": "all", **{verdict.value: verdict.value for verdict in Verdict}},
     default="all",
@@ -56,7 +56,7 @@ class Shelf:
         return (self._folder / "store.sqlite").exists()
 
     def judgements(self) -> list[Judgement]:
-        """Every claim with its verdict; undecided all, if there is no store. Nothing is run."""
+        """Every claim with its verdict; all are undecided if there is no store. Nothing is run."""
         studies.load()
         with self._lock:
             stamp = self._stamp()
@@ -87,7 +87,7 @@ class Shelf:
         return [(name, draw(name, found)) for name in claim.figures]
 
     def _stamp(self) -> object:
-        """Changes when the store does: SQLite writes the one file or the other."""
+        """A value that changes when the store does: SQLite writes one of these two files."""
         return [_stat(self._folder / name) for name in ("store.sqlite", "store.sqlite-wal")]
 
 

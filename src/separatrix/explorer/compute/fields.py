@@ -15,7 +15,7 @@ FIELDS = (
     whole(
         "n",
         "n",
-        "The tokens of a sequence: queries, and keys of every set.",
+        "The number of tokens in a sequence: of queries, and of keys in every set.",
         f"{_PAPER}, Definition 1.2",
         low=2,
         high=10**12,
@@ -25,7 +25,7 @@ FIELDS = (
     whole(
         "d",
         "d",
-        "The coordinates of a token. The theorems have d of order log n.",
+        "The number of coordinates of a token. In the theorems d is of order log n.",
         f"{_PAPER}, Definition 1.2",
         low=1,
         high=1024,
@@ -55,7 +55,7 @@ FIELDS = (
     decimal(
         "tolerance",
         "ε",
-        "The error allowed in every entry of the output. The theorems have a power of 1/n.",
+        "The error allowed in every entry of the output. In the theorems it is a power of 1/n.",
         f"{_PAPER}, Definition 1.2",
         low="0.000000000001",
         high="1",

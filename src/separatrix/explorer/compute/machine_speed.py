@@ -1,8 +1,8 @@
 """How one core of this machine compares with the machine whose nanoseconds the cost model holds: timed once a process.
 
-The model's constants ship with the source so that plans never depend on the machine; only what is told of the time
-does. On a busy machine torch's threads wait for each other a hundred times longer than they work, so that the explorer
-computes on one.
+The model's constants ship with the source so that plans never depend on the machine; only the times that the page shows
+do. On a busy machine torch's threads wait for each other a hundred times longer than they work, so the explorer
+computes on one thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Speeds:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """The block alone has torch, and torch has one thread."""
+    """A block in which torch has one thread, and no other thread of the explorer computes."""
     with _ONE:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def one_core() -> Iterator[None]:
 
 
 def speeds() -> Speeds:
-    """The doctor's speeds, timed by the first who asks; whoever asks meanwhile waits."""
+    """The speeds that `separatrix doctor` measures, timed at the first call; other calls wait meanwhile."""
     if not _found:
         with one_core():
             if not _found:

@@ -1,6 +1,6 @@
 """Plan the safetensors file on the standard input: ``python -m separatrix.explorer.compute.plan_child TOLERANCE``.
 
-A process of its own, so that whoever gave the file can be told that it takes too long, or too much memory.
+It is a process of its own, which can be ended when it takes too long or too much memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def loaded(data: bytes, told: Header) -> dict[str, Tensor]:
 
 
 def answer(data: bytes, tolerance: float) -> dict[str, Any]:
-    """The plan and what it is of, or why there is none."""
+    """The plan and a description of the tensors, or the reason why there is no plan."""
     told = header(data)
     try:
         tensors = loaded(data, told)
@@ -80,9 +80,9 @@ def answer(data: bytes, tolerance: float) -> dict[str, Any]:
 
 
 def limit_memory() -> None:
-    """Let this process have `MEMORY` more than it has now; what it asks for beyond that, it does not get.
+    """Limit this process to `MEMORY` more than it has now; allocations beyond that fail.
 
-    Only Linux tells how much that is, and keeps to the limit.
+    Only Linux reports how much it has now, and enforces the limit.
     """
     if sys.platform == "linux":
         import resource
@@ -95,7 +95,7 @@ def limit_memory() -> None:
 
 
 def main(tolerance: float) -> dict[str, Any]:
-    """The answer to the file on the standard input, in limited memory and on one core; what is refused is told."""
+    """The answer to the file on the standard input, in limited memory and on one core; a refusal is an answer too."""
     torch.set_num_threads(1)
     limit_memory()
     try:

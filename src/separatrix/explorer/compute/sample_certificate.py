@@ -72,7 +72,7 @@ def sampled(sizes: Sizes) -> Sample:
         cost = polynomial_cost(shape, expanded_total_degree(sizes.d, plan.degree), True)
         if plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
             raise SeparatrixError(
-                f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too dear for a page, even on {n} "
+                f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too costly for a page, even on {n} "
                 "tokens. A smaller B or d, or a larger tolerance, brings it down."
             )
     generator = torch.Generator().manual_seed(0)

@@ -65,7 +65,7 @@ def _sample() -> Component:
 
 
 def register(app: Dash, context: Context) -> None:
-    """The plan follows every control; the sample and the file are for who asks."""
+    """Register the callbacks: the plan follows every control; the sample and the file are run on request."""
     outputs = {
         "notes": controls.notes_output(TAB),
         "plan": Output("compute-plan", "children"),
@@ -92,7 +92,7 @@ def register(app: Dash, context: Context) -> None:
 
     @spoken(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        """Apart from the plan: the first diagram of an order takes longer than the plan does."""
+        """Draw the phase diagram apart from the plan, since the first diagram of an order takes longer."""
         settings = settings_of(controls.state_of(texts, ids), {})
         return {"phase": unchanged(figure_outputs("phase")) if settings is None else figure_values(phase(settings))}
 

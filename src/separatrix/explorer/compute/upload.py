@@ -164,7 +164,7 @@ def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
-    """dtype and shape of one tensor, neither of them absurd."""
+    """The dtype and the shape of one tensor, both checked."""
     if not isinstance(told, dict) or not isinstance(told.get("shape"), list):
         raise _not_safetensors(f"a header that says of {name} neither dtype nor shape")
     dtype, shape = told.get("dtype"), told["shape"]

@@ -1,7 +1,7 @@
 """What the tab Compute says of n, d, B, k and a tolerance: the plan, its cost, and its time on this machine.
 
 Planning is cheap except where scores may reach some tens: there more than a hundred degrees are tried, and the request
-is refused with the least degree that could do.
+is refused, with the least degree that could be enough.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def planned(sizes: Sizes) -> Planned:
 
 
 def too_dear(sizes: Sizes) -> SeparatrixError:
-    """What planning would try, and what it would find at the least."""
+    """The reason for not planning these sizes on the page, with the least rank that planning could find."""
     relative = math.log(sizes.tolerance) - (sizes.order - 1) * math.log(sizes.bound)
     degree = least_degree(sizes.radius, relative)
     rank = math.comb(sizes.d + degree, degree)

@@ -27,18 +27,18 @@ TAB = "learn"
 COMPARES = True
 
 DYNAMICS = (
-    whole("T", "T", "The tokens of a sequence.", f"{PAPER}, Section 2", low=3, high=1000, default="20", log=True),
+    whole("T", "T", "The length of a sequence.", f"{PAPER}, Section 2", low=3, high=1000, default="20", log=True),
     whole(
         "q",
         "q",
-        "The tokens of a subset: the target is the mean of these.",
+        "The number of tokens in a subset: the target is their mean.",
         f"{PAPER}, Section 2",
         low=1,
         high=999,
         default="2",
         log=True,
     ),
-    whole("d", "d", "The coordinates of a token.", f"{PAPER}, Section 2", low=1, high=64, default="2"),
+    whole("d", "d", "The dimension of a token.", f"{PAPER}, Section 2", low=1, high=64, default="2"),
     decimal(
         "eta",
         "η",

@@ -115,11 +115,11 @@ class Starter:
         name, training = asked.name(), self.store / TRAINING
         words = {"arguments": asked.arguments(), "seed": asked.seed, "steps": asked.steps}
         with self._one:
-            Store.create(self.store).close()  # before the run does, so that no reader meets it half made
+            Store.create(self.store).close()  # a store that cannot be written is reported before the run begins
             make_folder(training)
             folders = [one.name for one in training.iterdir() if NAME.fullmatch(one.name)]
             if name in folders and standing(self.store, name).word == "finished":
-                raise SeparatrixError(f"{name} has these very numbers and is finished: another seed is another run.")
+                raise SeparatrixError(f"{name} has these settings and is finished: another seed makes another run.")
             if name not in folders and len(folders) >= MOST_RUNS:
                 raise SeparatrixError(f"There are {len(folders)} runs in {TRAINING}/ of the store: remove some first.")
             lock = self._locked(training)
@@ -168,7 +168,7 @@ class Starter:
         raise SeparatrixError(f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again.")
 
     def _keep(self, name: str, lock: int) -> None:
-        """Name the run in the lock, and leave it to a keeper out of reach of Ctrl-C, which is for the explorer."""
+        """Name the run in the lock, and start a keeper for it that Ctrl-C, which ends the explorer, does not reach."""
         os.ftruncate(lock, 0)
         os.pwrite(lock, name.encode("ascii"), 0)
         folder = self.store / TRAINING / name
@@ -187,7 +187,7 @@ class Starter:
 
 
 def _reaped(keeper: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a keeper, so that nothing of it stays behind."""
+    """Wait for the end of a keeper, so that the system forgets its process."""
     keeper.wait()
     if keeper.stdin is not None:
         keeper.stdin.close()

@@ -56,7 +56,7 @@ def standing(store: Path, name: str) -> Standing:
             return Standing("stopped", said, resumable=True)
         case "failed":
             return Standing("failed", last_line(folder))
-    said = "It was cut off with no word; it can go on from its last checkpoint."
+    said = "It ended without a message; it can go on from its last checkpoint."
     return Standing("cut off", said, resumable=True)
 
 
@@ -77,4 +77,4 @@ def last_line(folder: Path, most: int = 400) -> str:
             lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     except FileNotFoundError:
         lines = []
-    return f"It failed: {lines[-1]}" if lines else "It failed with no word."
+    return f"It failed: {lines[-1]}" if lines else "It failed without a message."

@@ -83,7 +83,7 @@ FIELDS = (
     decimal(
         "a1",
         "a₁",
-        "The same coordinate in D1: large, so that one token stands out.",
+        "The special token's first coordinate in D1, in the same units: large, so that one token stands out.",
         "Definitions D.1 and F.1",
         low="0",
         high="5",
@@ -93,7 +93,7 @@ FIELDS = (
     decimal(
         "b",
         "b",
-        "What a token has in the column of its class.",
+        "A token's entry in the column of its class.",
         "Definition D.1",
         low="0",
         high="5",
@@ -103,7 +103,7 @@ FIELDS = (
     decimal(
         "c",
         "c",
-        "What every token has in the last column; the threshold is (c + 0.1) times the square root of log n.",
+        "Every token's entry in the last column; the threshold is (c + 0.1) times the square root of log n.",
         "Definition D.1 and Theorem 6.2",
         low="0.01",
         high="5",

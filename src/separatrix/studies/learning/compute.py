@@ -7,7 +7,7 @@ dimension d, S the number of tuples that are seen (n^(k-1) a query, 1/k of that 
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
     linear         2 h r (d + 1) (n + L_q)                    r features, likewise
 
-A bounded layer is one function however it is computed: it is charged the cheaper of the first two. Looking up
+A bounded layer is the same function however it is computed: the cheaper of the first two is counted for it. Looking up
 embeddings, norms and softmax itself are not counted.
 """
 

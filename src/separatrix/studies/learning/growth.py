@@ -1,9 +1,9 @@
-"""What a bound buys: flops, bytes and the size of what is kept, of one layer as its input grows.
+"""What a bound on the scores saves: flops, bytes and the size of the state, of one layer as its input grows.
 
 A cell is one causal step of a layer of four heads of dimension 4, forwards and backwards, exact where nothing bounds
 the scores and by the polynomial method at a tolerance of 0.01 where R does. Flops are counted by formula, bytes as
-PyTorch dispatches them. Seconds are the store's provenance, of cells that do nothing else: they are drawn, and judge
-nothing.
+PyTorch dispatches them. Seconds are those that the store records for cells that do nothing else: they are drawn, and no
+verdict rests on them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def relative_error(attention: str, seed: int, n: int) -> float:
     for tolerance in (TOLERANCE, None):
         layer, x = _layer(attention, n, seed, tolerance)
         assert isinstance(layer, TensorAttention)
-        torch.nn.init.eye_(layer.out_proj.weight)  # so that the outputs are the heads'
+        torch.nn.init.eye_(layer.out_proj.weight)  # so that the layer's outputs are those of its heads
         with torch.no_grad():
             heads.append(layer(x, is_causal=True))
             magnitude = math.prod(float(project(x).abs().max()) for project in layer.v_proj)

@@ -1,7 +1,7 @@
 """Training by the polynomial method: bounded layers whose attention is near-linear while they learn, to a tolerance.
 
-The same seed, inputs and first weights, trained with exact softmax of the bounded scores and by the polynomial method
-at a tolerance of 0.01; and the exactly trained weights run by the polynomial method.
+Models with one seed, the same inputs and the same first weights are trained with exact softmax of the bounded scores
+and by the polynomial method at a tolerance of 0.01; and the exactly trained weights are run by the polynomial method.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from separatrix.studies.seeds import interval
 ALIKE = 0.99
 """The share of inputs that exactly trained weights must answer alike when the polynomial method runs them."""
 NEAR = 0.05
-"""The difference in accuracy, or in nats, that two roads of training may have in the mean."""
+"""The difference in accuracy, or in nats, that the two ways of training may have in the mean."""
 
 
 @experiment(version=1, name="beyond.learning_polynomial")

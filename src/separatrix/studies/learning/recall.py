@@ -1,8 +1,8 @@
 """k-way associative recall: by hand, in one layer of order k or two of order 2; by training, attention by attention.
 
 Which attentions were expected ahead of which was written down after a look at seed 0; the claims are judged on others.
-The six expectations of the full profile were one claim then: they were parted, as they stood, when the runs had decided
-the three of R = 4 and left the other three open.
+The six expectations of the full profile were one claim then: they were split into two, unchanged, when the runs had
+decided the three of R = 4 and left the other three open.
 """
 
 from __future__ import annotations

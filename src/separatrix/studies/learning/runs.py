@@ -5,7 +5,7 @@ until its flops, counted, are those that order 3 has spent by then: `compute_ste
 compared at equal parameters and inputs; read at the latter, at equal parameters and compute.
 
 Bounded models are trained with exact softmax of their bounded scores, the function that the polynomial method computes
-to a tolerance: at these lengths that is the quicker road. `polynomial` trains by the other.
+to a tolerance: at these lengths that is faster. `polynomial` trains by the polynomial method.
 """
 
 from __future__ import annotations

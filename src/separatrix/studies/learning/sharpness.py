@@ -1,4 +1,4 @@
-r"""What a bound R takes away: how much of a head's attention one tuple can have.
+r"""What a bound R on the scores prevents: how much of a head's attention one tuple can have.
 
 Scores in [-R, R] give a tuple among N at most exp(R), and every other at least exp(-R). So its share is at most
 

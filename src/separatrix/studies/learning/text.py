@@ -2,7 +2,7 @@
 
 That order 2 would be ahead of order 3 and of linear attention was written down after a look at the first 200 steps of
 orders 2 and 3 with seed 0, which were alike; the claims are judged on other seeds. The two were one claim then, and
-were parted when the runs had decided the first alone. What is said of R = 0.5 was said after the runs had been seen.
+were split when the runs had decided the first alone. The claim on R = 0.5 was made after the runs had been seen.
 
 All of that was on another text. On the present one the claims were run and judged anew, their rules unchanged; the
 short runs of the first claim, which held on the other text, leave it open on this one.

@@ -97,7 +97,7 @@ def _trained_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Appendix E.6",
     part="one encoding for all, trained",
-    says="The same with transformers that stochastic gradient descent trained at the paper's size: each of eight fixed "
+    says="With transformers that stochastic gradient descent trained at the paper's size, too, each of eight fixed "
     "encodings has the loss of fresh ones to within a fifth.",
     profile="full",
     cells=_trained_cells,

@@ -234,7 +234,8 @@ def softmax_regression(found: Sequence[Found]) -> Finding:
     paper="beyond",
     where="Learned weights",
     part="softmax regression, longer",
-    says="The same with 300 tokens and four times the examples: linear attention is nearer still to guessing.",
+    says="In softmax regression with 300 tokens and four times the examples, linear attention with a trained y is "
+    "nearer still to guessing.",
     cells=lambda: _regression(300, 2_048, 600, _SEEDS),
     profile="full",
     figures=("learned_regression",),

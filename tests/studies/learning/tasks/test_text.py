@@ -33,8 +33,8 @@ def test_another_text_is_refused() -> None:
         text_task(5, text="0123")
 
 
-def test_a_python_without_the_text_says_so(run) -> None:
-    done = run(
+def test_a_python_without_the_text_says_so(forked) -> None:
+    done = forked(
         "import sys; sys.modules['pydoc_data.topics'] = None\n"
         "from separatrix.studies.learning.tasks.text import corpus\n"
         "try: corpus()\n"

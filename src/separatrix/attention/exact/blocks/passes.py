@@ -140,7 +140,7 @@ def _forward(call: Call, tiling: Tiling, out: Tensor, lse: Tensor) -> None:
 def _shift(S: Tensor, counted: Tensor, weights: Tensor | None, out: Tensor, total: Tensor, peak: Tensor) -> None:
     """Subtract from the scores the largest so far of those counted, and scale down what was summed before.
 
-    Scores far below are raised to where exp is still normal: vanishing in every sum, and exp is slow beyond.
+    Scores far below it are raised to `lowest`: they vanish in every sum all the same, and exp is slow below.
     """
     if weights is not None:
         counted = counted.masked_fill(weights.mT == 0, -math.inf)
@@ -194,7 +194,7 @@ def _backward(
 ) -> None:
     """Add the gradients of some heads to the last two arguments.
 
-    A tuple with a hidden key has rows of zeros in K and V: what it does ends in the gradient of the hidden key.
+    A tuple with a hidden key has rows of zeros in K and V: it contributes to the gradient of the hidden key alone.
 
     Args:
         call: The call of these heads.

@@ -71,7 +71,7 @@ def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[
 
 
 def _windowed(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
-    """One box a block of queries, over the union of what they may attend; all of its rows are masked."""
+    """One box for each block of queries, over the union of what they may attend; all of its rows are masked."""
     narrowest = min(window for window in positions.windows if window is not None)
     rows = min(256, max(16, narrowest // 2))
     found = []

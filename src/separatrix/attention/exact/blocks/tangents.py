@@ -1,11 +1,11 @@
 r"""Forward mode for exact attention: how output and log-sum-exp change with the inputs, block by block.
 
-With a dot for a change, P = exp(S - lse) and the rows of K and V as in `blocks`,
+With a prime for a change, P = exp(S - lse) and the rows of K and V as in `passes`,
 
     S' = scale (Q' K^T + Q K'^T),    lse' = sum_t P_t S'_t,    out' = sum_t P_t (S'_t V_t + V'_t) - lse' out
 
-where the prime is the dot. Of the column-wise Kronecker product K the change is the sum, over the key sets, of the same
-product with that set's change in its place. Nothing of the size of the attention tensor is held.
+The change of the column-wise Kronecker product K is the sum, over the key sets, of the product with that set replaced
+by its change. Nothing of the size of the attention tensor is held.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 
     Args:
         call: The call. Keys and values that a mask hides are zero in it, and so are their changes.
-        out: What `blocks.forward` gave for it.
-        lse: The same.
+        out: The output of the call.
+        lse: The log-sum-exp of the call.
         changes: The changes of query, keys and values.
     """
     tiling = tiling_of(call)

@@ -14,10 +14,10 @@ from separatrix.attention.exact.blocks.schedule import Box, boxes
 from separatrix.attention.positions import Range
 
 _BLOCK = {"cpu": 1 << 21}
-"""Bytes of a block of scores: half of the second-level caches of two cores; accelerators take the other default."""
+"""The bytes of a block of scores: on the CPU, half of the second-level caches of two cores."""
 _BLOCK_ELSEWHERE = 1 << 26
 _ROWS = 512
-"""Queries of a block, at the most: beyond it the products gain nothing."""
+"""The largest number of queries in a block: with more, the products are no faster."""
 
 
 PARTS = 2

@@ -11,7 +11,7 @@ from separatrix.report.theme import COLOURS, Drawing, figure
 
 @drawing
 def sharp_rank(found: Sequence[Found]) -> Drawing:
-    """Lemma E.1: the columns that do, beside the printed count."""
+    """Lemma E.1: the number of columns that is needed, beside the printed one."""
     rows = [row | {"printed": float(row["printed"])} for row in map(dict, rows_of(found))]
     rows.sort(key=lambda row: (row["d"], row["degree"]))
     drawn = figure("degree g", "columns r", log_y=True)

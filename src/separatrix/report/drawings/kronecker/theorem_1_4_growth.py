@@ -49,7 +49,7 @@ def linear_growth(found: Sequence[Found]) -> Drawing:
     text = (
         f"Against n, for orders 2, 3 and 4: the flops counted, which {'are' if equal else 'are not'} those planned, "
         "grow as n, those of exact attention as the order's power of n; and the seconds that single runs of both took, "
-        "which judge nothing."
+        "on which no verdict rests."
     )
     names = ("order", "n", "rank", "counted_flops", "planned_flops", "exact_flops", "state_bytes", "certificate")
     columns: dict[str, list[Value]] = {"method": ["near-linear"] * len(counted), **columns_of(counted, *names)}

@@ -130,7 +130,7 @@ def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
     k = recall.order
 
     def row(mine: dict[int, Tensor], ties: tuple[int, ...]) -> Tensor:
-        """A block of coordinates for each part, then one for each tie of tags; ones where there is nothing to say."""
+        """A block of coordinates for each part, then one for each pair of tags; ones where a term has no factor."""
         blocks = [mine.get(place, torch.ones_like(parts[place])) for place in range(k - 1)]
         blocks += [tags if tie in ties else torch.ones_like(tags) for tie in range(k - 2)]
         return torch.cat(blocks, -1)

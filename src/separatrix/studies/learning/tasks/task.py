@@ -1,4 +1,4 @@
-"""Tasks: tokens of several fields and the right answers, drawn as often as one likes.
+"""Tasks: tokens of several fields and the right answers, drawn afresh whenever they are needed.
 
 A token is a set of symbols, one a field, and a model embeds it as the sum of their embeddings: a place, a tag or a
 value beside a name need no encoding of their own.

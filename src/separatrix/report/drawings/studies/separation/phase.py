@@ -57,8 +57,9 @@ def phase_over_signal(found: Sequence[Found]) -> Drawing:
     drawn.update_yaxes(title_text="a<sub>1</sub>", row=1, col=1)
     edges = ", ".join(f"{one.result['edge'][0]:g} in {one.parameters['setting']}" for one in found)
     text = (
-        "Exact success over a0 and a1: hardly moved by a0 well beyond 0.1 and then gone, and reaching one half at a1 = "
-        f"{edges}; in self-attention it fades again at large a1."
+        "Exact success over a0 and a1: it hardly depends on a0 until well beyond 0.1, then it vanishes; it reaches one "
+        "half at a1 = "
+        f"{edges}; in self-attention it falls again at large a1."
     )
     return Drawing(drawn, text, columns)
 

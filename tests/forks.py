@@ -1,0 +1,78 @@
+"""Interpreters that have imported torch: forks of a server that did so once, and otherwise as good as fresh ones.
+
+To import torch takes a second and a half of a processor; a fork of a process that has done it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+SERVER = """
+import json, os, sys
+import torch
+
+def serve():
+    while line := sys.stdin.readline():
+        if not (child := os.fork()):
+            return json.loads(line)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    sys.exit()
+
+def become(code, arguments, folder, environment, *files):
+    for number, name in enumerate(files):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    return compile(code, "<string>", "exec")
+
+exec(become(*serve()), {"__name__": "__main__"})
+"""
+"""It forks for each line it reads and writes how the fork ended; a fork leaves the loop, and ends as a program does."""
+
+
+class Forks:
+    """A server in a process of its own, which starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self.server: subprocess.Popen[str] | None = None
+
+    def run(
+        self, code: str, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run code as `python -W error -c` does, in a folder, where torch has been imported already.
+
+        What is read from the environment while torch is imported, as the number of threads is, is that of the server.
+        """
+        with TemporaryDirectory() as made:
+            files = [os.devnull, *(str(Path(made, name)) for name in ("out", "err"))]
+            status = self._asked(json.dumps([code, arguments, str(folder), dict(environment), *files]))
+            out, err = (Path(file).read_text() for file in files[1:])
+        return subprocess.CompletedProcess([sys.executable, "-c", code, *arguments], status, out, err)
+
+    def _asked(self, request: str) -> int:
+        if self.server is None:
+            command = [sys.executable, "-W", "error", "-c", SERVER]
+            self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        try:
+            print(request, file=self.server.stdin, flush=True)
+            return int(self.server.stdout.readline())
+        except BaseException:  # a test that is stopped here leaves an answer that the next one would read
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End the server; a fork that is at work does not stop it."""
+        if self.server is not None:
+            self.server.kill()
+            self.server.communicate()
+            self.server = None

@@ -14,6 +14,9 @@ if _TYPE_CHECKING:
     from separatrix.attention.planning.paper_rules import max_order
     from separatrix.attention.planning.plan import Plan, plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
+    from separatrix.attention.weights.chosen_queries import attention_weights
+    from separatrix.attention.weights.pair_map import PairMap, pair_map
+    from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
     from separatrix.errors import ArgumentError, SeparatrixError
 
 __version__ = "0.1.0"
@@ -22,12 +25,15 @@ __all__ = [
     "ArgumentError",
     "Certificate",
     "GradientCertificate",
+    "PairMap",
     "Plan",
     "SeparatrixError",
     "TensorAttentionState",
+    "TopTuples",
     "Verification",
     "__version__",
     "attention",
+    "attention_weights",
     "certified_attention",
     "errors",
     "exact_error_bound",
@@ -35,11 +41,13 @@ __all__ = [
     "linear_attention",
     "max_order",
     "nn",
+    "pair_map",
     "plan_attention",
     "plan_shapes",
     "selection",
     "separation",
     "tensor_attention",
+    "top_tuples",
     "verify",
 ]
 
@@ -47,17 +55,22 @@ _HOMES = {
     "ArgumentError": "errors",
     "Certificate": "attention.certificate.output",
     "GradientCertificate": "attention.certificate.gradient",
+    "PairMap": "attention.weights.pair_map",
     "Plan": "attention.planning.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.streaming.state",
+    "TopTuples": "attention.weights.top_tuples",
     "Verification": "attention.checker",
+    "attention_weights": "attention.weights.chosen_queries",
     "certified_attention": "attention.operator",
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
     "max_order": "attention.planning.paper_rules",
+    "pair_map": "attention.weights.pair_map",
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.planning.plan",
     "tensor_attention": "attention.operator",
+    "top_tuples": "attention.weights.top_tuples",
     "verify": "attention.checker",
 }
 

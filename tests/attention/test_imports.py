@@ -11,7 +11,7 @@ ORDER = [
     {"call"},
     {"dispatch"},
     {"linear", "exact", "polynomial"},
-    {"certificate"},
+    {"certificate", "weights"},
     {"planning"},
     {"certified"},
     {"streaming", "checker"},

@@ -19,6 +19,7 @@ Imports go one way, from the bottom of this list to its top:
 - `streaming`: plans from a bound alone, for layers and for states that tokens are added to.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
 - `planning`: what is known of an input, what each algorithm would cost, and which plan is chosen.
+- `weights`: what a query attends to, as numbers and as a picture.
 - `certificate`: bounds on the errors of outputs and of gradients.
 - `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.
 - `exact`: attention over all tuples, by engines: kernels in C++ (`separatrix.native`), or plain PyTorch.

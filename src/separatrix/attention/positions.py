@@ -41,7 +41,11 @@ class Positions:
 
     def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
         """Which of the given keys of set m each query of a range may attend, as a bool (queries, keys)."""
-        here = torch.arange(*queries, device=keys.device).unsqueeze(-1) + self.offset
+        return self.allowed_to(m, torch.arange(*queries, device=keys.device), keys)
+
+    def allowed_to(self, m: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """Which of the given keys of set m each of the given queries may attend, as a bool (queries, keys)."""
+        here = queries.unsqueeze(-1) + self.offset
         window = self.windows[m]
         if window is not None:
             return (keys <= here) & (keys > here - window)

@@ -16,11 +16,21 @@ Everything is computed in the dtype given.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["allowed_tuples", "column_kronecker", "linear_attention", "tensor_attention", "tensor_scores"]
+__all__ = [
+    "allowed_tuples",
+    "attention_weights",
+    "column_kronecker",
+    "linear_attention",
+    "masked_scores",
+    "tensor_attention",
+    "tensor_scores",
+    "top_tuples",
+]
 
 
 def column_kronecker(*matrices: Tensor) -> Tensor:
@@ -81,6 +91,81 @@ def _axis(m: int, lengths: Sequence[int]) -> list[int]:
     return [length if other == m else 1 for other, length in enumerate(lengths)]
 
 
+def masked_scores(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Sequence[Tensor | None] | None = None,
+    windows: Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The scores (..., L_q, L_1, ..., L_{k-1}) of all tuples, -inf for those that a query may not attend.
+
+    >>> masked_scores(torch.ones(2, 1), [torch.tensor([[3.0], [4.0]])], is_causal=True).tolist()
+    [[3.0, -inf], [3.0, 4.0]]
+    """
+    if enable_gqa:
+        keys = [key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3) for key in keys]
+    scale = 1 / query.shape[-1] if scale is None else scale
+    S = tensor_scores(query, keys, scale)
+    lengths = [key.shape[-2] for key in keys]
+    allowed = allowed_tuples(
+        query.shape[-2],
+        lengths,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        windows=windows,
+        device=query.device,
+    ).expand(S.shape)
+    for m, mask in enumerate(key_masks or ()):
+        if mask is not None:
+            allowed = allowed & mask.reshape(*mask.shape[:-1], 1, *_axis(m, lengths))
+    return S.masked_fill(~allowed, -torch.inf)
+
+
+def _softmax(S: Tensor) -> tuple[Tensor, Tensor]:
+    """The softmax over the last dimension and its log-sum-exp; zeros and -inf where all scores are -inf."""
+    empty = S.isneginf().all(-1)
+    S = S.masked_fill(empty.unsqueeze(-1), 0.0)
+    weights = torch.softmax(S, -1).masked_fill(empty.unsqueeze(-1), 0.0)
+    return weights, torch.logsumexp(S, -1).masked_fill(empty, -torch.inf)
+
+
+def attention_weights(query: Tensor, keys: Sequence[Tensor], **options: Any) -> Tensor:
+    """The weights (..., L_q, L_1, ..., L_{k-1}) of all tuples, D^{-1} A; options as in `masked_scores`.
+
+    >>> attention_weights(torch.zeros(1, 1), [torch.ones(2, 1)] * 2).tolist()
+    [[[0.25, 0.25], [0.25, 0.25]]]
+    """
+    S = masked_scores(query, keys, **options)
+    return _softmax(S.flatten(-len(keys)))[0].reshape(S.shape)
+
+
+def top_tuples(query: Tensor, keys: Sequence[Tensor], k: int, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The k tuples of largest weight, their weights and the log-sum-exp; options as in `masked_scores`.
+
+    The indices are (..., L_q, k, order - 1) with -1 where there are fewer tuples. Of equal scores the
+    lexicographically first tuple comes first.
+
+    >>> indices, weights, lse = top_tuples(torch.zeros(1, 1), [torch.ones(2, 1)], 3)
+    >>> indices.tolist(), weights.tolist()
+    ([[[0], [1], [-1]]], [[0.5, 0.5, 0.0]])
+    """
+    S = masked_scores(query, keys, **options)
+    lengths, rows = S.shape[-len(keys) :], S.flatten(-len(keys))
+    weights, lse = _softmax(rows)
+    short = max(0, k - rows.shape[-1])
+    ranked, places = rows.sort(dim=-1, descending=True, stable=True)
+    found = torch.stack(torch.unravel_index(places[..., :k], lengths), -1)
+    found = found.masked_fill((ranked[..., :k] == -torch.inf).unsqueeze(-1), -1)
+    of_found = weights.gather(-1, places[..., :k])
+    pad = torch.nn.functional.pad
+    return pad(found, (0, 0, 0, short), value=-1), pad(of_found, (0, short)), lse
+
+
 def tensor_attention(
     query: Tensor,
     keys: Sequence[Tensor],
@@ -100,31 +185,21 @@ def tensor_attention(
     >>> out.item(), round(lse.exp().item(), 5)  # the mean of 4, 8, 8, 16 over four tuples
     (9.0, 4.0)
     """
-    if enable_gqa:
-        keys = [key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3) for key in keys]
-        values = [value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3) for value in values]
-    scale = 1 / query.shape[-1] if scale is None else scale
-    S = tensor_scores(query, keys, scale)
-    lengths = [key.shape[-2] for key in keys]
-    allowed = allowed_tuples(
-        query.shape[-2],
-        lengths,
+    S = masked_scores(
+        query,
+        keys,
         is_causal=is_causal,
         query_offset=query_offset,
+        key_masks=key_masks,
         windows=windows,
-        device=query.device,
-    ).expand(S.shape)
-    for m, mask in enumerate(key_masks or ()):
-        if mask is not None:
-            allowed = allowed & mask.reshape(*mask.shape[:-1], 1, *_axis(m, lengths))
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    if enable_gqa:
+        values = [value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3) for value in values]
     # Definition 2.4 puts the first index fastest, row-major flattening the last: hence the reversal.
     tuples = tuple(range(-1, -1 - len(keys), -1))
-    allowed = allowed.movedim(tuples, tuple(range(-len(keys), 0))).flatten(-len(keys))
-    S = S.movedim(tuples, tuple(range(-len(keys), 0))).flatten(-len(keys))
-    empty = ~allowed.any(-1)
-    S = S.masked_fill(~allowed, -torch.inf).masked_fill(empty.unsqueeze(-1), 0.0)
-    weights = torch.softmax(S, -1).masked_fill(empty.unsqueeze(-1), 0.0)
-    lse = torch.logsumexp(S, -1).masked_fill(empty, -torch.inf)
+    weights, lse = _softmax(S.movedim(tuples, tuple(range(-len(keys), 0))).flatten(-len(keys)))
     return weights @ column_kronecker(*values), lse
 
 

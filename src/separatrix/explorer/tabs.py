@@ -8,6 +8,7 @@ from typing import Protocol
 from dash import Dash
 from dash.development.base_component import Component
 
+from separatrix.explorer.attend import tab as attend_tab
 from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.compute import tab as compute_tab
 from separatrix.explorer.context import Context
@@ -15,7 +16,7 @@ from separatrix.explorer.fields import Field
 from separatrix.explorer.learn import tab as learn_tab
 from separatrix.explorer.separate import tab as separate_tab
 
-NAMES = ("separate", "compute", "learn", "claims")
+NAMES = ("separate", "compute", "attend", "learn", "claims")
 
 
 class Tab(Protocol):
@@ -40,4 +41,10 @@ class Tab(Protocol):
 
 def tabs() -> dict[str, Tab]:
     """Give the tabs by name, in the order of the page."""
-    return {"separate": separate_tab, "compute": compute_tab, "learn": learn_tab, "claims": claims_tab}
+    return {
+        "separate": separate_tab,
+        "compute": compute_tab,
+        "attend": attend_tab,
+        "learn": learn_tab,
+        "claims": claims_tab,
+    }

@@ -78,6 +78,20 @@ def header(data: bytes) -> Header:
     separatrix.errors.ArgumentError: file: expected a safetensors file, got one that PyTorch saved with pickle, which \
 is never opened here; save it with safetensors.torch.save_file.
     """
+    named, left = described(data)
+    named.pop("__metadata__", None)
+    found = checked(named, left)
+    shapes = {name: shape for name, (_, shape) in found.tensors.items()}
+    heads, widest = broadcast_heads(shapes), max(shape[-1] for shape in shapes.values())
+    if heads * widest > COORDINATES:
+        wanted = f"heads times d up to {COORDINATES}, for keys and values, so that planning is cheap"
+        raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
+    check_entries(shapes)
+    return found
+
+
+def described(data: bytes) -> tuple[dict[str, Any], int]:
+    """What a safetensors file says of its tensors and of itself, unchecked, and how many bytes follow that."""
     # Both may also begin a length: then a brace follows it.
     if data[8:9] != b"{" and (data[:2] == b"PK" or data[:2] in _PICKLES):
         got = "one that PyTorch saved with pickle, which is never opened here; save it with safetensors.torch.save_file"
@@ -96,15 +110,14 @@ is never opened here; save it with safetensors.torch.save_file.
         raise _not_safetensors("a file whose header is no JSON") from None
     if not isinstance(named, dict):
         raise _not_safetensors("a file whose header is no table")
-    named.pop("__metadata__", None)
-    return _checked(named, len(data) - 8 - length)
+    return named, len(data) - 8 - length
 
 
 def _not_safetensors(got: str) -> ArgumentError:
     return ArgumentError("file", expected="a safetensors file", got=got)
 
 
-def _checked(named: Mapping[str, Any], left: int) -> Header:
+def checked(named: Mapping[str, Any], left: int) -> Header:
     """The tensors by the rules of the page: names, types, shapes."""
     order = next((k for k in range(1, LARGEST_ORDER + 1) if f"k{k}" not in named), LARGEST_ORDER + 1)
     if "q" not in named or not 2 <= order <= LARGEST_ORDER:
@@ -126,22 +139,21 @@ def _checked(named: Mapping[str, Any], left: int) -> Header:
     for name in keys:
         if tensors[name][1][-1] != d:
             raise ArgumentError(name, expected=f"a last dimension of {d}, as q has", got=f"{tensors[name][1][-1]}")
-    heads = _heads({name: shape for name, (_, shape) in tensors.items()})
-    widest = max(shape[-1] for _, shape in tensors.values())
-    if heads * widest > COORDINATES:
-        wanted = f"heads times d up to {COORDINATES}, for keys and values, so that planning is cheap"
-        raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
-    entries = heads * sum(shape[-2] * shape[-1] for _, shape in tensors.values())
-    if entries > ENTRIES:
-        wanted = f"at most {ENTRIES:,} entries in all tensors once their heads are broadcast against each other"
-        raise ArgumentError("file", expected=wanted, got=f"{entries:,}")
     return Header(order, tensors)
 
 
-def _heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
+def check_entries(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse tensors that would be large once their heads are broadcast against each other."""
+    entries = broadcast_heads(shapes) * sum(shape[-2] * shape[-1] for shape in shapes.values())
+    if entries > ENTRIES:
+        wanted = f"at most {ENTRIES:,} entries in all tensors once their heads are broadcast against each other"
+        raise ArgumentError("file", expected=wanted, got=f"{entries:,}")
+
+
+def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """How many heads there are once the dimensions before the last two are broadcast, as torch does it.
 
-    >>> _heads({"q": (3, 1, 9, 2), "k1": (4, 9, 2)})
+    >>> broadcast_heads({"q": (3, 1, 9, 2), "k1": (4, 9, 2)})
     12
     """
     axes = list(zip_longest(*(reversed(shape[:-2]) for shape in shapes.values()), fillvalue=1))

@@ -16,6 +16,7 @@ from separatrix.explorer.compute import view
 from separatrix.explorer.compute.fields import FIELDS
 from separatrix.explorer.compute.upload import decoded, planned_file
 from separatrix.explorer.context import UPLOAD_BYTES
+from separatrix.explorer.drop import drop
 from separatrix.explorer.spoken import spoken
 
 _FILE = (
@@ -26,23 +27,11 @@ _FILE = (
 
 def layout() -> Component:
     """Where the file is dropped, and a place for what was found."""
-    drop = dcc.Upload(
-        html.Div([html.Button("Choose a file", type="button", id="file-choose"), " or drop it here"]),
-        id="file",
-        className="drop",
-        className_active="drop active",
-        className_reject="drop",
-        style_active={},
-        style_reject={},
-        accept=".safetensors",
-        max_size=UPLOAD_BYTES,
-    )
     return html.Section(
         [
             html.H3("Plan your own tensors"),
             html.P(_FILE, className="note"),
-            html.Div(drop, id="file-drop", **attributes(data_most=str(UPLOAD_BYTES))),
-            html.Div(id="file-refused", role="alert", className="alert"),
+            drop("file"),
             controls.alert("file-alert"),
             dcc.Loading(html.Div(id="file-found", **attributes(aria_live="polite")), type="dot"),
         ],

@@ -4,9 +4,9 @@
   const wrong = "is not a .safetensors file";
 
   function check(event, files) {
-    const place = event.target.closest?.("#file-drop");
-    const said = document.getElementById("file-refused");
-    if (!place || !said || !files?.length) return;
+    const place = event.target.closest?.("[data-most]");
+    const said = place?.parentElement.querySelector(".refused");
+    if (!said || !files?.length) return;
     const most = Number(place.dataset.most);
     const [file] = files;
     let refused = "";

@@ -1,0 +1,8 @@
+"""What a query attends to: the weights of its tuples of keys, read and not differentiated.
+
+- `scores`: the scores of a few queries against a few tuples at a time, and their log-sum-exp.
+- `top_tuples`: the tuples of largest weight of every query.
+- `chosen_queries`: all weights of some queries.
+- `pair_map`: the weights of all pairs of one query at order 3, with their sums along either side.
+- `drawing`, `png`: such a map as a picture.
+"""

@@ -1,0 +1,117 @@
+"""All weights of a few chosen queries: what tensor attention multiplies the values of every tuple by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call
+from separatrix.attention.weights.scores import LogSum, blocks, checked, cut, of_heads
+from separatrix.checks import whole
+from separatrix.errors import ArgumentError
+
+
+def attention_weights(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    queries: Sequence[int] | Tensor,
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """All weights of chosen queries: what `tensor_attention` multiplies the values of every tuple of keys by.
+
+    The memory is that of the answer, L_1 L_2 ... numbers for each chosen query of each head, and of a few blocks. For
+    the largest weights of all queries see `top_tuples`.
+
+    Args:
+        query: The queries, (..., L_q, d); all of them, since their positions count.
+        keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
+        queries: The indices of the chosen queries, from -L_q to L_q - 1, in any order; a negative one counts from the
+            end.
+        is_causal: As in `tensor_attention`, and so are all arguments below.
+        query_offset: The position of the first query among the keys.
+        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
+        windows: For each key set None or how many keys up to the query's own position may be attended.
+        scale: The factor of every score; None is 1/d.
+        enable_gqa: Whether query heads share key heads.
+
+    Returns:
+        The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other types. They
+        are 0 where a query may not attend a tuple, and add up to 1 for a query that may attend any. There are no
+        gradients.
+
+    Raises:
+        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
+        SeparatrixError: If the scores are beyond the range of their type.
+
+    Example:
+        >>> import torch
+        >>> x = torch.eye(3)
+        >>> weights = attention_weights(x, [x, x], queries=[-1], is_causal=True, scale=2.0)
+        >>> weights.shape
+        torch.Size([1, 3, 3])
+        >>> round(weights[0, 2, 2].item(), 3), round(weights.sum().item(), 3)
+        (0.48, 1.0)
+    """
+    call = checked(
+        query,
+        keys,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    chosen = _chosen(queries, call.query.shape[1])
+    with torch.no_grad(), no_autocast(call.query.device.type):
+        # In ascending order, as the blocks want them, and each of them once.
+        once = sorted(set(chosen))
+        found = weights_of(call, once)
+        if chosen != once:
+            found = found[:, [once.index(i) for i in chosen]]
+    return call.shaped(found.unflatten(2, call.key_lengths))
+
+
+def _chosen(queries: object, length: int) -> list[int]:
+    """The indices of queries, counted from the first."""
+    if isinstance(queries, Tensor) and queries.dim() == 1:
+        queries = queries.tolist()
+    if not isinstance(queries, (list, tuple, range)):
+        got = f"shape {tuple(queries.shape)}" if isinstance(queries, Tensor) else queries
+        raise ArgumentError("queries", expected="a list of the indices of queries", got=got)
+    if queries and not length:
+        raise ArgumentError("queries", expected="an empty list, since there are no queries", got=queries)
+    return [whole(f"queries[{n}]", i, low=-length, high=length - 1) % length for n, i in enumerate(queries)]
+
+
+def weights_of(call: Call, chosen: Sequence[int]) -> Tensor:
+    """The weights (H, queries, L_1 L_2 ...) of queries in ascending order."""
+    heads, volume = call.query.shape[0], math.prod(call.key_lengths)
+    weights = torch.zeros(heads, len(chosen), volume, dtype=call.computed_in, device=call.query.device)
+    if not weights.numel():
+        return weights
+    rows, together, size = cut(call, len(chosen))
+    box = [(0, length) for length in call.key_lengths]
+    for start in range(0, heads, together):
+        at_heads = slice(start, start + together)
+        part = of_heads(call, (start, min(start + together, heads)))
+        for first in range(0, len(chosen), rows):
+            index = torch.tensor(chosen[first : first + rows], device=call.query.device)
+            own = weights[at_heads, first : first + rows]
+            log_sum = LogSum.empty(own.shape[0], own.shape[1], own.device)
+            for block in blocks(part, index, box, size):
+                own[..., block.start : block.stop] = block.scores
+                log_sum.add(block.scores, block.scores.amax(-1))
+            lse = log_sum.value()
+            own.sub_(lse.masked_fill(lse == -math.inf, 0.0).to(own.dtype).unsqueeze(-1)).exp_()
+    return weights

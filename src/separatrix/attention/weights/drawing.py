@@ -1,0 +1,164 @@
+"""A map of pairs as an SVG picture: the map, the sums along either side, the largest pairs, the scale of the colours.
+
+Text and lines are a grey that reads on white and on near-black, and the ground is clear, as in the report.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from separatrix.attention.weights.png import VIRIDIS, coloured, png, scale_of
+
+GREY, BLUE = "#7f8794", "#2f7fc1"
+_LEFT, _TOP, _SIDE, _BESIDE, _GAP = 58, 110, 320, 56, 6
+_RIGHT = _LEFT + _SIDE + _GAP
+_LIST = _RIGHT + _BESIDE + 34
+_WIDTH, _HEIGHT = 680, 484
+
+
+def svg(
+    query: int,
+    cells: Tensor,
+    keys_per_cell: tuple[int, int],
+    sums: tuple[Tensor, Tensor],
+    top: Sequence[tuple[int, int, float]],
+) -> str:
+    """The picture of a map; the arguments are the attributes of `PairMap`."""
+    cells = cells.cpu()
+    lengths = len(sums[0]), len(sums[1])
+    image = base64.b64encode(png(coloured(cells))).decode()
+    words = f"The weights that query {query} gives to {lengths[0]} x {lengths[1]} pairs of keys"
+    largest = f"; the largest is {_short(top[0][2])}, of the pair ({top[0][0]}, {top[0][1]})." if top else "."
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" role="img" font-family="system-ui, -apple-system, Segoe UI, Roboto, sans-serif" '
+        f'font-size="12" fill="{GREY}">',
+        f"<title>{words}{largest}</title>",
+        _text(_LEFT, 20, f"Query {query}: the weights of its pairs of keys", size=15),
+        _bars(cells.sum(0), across=True),
+        _bars(cells.sum(1), across=False),
+        f'<image x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" preserveAspectRatio="none" '
+        f'style="image-rendering: pixelated" href="data:image/png;base64,{image}"/>',
+        f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="{GREY}"/>',
+        *_ticks(lengths),
+        _text(_LEFT + _SIDE / 2, _TOP + _SIDE + 34, "key of the second set", anchor="middle"),
+        f'<text transform="translate(16 {_TOP + _SIDE / 2}) rotate(-90)" text-anchor="middle">'
+        "key of the first set</text>",
+        *_rings(lengths, top),
+        *_listed(top),
+        *_legend(cells, keys_per_cell),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def ticks(length: int) -> list[int]:
+    """Whole numbers to write along keys 0 to length - 1: at most six, at steps of 1, 2 or 5 times a power of ten.
+
+    >>> ticks(48), ticks(1), ticks(3)
+    ([0, 10, 20, 30, 40], [0], [0, 1, 2])
+    """
+    step = next(
+        digit * 10**power for power in range(20) for digit in (1, 2, 5) if (length - 1) // (digit * 10**power) < 6
+    )
+    return list(range(0, length, step))
+
+
+def _place(index: int, length: int) -> float:
+    """Where the middle of a key is along a side of the map."""
+    return _SIDE * (index + 0.5) / length
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}">{text}</text>'
+
+
+def _bars(sums: Tensor, *, across: bool) -> str:
+    """The sums along a side as bars: above the map, or at its right."""
+    count, most = len(sums), float(sums.max()) or 1.0
+    width = _SIDE / count
+    path = []
+    for at, one in enumerate((sums * (_BESIDE / most)).tolist()):
+        start, long = at * width, one
+        if across:
+            path.append(f"M{_LEFT + start:.2f} {_TOP - _GAP}v{-long:.2f}h{width:.2f}v{long:.2f}z")
+        else:
+            path.append(f"M{_RIGHT} {_TOP + start:.2f}h{long:.2f}v{width:.2f}h{-long:.2f}z")
+    return f'<path d="{"".join(path)}" fill="{BLUE}"/>'
+
+
+def _ticks(lengths: tuple[int, int]) -> list[str]:
+    found, bottom = [], _TOP + _SIDE
+    for index in ticks(lengths[1]):
+        x = _LEFT + _place(index, lengths[1])
+        found.append(
+            f'<path d="M{x:.2f} {bottom}v4" stroke="{GREY}"/>' + _text(x, bottom + 16, str(index), anchor="middle")
+        )
+    for index in ticks(lengths[0]):
+        y = _TOP + _place(index, lengths[0])
+        found.append(
+            f'<path d="M{_LEFT} {y:.2f}h-4" stroke="{GREY}"/>' + _text(_LEFT - 7, y + 4, str(index), anchor="end")
+        )
+    return found
+
+
+def _rings(lengths: tuple[int, int], top: Sequence[tuple[int, int, float]]) -> list[str]:
+    """A ring around each of the largest pairs, which a map of many pairs would not show."""
+    rings = []
+    for first, second, weight in top:
+        x, y = _LEFT + _place(second, lengths[1]), _TOP + _place(first, lengths[0])
+        for colour, width in (("#000000", 3), ("#ffffff", 1.4)):
+            rings.append(
+                f'<circle cx="{x:.2f}" cy="{y:.2f}" r="5.5" fill="none" stroke="{colour}" stroke-width="{width}">'
+                f"<title>({first}, {second}): {_short(weight)}</title></circle>"
+            )
+    return rings
+
+
+def _listed(top: Sequence[tuple[int, int, float]]) -> list[str]:
+    if not top:
+        return [_text(_LIST, _TOP, "There is nothing to attend.")]
+    most, rest = 12, len(top) - 12
+    lines = [_text(_LIST, _TOP - 22, "Largest weights", size=13)]
+    for at, (first, second, weight) in enumerate(top[:most]):
+        y = _TOP + 19 * at
+        lines += [
+            _text(_LIST + 70, y, f"({first}, {second})", anchor="end"),
+            _text(_LIST + 84, y, _short(weight)),
+        ]
+    if rest > 0:
+        lines.append(_text(_LIST + 84, _TOP + 19 * most, f"and {rest} more"))
+    return lines
+
+
+def _legend(cells: Tensor, keys_per_cell: tuple[int, int]) -> list[str]:
+    """The scale of the colours, and what a cell is."""
+    low, high = scale_of(cells)
+    y, width = _TOP + _SIDE - 36, 150
+    stops = "".join(
+        f'<stop offset="{at / (len(VIRIDIS) - 1):.3f}" stop-color="rgb{colour}"/>' for at, colour in enumerate(VIRIDIS)
+    )
+    above, beside = (_short(float(cells.sum(dim).max())) for dim in (0, 1))
+    several = max(keys_per_cell) > 1
+    what = f"sum over {keys_per_cell[0]} x {keys_per_cell[1]} keys" if several else "weight"
+    return [
+        f'<defs><linearGradient id="separatrix-weights">{stops}</linearGradient></defs>',
+        _text(_LIST, y - 62, "Bars: all partners added up,"),
+        _text(_LIST, y - 46, f"up to {above} above, {beside} beside"),
+        _text(_LIST, y - 10, f"{what}, logarithmic"),
+        f'<rect x="{_LIST}" y="{y}" width="{width}" height="12" fill="url(#separatrix-weights)"/>',
+        _text(_LIST, y + 28, _short(low)),
+        _text(_LIST + width, y + 28, _short(high), anchor="end"),
+    ]
+
+
+def _short(weight: float) -> str:
+    """A weight in three digits.
+
+    >>> _short(0.123456), _short(1.5e-7), _short(1.0)
+    ('0.123', '1.5e-07', '1')
+    """
+    return f"{weight:.3g}"

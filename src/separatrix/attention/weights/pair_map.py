@@ -1,0 +1,168 @@
+"""The weights that one query gives to all pairs of keys, at order 3, with their sums along either side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call
+from separatrix.attention.weights.chosen_queries import weights_of
+from separatrix.attention.weights.drawing import svg
+from separatrix.attention.weights.scores import checked
+from separatrix.attention.weights.top_tuples import first_largest
+from separatrix.checks import whole
+from separatrix.errors import ArgumentError
+
+CELLS = 256
+"""The most cells of a map along a side: longer key sets have several keys to a cell."""
+
+
+@dataclass(frozen=True)
+class PairMap:
+    """The weights that one query gives to all pairs of keys, at order 3; a notebook shows it as a picture.
+
+    Attributes:
+        query: The index of the query.
+        cells: The sums of the weights in each cell, (rows, columns), in float64. A row is a key of the first set, or
+            several that follow each other, and a column the same of the second; they add up to 1, or to 0 if there is
+            nothing to attend.
+        keys_per_cell: How many keys of the first and of the second set a cell holds; the last may hold fewer.
+        first: The weight of each key of the first set, all partners added up, (L_1,), in float64.
+        second: The weight of each key of the second set, (L_2,), in float64.
+        top: The pairs of largest weight, the largest first: the key of the first set, that of the second, the weight.
+    """
+
+    query: int
+    cells: Tensor
+    keys_per_cell: tuple[int, int]
+    first: Tensor
+    second: Tensor
+    top: tuple[tuple[int, int, float], ...]
+
+    def _repr_svg_(self) -> str:
+        """The map as an SVG picture, on a clear ground: IPython and Jupyter show it by themselves."""
+        return svg(self.query, self.cells, self.keys_per_cell, (self.first, self.second), self.top)
+
+
+def pair_map(
+    query: Tensor,
+    keys: Sequence[Tensor],
+    at: int,
+    *,
+    head: int | Sequence[int] = (),
+    k: int = 10,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Sequence[Tensor | None] | None = None,
+    windows: Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> PairMap:
+    """The map of the weights that one query gives to all pairs of keys, at order 3.
+
+    The value is shown by a notebook as a picture: the map, the sums along either side, and the pairs of largest weight.
+    ``Path("map.svg").write_text(found._repr_svg_())`` writes it to a file.
+
+    Args:
+        query: The queries, (..., L_q, d).
+        keys: The two key sets, (..., L_m, d) each.
+        at: The index of the query, from -L_q to L_q - 1; a negative one counts from the end.
+        head: The index of the head among the leading dimensions, once they are broadcast: a number if there is one
+            dimension, one number for each if there are several, nothing if there is none or only one head.
+        k: How many pairs of largest weight are listed.
+        is_causal: As in `tensor_attention`, and so are all arguments below.
+        query_offset: The position of the first query among the keys.
+        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
+        windows: For each key set None or how many keys up to the query's own position may be attended.
+        scale: The factor of every score; None is 1/d.
+        enable_gqa: Whether query heads share key heads.
+
+    Returns:
+        The map, a `PairMap`.
+
+    Raises:
+        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
+        SeparatrixError: If the scores are beyond the range of their type.
+
+    Example:
+        >>> import torch
+        >>> x = torch.randn(3, 2, 40, 8, generator=torch.Generator().manual_seed(0))
+        >>> found = pair_map(x[0], [x[1], x[2]], at=5, head=1)
+        >>> found.cells.shape, round(found.cells.sum().item(), 6)
+        (torch.Size([40, 40]), 1.0)
+        >>> found._repr_svg_().startswith("<svg")
+        True
+    """
+    listed = whole("k", k, low=1)
+    call = checked(
+        query,
+        keys,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    if call.order != 3:
+        raise ArgumentError("keys", expected="two key sets (order 3)", got=str(len(call.keys)))
+    length = call.query.shape[1]
+    if not length or 0 in call.key_lengths:
+        raise ArgumentError("query" if not length else "keys", expected="at least one token", got="length 0")
+    place = whole("at", at, low=-length, high=length - 1) % length
+    one = _head(call, head)
+    with torch.no_grad(), no_autocast(call.query.device.type):
+        weights = weights_of(one, [place])[0, 0].unflatten(0, call.key_lengths)
+        return mapped(place, weights, listed)
+
+
+def mapped(query: int, weights: Tensor, listed: int) -> PairMap:
+    """The map of the weights (L_1, L_2) of a query."""
+    columns = weights.shape[1]
+    steps = tuple(-(-length // CELLS) for length in weights.shape)
+    cells = _added(_added(weights.to(torch.float64), 0, steps[0]), 1, steps[1])
+    found, places = first_largest(weights.reshape(1, -1), min(listed, weights.numel()))
+    ranked = found[0].sort(dim=0, descending=True, stable=True).indices
+    top = tuple(
+        (place // columns, place % columns, weight)
+        for place, weight in zip(places[0, ranked].tolist(), found[0, ranked].tolist(), strict=True)
+        if weight > 0
+    )
+    first, second = weights.sum(1, dtype=torch.float64), weights.sum(0, dtype=torch.float64)
+    return PairMap(query, cells, (steps[0], steps[1]), first, second, top)
+
+
+def _added(x: Tensor, dim: int, step: int) -> Tensor:
+    """Sums of `step` entries that follow each other along a dimension of a matrix; the last may have fewer."""
+    if step == 1:
+        return x
+    return torch.stack([part.sum(dim) for part in x.split(step, dim)], dim)
+
+
+def _head(call: Call, head: object) -> Call:
+    """The call of one head."""
+    batch = call.batch or ()
+    count = math.prod(batch)
+    if count == 0:
+        raise ArgumentError("query", expected="at least one head", got=f"leading dimensions {tuple(batch)}")
+    given = list(head) if isinstance(head, (list, tuple)) else [head]
+    if not given and count == 1:
+        given = [0] * len(batch)
+    if len(given) != len(batch):
+        got = head if isinstance(head, (list, tuple)) else repr(head)
+        raise ArgumentError("head", expected=f"an index for each of the leading dimensions {tuple(batch)}", got=got)
+    flat = 0
+    for one, size in zip(given, batch, strict=True):
+        flat = flat * size + whole("head", one, low=-size, high=size - 1) % size
+
+    def own(x: Tensor) -> Tensor:
+        at = flat if x.shape[0] == count else flat // call.shared
+        return x[at : at + 1]
+
+    keys, values, masks = (tuple(own(x) for x in sets) for sets in (call.keys, call.values, call.masks))
+    return Call(own(call.query), keys, values, masks, call.positions, call.scale)

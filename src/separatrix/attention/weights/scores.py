@@ -1,0 +1,206 @@
+"""The scores of a few queries against a few tuples at a time, and the log-sum-exp of all that came by.
+
+The tuples of a box, one range of keys of each set, are visited in lexicographic order: the last index runs fastest. A
+block is a piece of that order, so that no more than a block of scores is ever held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.call import Call, grouped
+from separatrix.attention.exact.balance import Balance, Magnitudes
+from separatrix.attention.positions import Range
+from separatrix.errors import ArgumentError
+
+BLOCK = 1 << 19
+"""The scores of a block: 2 MiB in float32, which a core's own cache holds."""
+ROWS = 128
+"""The queries of a block, at the most: with more, causality would leave more of a block unused."""
+_FARTHEST = 2**63 - 1
+"""No position is further before another: a longer window is as good as this one."""
+
+
+def checked(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    *,
+    is_causal: bool,
+    query_offset: int,
+    key_masks: Tensor | Sequence[Tensor | None] | None,
+    windows: int | Sequence[int | None] | None,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Call:
+    """The call that these arguments make, with ones for values; an `ArgumentError` for what they may not be."""
+    given = check_arguments(
+        query,
+        keys,
+        keys,  # they keep every constraint on values, or have broken it as keys
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    for index, x in enumerate((given.query, *given.keys)):
+        if x.device.type == "meta":
+            raise ArgumentError(given.name(index), expected="a tensor with numbers", got="one on the device 'meta'")
+    call = grouped(replace(given, values=tuple(key.new_ones(1).expand(*key.shape[:-1], 1) for key in given.keys)))
+    near = tuple(None if window is None else min(window, _FARTHEST) for window in call.positions.windows)
+    return replace(call, positions=replace(call.positions, windows=near))
+
+
+def of_heads(call: Call, heads: Range) -> Call:
+    """The call of a range of heads as its scores are computed: in float32 at least, with factors that stay in range.
+
+    What a mask hides is zero. Where PyTorch may compute float32 products with fewer digits, it is float64.
+    """
+    shared, count = call.shared, call.query.shape[0]
+    index = torch.arange(*heads, device=call.query.device)
+
+    def own(x: Tensor) -> Tensor:
+        return x[slice(*heads)] if x.shape[0] == count else x[index // shared]
+
+    keys, values, masks = (tuple(own(x) for x in sets) for sets in (call.keys, call.values, call.masks))
+    part = Call(call.query[slice(*heads)], keys, values, masks, call.positions, call.scale).widened()
+    if part.query.dtype == torch.float32 and not float32_products_are_float32(part.query.device.type):
+        part = part.to(torch.float64)
+    magnitudes = Magnitudes.of(part)
+    broken = ~torch.isfinite(magnitudes.scores).flatten(1).all(1)
+    if broken.any():
+        name = call.name(int(broken.nonzero()[0]))
+        raise ArgumentError(name, expected="finite numbers, by which tuples can be compared", got="NaN or infinity")
+    return part if magnitudes.moderate() else Balance.of(part, magnitudes).call
+
+
+class Cut(NamedTuple):
+    """How many queries, heads and tuples of a call are looked at together."""
+
+    queries: int
+    heads: int
+    tuples: int
+
+
+def cut(call: Call, queries: int, listed: int = 1) -> Cut:
+    """How a call is cut so that its scores, its keys and what is listed of them take a block each.
+
+    Args:
+        call: The call, in which there is something to attend.
+        queries: How many of its queries are looked at.
+        listed: How many tuples are listed for a query.
+    """
+    volume, d = math.prod(call.key_lengths), call.query.shape[2]
+    rows = max(1, min(ROWS, queries, BLOCK // listed))
+    heads = max(1, min(call.query.shape[0], BLOCK // (rows * volume), BLOCK // (sum(call.key_lengths) * d)))
+    return Cut(rows, heads, max(1, BLOCK // (heads * rows)))
+
+
+class Block(NamedTuple):
+    """Scores (H, queries, stop - start) of the tuples from `start` to `stop` of a box; -inf where none is allowed."""
+
+    start: int
+    stop: int
+    scores: Tensor
+
+
+def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[Block]:
+    """The scores of some queries of a call of `of_heads` against all tuples of a box, about `size` tuples at a time.
+
+    The queries are multiplied with the keys of all sets but the last, and these products meet the last set in a matrix
+    product: a score takes d multiplications and additions, whatever the order.
+
+    Args:
+        call: The heads.
+        queries: The indices of the queries, ascending.
+        box: For each key set the range of keys.
+        size: How many tuples a block has, at the most.
+
+    Yields:
+        The blocks, in lexicographic order of the tuples. The memory of a block's scores may be overwritten.
+    """
+    *before, (low, high) = box
+    rows = call.query[:, queries]
+    heads, count, d = rows.shape
+    prefixes, width = math.prod(stop - start for start, stop in before), min(high - low, size)
+    together = max(1, min(size // (high - low), BLOCK // (heads * count * d)))
+    for first in range(0, prefixes, together):
+        index = unravelled(torch.arange(first, min(first + together, prefixes), device=queries.device), before)
+        left = rows.unsqueeze(2)
+        for key, at in zip(call.keys, index, strict=False):
+            left = left * key.index_select(1, at).unsqueeze(1)
+        alike = left.shape[2]
+        for start in range(low, high, width):
+            last = torch.arange(start, min(start + width, high), device=queries.device)
+            scores = torch.bmm(left.flatten(1, 2), call.keys[-1][:, start : start + len(last)].mT).mul_(call.scale)
+            by_prefix = scores.view(heads, count, alike, len(last))
+            for m, at in enumerate(index):
+                _hide(by_prefix, call, m, queries, at)
+            _hide(by_prefix.transpose(2, 3), call, len(index), queries, last)
+            place = first * (high - low) + start - low
+            yield Block(place, place + alike * len(last), by_prefix.flatten(2))
+
+
+def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:
+    """Put scores (H, queries, keys, others) to -inf where a query may not attend one of these keys of set m."""
+    length = call.keys[m].shape[1]
+    seen_from = call.positions.visible(m, int(queries[-1]), length)[0]
+    seen_to = call.positions.visible(m, int(queries[0]), length)[1]
+    if int(keys.min()) < seen_from or int(keys.max()) >= seen_to:
+        scores.masked_fill_(~call.positions.allowed_to(m, queries, keys).unsqueeze(-1), -math.inf)
+    if call.masks:
+        scores.masked_fill_(~call.masks[m][:, keys][:, None, :, None], -math.inf)
+
+
+def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:
+    """The keys of each set that the tuples at these places of a box consist of.
+
+    >>> [at.tolist() for at in unravelled(torch.arange(4), [(5, 7), (0, 2)])]
+    [[5, 5, 6, 6], [0, 1, 0, 1]]
+    """
+    found = []
+    for start, stop in reversed(box):
+        found.append(places % (stop - start) + start)
+        places = places // (stop - start)
+    return found[::-1]
+
+
+@dataclass
+class LogSum:
+    """The log-sum-exp of scores that come in blocks, (H, queries); the sums of blocks are added up in float64.
+
+    Attributes:
+        largest: The largest score so far.
+        total: The sum of exp(score - largest).
+    """
+
+    largest: Tensor
+    total: Tensor
+
+    @classmethod
+    def empty(cls, heads: int, queries: int, device: torch.device) -> LogSum:
+        """The log-sum-exp of no scores, -inf."""
+        zeros = torch.zeros(heads, queries, dtype=torch.float64, device=device)
+        return cls(zeros - math.inf, zeros)
+
+    def add(self, scores: Tensor, largest: Tensor) -> None:
+        """Add scores (H, queries, tuples), of which `largest` are the largest; their memory is overwritten."""
+        new = torch.maximum(self.largest, largest.to(torch.float64))
+        shift = new.masked_fill(new == -math.inf, 0.0)
+        # The difference of two numbers of a narrower type is rounded in it, as is a score itself.
+        terms = scores.sub_(shift.to(scores.dtype).unsqueeze(-1)).exp_()
+        self.total = self.total * (self.largest - shift).exp() + terms.sum(-1).to(torch.float64)
+        self.largest = new
+
+    def value(self) -> Tensor:
+        """The log-sum-exp in float64."""
+        return self.largest + self.total.log()

@@ -1,0 +1,177 @@
+"""The tuples of keys that every query attends most, found without ever holding all weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call
+from separatrix.attention.positions import Range
+from separatrix.attention.weights.scores import LogSum, blocks, checked, cut, of_heads, unravelled
+from separatrix.checks import whole
+
+
+@dataclass(frozen=True)
+class TopTuples:
+    """The tuples that every query attends most, the largest weight first.
+
+    Attributes:
+        indices: Which key of each set a tuple consists of, (..., L_q, k, order - 1); -1 where a query has fewer than k
+            tuples to attend.
+        weights: The weights of these tuples, (..., L_q, k); 0 where the index is -1.
+        lse: The log-sum-exp of the scores of all tuples that a query may attend, (..., L_q); -inf where there is none.
+    """
+
+    indices: Tensor
+    weights: Tensor
+    lse: Tensor
+
+
+def top_tuples(
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    k: int = 10,
+    *,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> TopTuples:
+    """The k tuples of keys that each query attends most, with their weights.
+
+    A weight is what `tensor_attention` multiplies the tuple's values by: the softmax over **all** tuples that the query
+    may attend, not over those that are listed. All tuples are visited, a block of them at a time: the memory is that of
+    the answer and of a few blocks, whatever the lengths are.
+
+    Args:
+        query: The queries, (..., L_q, d).
+        keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
+        k: How many tuples are listed for each query.
+        is_causal: As in `tensor_attention`, and so are all arguments below.
+        query_offset: The position of the first query among the keys.
+        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
+        windows: For each key set None or how many keys up to the query's own position may be attended.
+        scale: The factor of every score; None is 1/d.
+        enable_gqa: Whether query heads share key heads.
+
+    Returns:
+        The indices of the tuples, their weights and the log-sum-exp, `TopTuples`. Weights and log-sum-exp are float64
+        for float64 and float32 for all other types. Of tuples whose computed scores are equal the lexicographically
+        first comes first. There are no gradients.
+
+    Raises:
+        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
+        SeparatrixError: If the scores are beyond the range of their type.
+
+    Example:
+        >>> import torch
+        >>> query = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+        >>> keys = [torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), torch.tensor([[4.0, 0.0], [0.0, 1.0]])]
+        >>> top = top_tuples(query, keys, k=2)
+        >>> top.indices.tolist()  # the first query attends the pair (0, 0) most, the second (2, 1)
+        [[[0, 0], [0, 1]], [[2, 1], [1, 1]]]
+        >>> [[round(weight, 3) for weight in row] for row in top.weights.tolist()]
+        [[0.916, 0.017], [0.749, 0.101]]
+    """
+    count = whole("k", k, low=1)
+    call = checked(
+        query,
+        keys,
+        is_causal=is_causal,
+        query_offset=query_offset,
+        key_masks=key_masks,
+        windows=windows,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    with torch.no_grad(), no_autocast(call.query.device.type):
+        found = _found(call, count)
+    return TopTuples(call.shaped(found.indices), call.shaped(found.weights), call.shaped(found.lse))
+
+
+def _found(call: Call, k: int) -> TopTuples:
+    """The answer for a call with its heads in one dimension."""
+    (heads, length, _), sets = call.query.shape, len(call.keys)
+    answer = TopTuples(
+        torch.full((heads, length, k, sets), -1, dtype=torch.int64, device=call.query.device),
+        torch.zeros(heads, length, k, dtype=call.computed_in, device=call.query.device),
+        torch.full((heads, length), -math.inf, dtype=call.computed_in, device=call.query.device),
+    )
+    if call.is_empty:
+        return answer
+    rows, together, size = cut(call, length, listed=min(k, math.prod(call.key_lengths)))
+    for start in range(0, heads, together):
+        stop = min(start + together, heads)
+        part = of_heads(call, (start, stop))
+        for first in range(0, length, rows):
+            queries = (first, min(first + rows, length))
+            box = _box(call, queries)
+            if all(low < high for low, high in box):
+                _fill(answer, part, (start, stop), queries, box, size)
+    return answer
+
+
+def _box(call: Call, queries: Range) -> list[Range]:
+    """For each key set the range that holds all that some of these queries may attend."""
+    first, last = queries[0], queries[1] - 1
+    visible, lengths = call.positions.visible, call.key_lengths
+    return [(visible(m, first, length)[0], visible(m, last, length)[1]) for m, length in enumerate(lengths)]
+
+
+def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequence[Range], size: int) -> None:
+    """Write the answers of some queries of some heads, whose tuples are those of a box."""
+    count, device = heads[1] - heads[0], call.query.device
+    listed = min(answer.weights.shape[-1], math.prod(stop - start for start, stop in box))
+    index = torch.arange(*queries, device=device)
+    best = torch.full((count, len(index), listed), -math.inf, dtype=call.query.dtype, device=device)
+    places = torch.zeros(best.shape, dtype=torch.int64, device=device)
+    log_sum = LogSum.empty(count, len(index), device)
+    for block in blocks(call, index, box, size):
+        largest = block.scores.amax(-1)
+        better = largest > best[..., -1]  # a tuple that comes later does not replace one of equal score
+        if better.any():
+            scores, at = first_largest(block.scores[better], listed)
+            scores = torch.cat([best[better], scores], -1)
+            at = torch.cat([places[better], at + block.start], -1)
+            ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:, :listed]
+            best[better], places[better] = scores.gather(-1, ranked), at.gather(-1, ranked)
+        log_sum.add(block.scores, largest)
+    lse = log_sum.value()
+    there = best > -math.inf
+    weights = (best.to(torch.float64) - lse.unsqueeze(-1)).exp().masked_fill(~there, 0.0)
+    indices = torch.stack(unravelled(places, box), -1).masked_fill(~there.unsqueeze(-1), -1)
+    at_heads, at_queries = slice(*heads), slice(*queries)
+    answer.indices[at_heads, at_queries, :listed] = indices
+    answer.weights[at_heads, at_queries, :listed] = weights.to(answer.weights.dtype)
+    answer.lse[at_heads, at_queries] = lse.to(answer.lse.dtype)
+
+
+def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest entries of each row of a matrix, in the order of their places; of equal ones the first.
+
+    Returns:
+        The entries and their places, (rows, k) or, if there are fewer, all.
+
+    Example:
+        >>> first_largest(torch.tensor([[1.0, 3.0, 2.0, 2.0]]), 2)[1].tolist()
+        [[1, 2]]
+    """
+    if k >= x.shape[1]:
+        return x, torch.arange(x.shape[1], device=x.device).expand(x.shape)
+    found, places = x.topk(k + 1)
+    last, places = found[:, k - 1 : k], places[:, :k].sort(-1).values
+    tied = found[:, k] == last[:, 0]  # then topk takes any of the equal ones
+    if tied.any():
+        rows, least = x[tied], last[tied]
+        above, equal = rows > least, rows == least
+        room = k - above.sum(-1, keepdim=True)
+        chosen = above | (equal & (equal.cumsum(-1) <= room))
+        places[tied] = chosen.nonzero()[:, 1].reshape(-1, k)
+    return x.gather(-1, places), places

@@ -1,0 +1,21 @@
+"""The picture of a page is the one that its code draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+
+
+def test_the_map_of_the_guide_is_what_its_code_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word by word: the colours and the lengths of bars may differ in a last digit from machine to machine."""
+    page = DOCS / "guide" / "seeing.md"
+    monkeypatch.chdir(tmp_path)
+    program = "\n".join(block.code for block in blocks(page.read_text()) if block.language == "python")
+    exec(compile(program, page.name, "exec"), {})
+    drawn, shown = (ElementTree.parse(folder / "pair-map.svg").getroot() for folder in (tmp_path, page.parent))
+    assert [*drawn.itertext()] == [*shown.itertext()], "copy the file that the page's code writes"
+    assert [part.tag for part in drawn.iter()] == [part.tag for part in shown.iter()]

@@ -83,7 +83,8 @@ def _panel(rows: Sequence[Row], kind: str, at: float) -> list[str]:
         parts += dots
     if (n := crossover(drawn.get("exact", []), drawn.get("near-linear", []))) is not None:
         parts.append(f'<path class="cross" d="M{_x(n):.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
-        parts.append(f'<text x="{_x(n) + 5:.1f}" y="{TOP + 12}" class="note">near-linear from n = {n:.0f}</text>')
+        low = HEIGHT - BOTTOM - 8  # below all curves
+        parts.append(f'<text x="{_x(n) + 5:.1f}" y="{low}" class="note">near-linear from n = {n:.0f}</text>')
     return [*parts, "</g>"]
 
 

@@ -38,7 +38,8 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
     """The flops of one layer's attention for one input, without its projections.
 
     Args:
-        kind: The attention of one layer; a bounded one is charged the cheaper of exact attention and the polynomial method.
+        kind: The attention of one layer; a bounded one is charged the cheaper of exact attention and the polynomial
+            method.
         heads: The number of heads.
         d: The dimension of a head.
         n: The number of tokens.

@@ -6,9 +6,9 @@ of order 3, and sees a pair of tokens if the first is among the last 512 and the
 `examples/language_model.py` trains these models with checkpoints, and samples text from them.
 
 Both claims were written down before any run: at equal compute order 2 was expected ahead, since it is in models of one
-layer (`text`); at equal steps the layer of order 3, since others have reported so of larger models. The learning rate of
-each model is the one of three that gave it the smaller loss with seed 0, order 2 after the steps that it takes at equal
-compute; the claims are judged on other seeds.
+layer (`text`); at equal steps the layer of order 3, since others have reported so of larger models. The learning rate
+of each model is the one of three that gave it the smallest loss with seed 0, order 2 after the steps that it takes at
+equal compute; the claims are judged on other seeds.
 """
 
 from __future__ import annotations

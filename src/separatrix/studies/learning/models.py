@@ -136,7 +136,7 @@ class Model(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.asked = task.asked
+        self.asked_everywhere = task.asked == task.n
         self.hidden = hidden_units(task, sizes, kind)
         self.embedding = nn.Parameter(torch.randn(task.symbols, sizes.width, generator=generator))
         self.blocks = nn.ModuleList(Block(one, sizes, self.hidden, tolerance, generator) for one in kind.stack)
@@ -144,11 +144,14 @@ class Model(nn.Module):
         self.answer = linear(sizes.width, task.classes, generator)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The logits (batch, asked, classes) of tokens (batch, n, fields)."""
+        """The logits (batch, asked, classes) of tokens (batch, n, fields), or of fewer tokens than the task's n.
+
+        `asked` is as many as there are tokens where the task asks at every token, and 1 where it asks at the last.
+        """
         h = self.embedding[tokens].sum(-2)
         for block in self.blocks[:-1]:
             h = block(h, h.shape[1])
-        h = self.blocks[-1](h, self.asked)
+        h = self.blocks[-1](h, h.shape[1] if self.asked_everywhere else 1)
         logits: Tensor = self.answer(self.norm(h))
         return logits
 
@@ -158,10 +161,12 @@ class Model(nn.Module):
         Raises:
             ArgumentError: The attention is linear: that of this study keeps no state.
         """
-        layers = [block.attention for block in self.blocks]
-        if not all(isinstance(layer, TensorAttention) for layer in layers):
-            raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
-        return [layer.cache(batch) for layer in layers]
+        made = []
+        for block in self.blocks:
+            if not isinstance(block.attention, TensorAttention):
+                raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
+            made.append(block.attention.cache(batch))
+        return made
 
     def decode(self, tokens: Tensor, caches: Sequence[Cache]) -> Tensor:
         """The logits (batch, L, classes) of tokens (batch, L, fields) that go on from those in the caches.
@@ -175,6 +180,7 @@ class Model(nn.Module):
         """
         h = self.embedding[tokens].sum(-2)
         for block, cache in zip(self.blocks, caches, strict=True):
+            assert isinstance(block, Block)
             h = block.decode(h, cache)
         logits: Tensor = self.answer(self.norm(h))
         return logits

@@ -25,6 +25,7 @@ class Mechanism:
         layers: The number of layers that attend one after the other.
         windows: How far back softmax attention sees each key set; None for all the way.
         every: One layer in so many has this attention, the last of them, and the others are of order 2.
+        rotary: The base of rotary positions in every layer; None for none.
     """
 
     order: int = 2
@@ -33,6 +34,7 @@ class Mechanism:
     layers: int = 1
     windows: tuple[int, ...] | None = None
     every: int = 1
+    rotary: float | None = None
 
     @property
     def stack(self) -> tuple[Mechanism, ...]:
@@ -42,8 +44,8 @@ class Mechanism:
             >>> [one.order for one in Mechanism(3, layers=4, every=2).stack]
             [2, 3, 2, 3]
         """
-        alone = replace(self, layers=1, every=1)
-        return tuple(Mechanism() if layer % self.every else alone for layer in range(1, self.layers + 1))
+        alone, other = replace(self, layers=1, every=1), Mechanism(rotary=self.rotary)
+        return tuple(other if layer % self.every else alone for layer in range(1, self.layers + 1))
 
 
 RADII = (0.5, 1.0, 2.0, 4.0)
@@ -61,12 +63,13 @@ MECHANISMS = {
 """The attentions that are compared, by name; R bounds the scores."""
 
 LAYERED = {
-    "four layers of order 2": Mechanism(layers=4),
-    "four layers, the last of order 3": Mechanism(3, layers=4, windows=(512, 32), every=4),
+    "four layers of order 2": Mechanism(layers=4, rotary=10000.0),
+    "four layers, the last of order 3": Mechanism(3, layers=4, windows=(512, 32), every=4, rotary=10000.0),
 }
 """The attentions of the language models that are compared, by name.
 
 One layer in four is of order 3, in windows of 512 and 32 tokens: that is how models with such layers have been trained.
+Every layer has rotary positions.
 """
 
 
@@ -94,8 +97,10 @@ def layer_of(
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
-        scale = (heads / width) ** 0.5
-        return TensorAttention(width, heads, kind.order, scale=scale, windows=kind.windows, generator=generator)
+        scale, windows, rotary = (heads / width) ** 0.5, kind.windows, kind.rotary
+        return TensorAttention(
+            width, heads, kind.order, scale=scale, windows=windows, rotary=rotary, generator=generator
+        )
     method = "auto" if tolerance is None else "polynomial"
     return TensorAttention(
         width, heads, kind.order, method=method, bound=kind.bound, tolerance=tolerance, generator=generator

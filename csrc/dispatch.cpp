@@ -141,6 +141,14 @@ int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* nor
     return separatrix::guarded([&] { return chosen->kernels->norms[tokens->type](*tokens, *norm); });
 }
 
+int separatrix_sound(int64_t type, int64_t rows, int64_t columns, const void* x) {
+    try {
+        return chosen->kernels->sound(static_cast<int>(type), rows, columns, x);
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
+}
+
 int separatrix_stream_append(const separatrix_stream* call, double* largest) {
     return separatrix::guarded([&] { return chosen->kernels->stream_append[call->type](*call, largest); });
 }

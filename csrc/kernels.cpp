@@ -63,6 +63,7 @@ const Kernels kernels = {
     {products_gradient<float>, products_gradient<double>},
     {extremes<float>, extremes<double>},
     {norms<float>, norms<double>},
+    sound,
     {stream_append<float>, stream_append<double>},
     {stream_attend<float>, stream_attend<double>},
     {powers<float>, powers<double>},

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 5
+#define SEPARATRIX_INTERFACE 6
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -153,6 +153,10 @@ typedef struct {
     double* largest;                 /* (heads): the largest of `powers` */
 } separatrix_norm;
 SEPARATRIX_PUBLIC int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm);
+
+/* 1 if x (rows, columns), contiguous and of any type, is finite and has no zero in its first column; else 0, and also
+ * where there was no memory to find out. There is at least one column. */
+SEPARATRIX_PUBLIC int separatrix_sound(int64_t type, int64_t rows, int64_t columns, const void* x);
 
 /* A few tokens of a stream: see stream.hpp. All is contiguous: tokens (heads, tokens, d), values (heads, tokens, d_v),
  * states (heads, rank, d_v + 1) and coefficients (rank,), the last two in double. `norm` is 0 where `most` bounds

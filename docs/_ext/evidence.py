@@ -155,21 +155,17 @@ def bounds() -> str:
 
 def language_model() -> str:
     """The two language models: flops, and losses at equal compute and at equal steps."""
-    flops = listed(number(COMPUTE, f"flops a step over those of {next(iter(LAYERED))}"), LAYERED)
+    second, third = LAYERED
+    flops = listed(number(COMPUTE, f"flops a step over those of {second}"), LAYERED)
+    readings = ((COMPUTE, "compute"), (STEPS, "steps"))
     rows = [
-        [
-            name,
-            flops[name],
-            *(_spread(number(COMPUTE, f"loss at equal {how}, {name}"), 3) for how in ("compute", "steps")),
-        ]
+        [name, flops[name], *(_spread(number(id, f"loss at equal {how}, {name}"), 3) for id, how in readings)]
         for name in LAYERED
     ]
-    second, third = LAYERED
-    leads = [
-        number(COMPUTE, f"{second} ahead of {third} at equal compute: loss"),
-        [-x for x in (number(STEPS, f"{third} ahead of {second} at equal steps: loss")[i] for i in (0, 2, 1))],
-    ]
-    rows.append(["difference, seed by seed", "", *(_spread(lead, 3) for lead in leads)])
+    ahead = number(COMPUTE, f"{second} ahead of {third} at equal compute: loss")
+    behind = number(STEPS, f"{third} ahead of {second} at equal steps: loss")
+    leads = [ahead, [-end for end in (behind[0], behind[2], behind[1])]]
+    rows.append(["how much more order 3 has, seed by seed", "", *(_spread(lead, 3) for lead in leads)])
     return _table(["model", "flops a step", "nats, equal compute", "nats, equal steps"], rows)
 
 

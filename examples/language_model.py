@@ -35,7 +35,7 @@ from separatrix.files import write_whole
 from separatrix.lab.interrupts import INTERRUPTED, noted
 from separatrix.lab.progress import LINE_SECONDS
 from separatrix.studies.learning.compute import step_flops
-from separatrix.studies.learning.language_model import sizes_of
+from separatrix.studies.learning.language_model import RATES, sizes_of
 from separatrix.studies.learning.mechanisms import LAYERED
 from separatrix.studies.learning.models import Model
 from separatrix.studies.learning.tasks.text import alphabet, digest, text_task, tokens_of
@@ -182,7 +182,7 @@ def options(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--lr", type=float, help="the learning rate; that of the claim if left out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between two checkpoints")
     parser.add_argument("--held-out", type=int, default=32, help="windows that the end is judged by")
@@ -190,6 +190,8 @@ def options(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=400, help="characters to sample at the end")
     parser.add_argument("--temperature", type=float, default=0.7)
     found = parser.parse_args(given)
+    if found.lr is None:
+        found.lr = dict(zip(KINDS, RATES["compute_steps"].values(), strict=True))[found.order]
     for name in ("steps", "checkpoint_every", "held_out", "temperature"):
         if getattr(found, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")

@@ -94,7 +94,7 @@ def test_other_settings_are_refused(example: ModuleType, tmp_path: Path, capsys:
     assert example.main(words) == 0
     before = kept(tmp_path)
     assert example.main([*words, "--order", "2", "--lr", "0.5"]) == 2
-    assert "is of a run with order = 3, lr = 0.002." in capsys.readouterr().err
+    assert "is of a run with order = 3, lr = 0.008." in capsys.readouterr().err
     assert kept(tmp_path) == before
 
 

@@ -8,7 +8,7 @@ from docs._ext.evidence import RECALL, TEXT, TRIPLES, number
 from separatrix.studies.learning.mechanisms import MECHANISMS
 
 FIGURE = Path(__file__).resolve().parents[1] / "_static" / "evidence.svg"
-LEFT, TOP, ROW, PANEL, GAP = 150, 52, 24, 230, 26
+LEFT, TOP, ROW, PANEL, GAP = 150, 52, 24, 230, 40
 PANELS = (
     ("Triples, accuracy", TRIPLES, "accuracy", (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
     ("Recall by pairs, accuracy", RECALL, "accuracy", (0.4, 0.6, 0.8, 1.0)),

@@ -60,7 +60,6 @@ def write(store: Store, path: Path = RECORDED) -> None:
         found[one.id] = {
             "verdict": judged.verdict.value,
             "cells": fingerprint(one),
-            "seconds": round(judged.seconds),
             "numbers": plain(judged.finding),
         }
     path.write_text(json.dumps({id: found[id] for id in CLAIMS}, indent=1, ensure_ascii=False) + "\n")
@@ -68,7 +67,7 @@ def write(store: Store, path: Path = RECORDED) -> None:
 
 @cache
 def recorded() -> dict[str, dict[str, Any]]:
-    """What is recorded of each claim: verdict, hash of its cells, seconds, numbers."""
+    """What is recorded of each claim: verdict, hash of its cells, numbers."""
     found: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())
     return found
 
@@ -170,9 +169,8 @@ def language_model() -> str:
 
 
 def verdicts() -> str:
-    """The claims with their verdicts, and the seconds that their cells took where they were run."""
-    rows = [[f"`{id}`", f"**{one['verdict']}**", f"{one['seconds']:,}"] for id, one in recorded().items()]
-    return _table(["claim", "verdict", "seconds"], rows)
+    """The claims with their verdicts."""
+    return _table(["claim", "verdict"], ([f"`{id}`", f"**{one['verdict']}**"] for id, one in recorded().items()))
 
 
 def short() -> str:

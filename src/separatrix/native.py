@@ -135,6 +135,17 @@ class ProductsCall(ctypes.Structure):
     )
 
 
+class Pass(ctypes.Structure):
+    """A pass over tokens as they lie: `separatrix_pass` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "arithmetic", "heads", "tokens", "d_v")),
+        ("set", ctypes.POINTER(Monomials)),
+        *((name, TensorAddress) for name in ("x", "values", "mask")),
+        ("factors", ctypes.c_void_p),
+    )
+
+
 class TokensCall(ctypes.Structure):
     """The tokens of a set, and which of them may be attended: `separatrix_tokens` of the C interface."""
 

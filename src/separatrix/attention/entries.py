@@ -135,7 +135,7 @@ def is_sound(x: Tensor) -> bool:
     library = kernels_for(x)
     if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
         columns = x.shape[3]
-        return library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()) == 1
+        return bool(library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()))
     x = x.detach() if x.requires_grad else x
     total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
     first = x.select(-1, 0)

@@ -278,7 +278,10 @@ def _rests() -> set[str]:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[kronecker]\n"lemma-1" = "true"', r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true'),
+        (
+            '[kronecker]\n"lemma-1" = "true"',
+            r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true',
+        ),
         ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or holds'),
         ('kronecker = "holds"', "kronecker: expected a table of verdicts, got holds"),
         ("[kronecker", r"expected\.toml is not TOML: .*line 1"),

@@ -219,7 +219,8 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
         (Verdict.FAILS_AS_PRINTED, {"a": True, "b": True}, Verdict.FAILS_AS_PRINTED),
         (Verdict.FAILS_AS_PRINTED, {}, Verdict.FAILS_AS_PRINTED),
         (Verdict.UNDECIDED, {"a": True}, Verdict.UNDECIDED),
-        (Verdict.ILLUSTRATED, {}, Verdict.ILLUSTRATED),
+        (Verdict.ILLUSTRATED, {"a": True, "b": True}, Verdict.ILLUSTRATED),
+        (Verdict.ILLUSTRATED, {"a": True, "b": False}, Verdict.UNDECIDED),
     ],
 )
 def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, bool], found: Verdict) -> None:

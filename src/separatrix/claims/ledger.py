@@ -209,9 +209,9 @@ class Claim:
     def judged(self, found: Sequence[Found]) -> Finding:
         """The finding on what is printed.
 
-        Where the check passes, every misprint must be shown for the claim to hold corrected; if one is not, nothing is
-        decided. If the check fails, illustrates or does not decide, that is the verdict. A wrong neighbour that the
-        check does not reject on the same evidence leaves the claim undecided, whatever the verdict was.
+        Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
+        passes, the claim then holds corrected. If the check fails or does not decide, that is the verdict. A wrong
+        neighbour that the check does not reject on the same evidence leaves a claim undecided that it does not reject.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
@@ -219,7 +219,7 @@ class Claim:
             raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
         if finding.verdict is Verdict.NOT_REPRODUCED and not self.chosen:
             raise TypeError(f"claim {self.id}: a claim that is not reproduced lists the settings that were chosen")
-        passes = finding.verdict in _PASSES
+        passes = finding.verdict in (*_PASSES, Verdict.ILLUSTRATED)
         if not finding.shows.keys() <= names or (passes and finding.shows.keys() != names):
             raise TypeError(
                 f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
@@ -242,14 +242,14 @@ class Claim:
         return self.check(found, **neighbour.constants).verdict not in _REJECTS
 
     def _beside_neighbours(self, finding: Finding, found: Sequence[Found]) -> Finding:
-        """The finding with what became of the neighbours; undecided if one of them was accepted."""
+        """The finding with what became of the neighbours; undecided if the claim and one of them were accepted."""
         if finding.verdict is Verdict.UNDECIDED:
             return finding
         accepted = {one.says: self.accepts(one, found) for one in self.neighbours}
         told = {f"rejected: {says}": "no" if taken else "yes" for says, taken in accepted.items()}
         finding = replace(finding, numbers={**finding.numbers, **told})
         alike = [says for says, taken in accepted.items() if taken]
-        if alike:
+        if alike and finding.verdict not in _REJECTS:
             note = f"These cells do not tell the claim from a wrong one: {'; '.join(alike)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
         return finding

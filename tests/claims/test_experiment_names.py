@@ -45,7 +45,7 @@ PINNED = {
     "selection.exact_descent": 1,
     "selection.fcn_infimum": 1,
     "selection.fcn_trained": 1,
-    "selection.heat_maps": 1,
+    "selection.heat_maps": 2,
     "selection.isometric_width": 1,
     "selection.lemma_a3": 1,
     "selection.lemma_d1": 1,

@@ -18,10 +18,11 @@ from separatrix.claims.ledger import Claim, Found, Verdict
 from separatrix.claims.verdicts import expected
 from tests.claims.cells import ran
 
-CORRECTED, FAILS, HOLDS, UNDECIDED = (
+CORRECTED, FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
     Verdict.HOLDS_CORRECTED,
     Verdict.FAILS_AS_PRINTED,
     Verdict.HOLDS,
+    Verdict.NOT_REPRODUCED,
     Verdict.UNDECIDED,
 )
 Mutant = tuple[str, Mapping[str, Any], Verdict]

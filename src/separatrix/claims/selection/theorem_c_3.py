@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
-from separatrix.claims.selection.misprint_pairs import ROUNDING, compared
+from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import construct, overlaps
@@ -134,6 +134,7 @@ def _proof_cells() -> Iterator[Cell]:
     says="The proof bounds the softmax weights inside and outside the subset, for overlaps up to 1/2.",
     cells=_proof_cells,
     errata=PROOF,
+    neighbours=as_printed(PROOF),
 )
-def theorem_c_3_proof(found: Sequence[Found]) -> Finding:
-    return compared(found, PROOF)
+def theorem_c_3_proof(found: Sequence[Found], misprint: str = "") -> Finding:
+    return compared(found, PROOF, misprint=misprint)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.misprint_pairs import compared, missed
+from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics
@@ -132,6 +132,7 @@ def _cells() -> Iterator[Cell]:
     says="The proof follows alpha and C through two phases and two stages, with a chain of inequalities in s.",
     cells=_cells,
     errata=PROOF,
+    neighbours=as_printed(PROOF),
 )
-def theorem_d_4_proof(found: Sequence[Found]) -> Finding:
-    return compared(found, PROOF)
+def theorem_d_4_proof(found: Sequence[Found], misprint: str = "") -> Finding:
+    return compared(found, PROOF, misprint=misprint)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.misprint_pairs import compared, missed
+from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -113,6 +113,7 @@ def _cells() -> Iterator[Cell]:
     says="The proof repeats that of Theorem D.4 with mean weights over encodings, and constants that depend on delta.",
     cells=_cells,
     errata=PROOF,
+    neighbours=as_printed(PROOF),
 )
-def theorem_e_6_proof(found: Sequence[Found]) -> Finding:
-    return compared(found, PROOF)
+def theorem_e_6_proof(found: Sequence[Found], misprint: str = "") -> Finding:
+    return compared(found, PROOF, misprint=misprint)

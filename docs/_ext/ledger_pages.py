@@ -56,7 +56,7 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
         if one.proof:
             found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
         if one.neighbours:
-            found += "<br>rejected beside it: " + "; ".join(plain(other.says) for other in one.neighbours)
+            found += f"<br>rejected beside it: {_rejected(one)}"
         if one.alone:
             found += f"<br>no wrong neighbour: {plain(one.alone)}"
         if one.chosen:
@@ -65,6 +65,17 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
         code = "<br>".join([*map(_code, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {plain(one.says)} | {code} | {found} |")
     return rows
+
+
+_SHOWN = 3
+"""So many of the wrong neighbours of a claim are written out in the table of a paper."""
+
+
+def _rejected(one: Claim) -> str:
+    """The wrong neighbours of a claim, or the first of them and how many there are more."""
+    said = [plain(other.says) for other in one.neighbours]
+    more = len(said) - _SHOWN
+    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _place_row(one: Place, cited: Sequence[str]) -> str:

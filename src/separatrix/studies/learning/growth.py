@@ -128,8 +128,8 @@ _NEIGHBOURS = (
 def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Finding:
     """The claim holds if memory grows as said and the polynomial method keeps its tolerance.
 
-    Bytes alive must grow by at most `most` when n doubles, and what bounded layers keep must not grow at all. Until it was
-    looked at again flops had to be exact powers of n as well, which those of a formula cannot fail to be.
+    Bytes alive must grow by at most `most` when n doubles, and what bounded layers keep must not grow at all. Until it
+    was looked at again flops had to be exact powers of n as well, which those of a formula cannot fail to be.
     """
     ours = growth(found)
     powers = {

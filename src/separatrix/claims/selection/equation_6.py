@@ -33,7 +33,7 @@ def flow_gap(T: int, q: int, d: int, lr: float, span: float, seed: int) -> dict[
 
 
 _RATES = (0.05, 0.025, 0.0125)
-_SETTINGS = ((20, 2, 1, 1000.0), (9, 2, 3, 60.0), (16, 3, 2, 200.0), (60, 2, 2, 400.0), (40, 9, 1, 300.0))
+_SETTINGS = ((20, 2, 1, 600.0), (9, 2, 3, 20.0), (16, 3, 2, 60.0), (60, 2, 2, 100.0), (40, 9, 1, 200.0))
 """(T, q, d, span): q from 2 to just below T/4, within the hypothesis of Theorem 3.1."""
 
 

@@ -19,7 +19,7 @@ from separatrix.selection.flow import population_flow
 from separatrix.selection.laws import BOUND_EXPONENTS, broken_hypotheses, time_law
 
 SWEEPS: Mapping[str, tuple[float, ...]] = {
-    "T": (16, 32, 64, 128),
+    "T": (16, 32, 64, 96),
     "d": (1, 2, 3, 4),
     "epsilon": (8e-3, 4e-3, 2e-3),
     "lr": (1 / 80, 1 / 160),
@@ -49,7 +49,7 @@ def counted(sweep: str, T: int, q: int, d: int, lr: float, epsilon: float, seed:
 @experiment(version=1, name="selection.flow_to_loss")
 def in_the_flow(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, float | int]:
     """The time eta t at which equation (6), descent at a small rate, has the loss epsilon: also where no run ends."""
-    tau = np.geomspace(1.0, T**2 * d / epsilon, 4001)
+    tau = np.geomspace(1.0, T**2 * d / epsilon, 801)
     below = np.flatnonzero(population_flow(T, q, d, tau).loss <= epsilon)
     return {
         "time": float(tau[below[0]]) if len(below) else math.inf,

@@ -20,7 +20,6 @@ CLASSES = "own other"
 
 SETTINGS = (
     (12, 5, "0.05", "1.5"),
-    (24, 7, "0.05", "3"),
     (20, 11, "0.01", "3"),
     (6, 7, "0.09", "1.1"),
     (8, 2, "0.02", "2"),
@@ -29,12 +28,12 @@ SETTINGS = (
     (2, 3, "99/1000", "1001/1000"),
     (3, 2, "1/1000", "10"),
     (4, 3, "99/1000", "10"),
-    (30, 3, "1/1000", "1001/1000"),
+    (12, 3, "1/1000", "1001/1000"),
     # Drawn within the ranges.
     (15, 6, "0.043", "1.87"),
     (18, 4, "0.071", "1.29"),
 )
-"""(n, d, a_0, a_1) within Definition F.1; the fourth has one row a class, the fifth has one class."""
+"""(n, d, a_0, a_1) within Definition F.1; the third has one row a class, the fourth has one class."""
 
 
 def places(n: int, d: int, a0: str, a1: str) -> Iterator[Values]:

@@ -137,8 +137,8 @@ def _range(values: Sequence[float]) -> str:
     cells=_at_the_papers_sizes,
     figures=("mechanisms_at_the_papers_sizes",),
     neighbours=(
-        Neighbour("softmax at an eighth of its temperature succeeds as often, too", {"also": "softmax, beta = 8"}),
         Neighbour("softmax at four times its temperature succeeds as often, too", {"also": "softmax, beta = 0.25"}),
+        Neighbour("linear attention with the taylor2 map succeeds as often, too", {"also": "linear, taylor2"}),
     ),
 )
 def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Finding:

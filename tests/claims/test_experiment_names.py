@@ -6,7 +6,7 @@ from separatrix.claims import load
 from separatrix.lab import registry
 
 PINNED = {
-    "kronecker.certified_degree": 1,
+    "kronecker.certified_degree": 2,
     "kronecker.chain_rank": 1,
     "kronecker.chain_sizes": 1,
     "kronecker.codes": 1,

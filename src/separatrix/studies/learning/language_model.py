@@ -29,7 +29,7 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.mechanisms import LAYERED, Mechanism, mechanism
 from separatrix.studies.learning.models import Sizes, parameter_count
-from separatrix.studies.learning.runs import READINGS, Expectation, Reading, finding, measured, on_text
+from separatrix.studies.learning.runs import READINGS, TURNED, Expectation, Reading, finding, measured, on_text
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, entropy, text_task
 
@@ -97,8 +97,8 @@ def cells(
             )
 
 
-def _judged(found: Sequence[Found], expected: Expectation) -> Finding:
-    made = finding(found, "loss", (expected,), plain=PAIRS)
+def _judged(found: Sequence[Found], expected: Expectation, turned: bool) -> Finding:
+    made = finding(found, "loss", (expected,), plain=PAIRS, turned=turned)
     # Runs for equal steps end there, and the rate for equal compute is not the best one for fewer steps.
     other = READINGS["steps" if expected.reading == "compute_steps" else "compute_steps"]
     numbers = {name: value for name, value in made.numbers.items() if not name.startswith(f"loss at {other}, ")}
@@ -127,7 +127,8 @@ shorter = claim(
     says=f"{_SAYS} With windows of 64 characters, and few steps.",
     cells=lambda: cells(64, 32, 4, reading="compute_steps", steps=40, batch=4, points=64, seeds=(1, 2, 3)),
     figures=("learning_ends", "learning_compute"),
-)(lambda found: _judged(found, _AT_EQUAL_COMPUTE))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _AT_EQUAL_COMPUTE, turned))
 
 at_equal_compute = claim(
     paper="beyond",
@@ -137,7 +138,8 @@ at_equal_compute = claim(
     profile="full",
     cells=lambda: _full("compute_steps"),
     figures=("learning_ends", "learning_compute"),
-)(lambda found: _judged(found, _AT_EQUAL_COMPUTE))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _AT_EQUAL_COMPUTE, turned))
 
 at_equal_steps = claim(
     paper="beyond",
@@ -148,4 +150,5 @@ at_equal_steps = claim(
     profile="full",
     cells=lambda: _full("steps"),
     figures=("learning_curves",),
-)(lambda found: _judged(found, _AT_EQUAL_STEPS))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _AT_EQUAL_STEPS, turned))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
@@ -155,18 +155,26 @@ class Expectation:
         return f"{self.better} ahead of {self.worse} at {READINGS[self.reading]}"
 
 
+TURNED = Neighbour("the other way round: what is expected to be worse is ahead", {"turned": True})
+
+
 def finding(
     found: Sequence[Found],
     what: Literal["accuracy", "loss"],
     expectations: Sequence[Expectation],
     note: str = "",
     plain: str = "order 2",
+    *,
+    turned: bool = False,
 ) -> Finding:
     """The finding on some expectations: it holds if every lead is above zero beyond chance.
 
     It fails if a lead is below zero beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
-    Models must have as many parameters as that of the attention `plain`, to one in a hundred.
+    Models must have as many parameters as that of the attention `plain`, to one in a hundred. `turned`, the other
+    attention of each pair is expected to be ahead.
     """
+    if turned:
+        expectations = [Expectation(one.worse, one.better, one.reading) for one in expectations]
     ours = by_attention(found)
     numbers: dict[str, float | str | Interval] = {}
     open_ones = against = 0

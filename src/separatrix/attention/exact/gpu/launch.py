@@ -16,8 +16,8 @@ from separatrix.attention.call import Call
 from separatrix.attention.exact.gpu.configurations import configuration, padded, width_of
 
 LOG2_E = 1.4426950408889634
-FARTHEST = 1 << 29
-"""Positions, lengths and offsets up to here fit the kernels' 32-bit numbers, and so do their sums."""
+FARTHEST = 1 << 23
+"""Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns."""
 
 
 @dataclass(frozen=True)

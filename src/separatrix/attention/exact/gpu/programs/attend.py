@@ -14,11 +14,13 @@ import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
+    allowed,
     power,
     prefix_at,
     prefixes_of,
     product,
     put_rows,
+    reach,
     rows_of,
     sees,
     shown,
@@ -64,32 +66,32 @@ def attend(
     rows = first + tl.arange(0, QUERIES)
     last = tl.minimum(first + QUERIES, queries) - 1
     live, here = rows < queries, rows + offset
-    q = rows_of(left, head, rows, queries, live, d, D)
     narrow = inner_keys.dtype.element_ty
+    wide = left.dtype.element_ty
 
-    total = tl.zeros((QUERIES,), q.dtype)
-    sums = tl.zeros((QUERIES, D_V), q.dtype)
-    peak = tl.full((QUERIES,), float("-inf"), q.dtype)
+    total = tl.zeros((QUERIES,), wide)
+    sums = tl.zeros((QUERIES, D_V), wide)
+    peak = tl.full((QUERIES,), float("-inf"), wide)
     start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
     begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
     for step in range(begin, end):
         at = prefix_at(step, here, PREFIX_WINDOW)
         inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
         k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
-        row = (q * k.to(q.dtype)).to(narrow)
+        q = rows_of(left, head, rows, queries, live, d, D)  # read anew each time: registers are scarcer than cache
+        row = (q * k.to(wide)).to(narrow)
         may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+        ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_peak = peak
-        row_total = tl.zeros((QUERIES,), q.dtype)
-        row_sums = tl.zeros((QUERIES, D_V), q.dtype)
+        row_total = tl.zeros((QUERIES,), wide)
+        row_sums = tl.zeros((QUERIES, D_V), wide)
         for place in range(start, stop, KEYS):
             keys = place + tl.arange(0, KEYS)
             inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-            S = product(row, tl.trans(K), q.dtype, PRECISION)
-            allowed = may[:, None] & inside_here[None, :]
-            allowed = allowed & sees(here[:, None], keys[None, :], inner_window, CAUSAL or INNER_WINDOW, INNER_WINDOW)
-            S = tl.where(allowed, S, float("-inf"))
+            S = product(row, tl.trans(K), wide, PRECISION)
+            S = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), S, float("-inf"))
             higher = tl.maximum(row_peak, tl.ceil(tl.max(S, 1)))
             base = tl.where(higher == float("-inf"), 0.0, higher)
             fade = power(row_peak - base)
@@ -100,11 +102,11 @@ def attend(
         v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
         fade = power(peak - tl.where(row_peak == float("-inf"), 0.0, row_peak))
         total = total * fade + row_total
-        sums = sums * fade[:, None] + row_sums * v.to(q.dtype)
+        sums = sums * fade[:, None] + row_sums * v.to(wide)
         peak = row_peak
     empty = total == 0
     total = tl.where(empty, 1.0, total)
-    if q.dtype == tl.float64:
+    if wide == tl.float64:
         found = sums / total[:, None]
     else:
         found = tl.div_rn(sums, tl.broadcast_to(total[:, None], (QUERIES, D_V)))

@@ -13,11 +13,13 @@ import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
+    allowed,
     looking,
     prefix_at,
     prefixes_of,
     product,
     put_rows,
+    reach,
     rows_of,
     sees,
     shown,
@@ -90,8 +92,6 @@ def inner_gradient(
             shift = tl.load(lse + of_head, mask=live, other=0.0)
             against = tl.load(delta + of_head, mask=live, other=0.0)
             weight = tl.load(share + of_head, mask=live, other=0.0)
-            allowed = live[:, None] & inside_here[None, :]
-            allowed = allowed & sees(here[:, None], keys[None, :], inner_window, CAUSAL or INNER_WINDOW, INNER_WINDOW)
             begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
             for step in range(begin, end):
                 at = prefix_at(step, here, PREFIX_WINDOW)
@@ -99,9 +99,11 @@ def inner_gradient(
                 k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
                 v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
                 row, g_row = (q * k.to(wide)).to(narrow), (g * v.to(wide)).to(narrow)
-                may = inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+                may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+                ends = reach(here, may, CAUSAL or INNER_WINDOW)
+                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
                 S = product(row, tl.trans(K), wide, PRECISION)
-                P = tl.where(allowed & may[:, None], tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
+                P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
                 of_values = add_product(of_values, tl.trans(P.to(narrow)), g_row, PRECISION)
                 dP = product(g_row, tl.trans(V), wide, PRECISION)
                 dS = (P * (dP - against[:, None])).to(narrow)

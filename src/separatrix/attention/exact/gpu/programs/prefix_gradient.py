@@ -12,9 +12,11 @@ import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
+    allowed,
     looking,
     product,
     put_rows,
+    reach,
     rows_of,
     sees,
     shown,
@@ -78,6 +80,7 @@ def prefix_gradient(
             here = rows + offset
             live = (rows < queries) & inside
             live = live & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+            ends = reach(here, live, CAUSAL or INNER_WINDOW)
             q = rows_of(left, head, rows, queries, live, d, D)
             g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
             of_head = head.to(tl.int64) * queries + rows
@@ -94,17 +97,15 @@ def prefix_gradient(
                 K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
                 V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
                 S = product(row, tl.trans(K), wide, PRECISION)
-                allowed = live[:, None] & inside_here[None, :]
-                allowed = allowed & sees(
-                    here[:, None], keys[None, :], inner_window, CAUSAL or INNER_WINDOW, INNER_WINDOW
-                )
-                P = tl.where(allowed, tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
+                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
+                P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
                 row_values = add_product(row_values, P.to(narrow), V, PRECISION)
                 dP = product(g_row, tl.trans(V), wide, PRECISION)
                 dS = (P * (dP - against[:, None])).to(narrow)
                 row_keys = add_product(row_keys, dS, K, PRECISION)
-            of_key += tl.sum(q * row_keys, 0)
-            of_value += tl.sum(g * row_values, 0)
+            # Read anew: registers are scarcer than cache.
+            of_key += tl.sum(rows_of(left, head, rows, queries, live, d, D) * row_keys, 0)
+            of_value += tl.sum(rows_of(incoming, head, rows, queries, live, d_v, D_V) * row_values, 0)
     exists = at >= 0
     put_rows(key_gradient, own, at, prefixes, exists, of_key[None, :], d, D)
     put_rows(value_gradient, own, at, prefixes, exists, of_value[None, :], d_v, D_V)

@@ -1,7 +1,7 @@
 """What the kernels in Triton share: which keys a block of queries may attend, rows of sets, and powers of two.
 
 A kernel reads tensors whose entries lie side by side, (heads, rows, columns); `d` columns are padded to `D`, a power of
-two, by zeros. Positions are 32-bit numbers, addresses 64-bit ones.
+two, by zeros. Positions and places within a head are 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+NOWHERE = tl.constexpr(1 << 30)
+"""An index that no key has."""
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 """Whether the kernels were imported for Triton's interpreter, whose products do not know bfloat16."""
 
@@ -64,6 +66,26 @@ def sees(here, keys, window, ENDS: tl.constexpr, WINDOWED: tl.constexpr):
 
 
 @triton.jit
+def reach(here, may, ENDS: tl.constexpr):
+    """For each query the last key that it may attend; -1 for a query that may attend none.
+
+    Whole numbers take their place among the registers of a thread. As truth values, what is allowed would be kept in
+    registers that AMD's processors have few of.
+    """
+    return tl.where(may, here if ENDS else NOWHERE - 1, -1)
+
+
+@triton.jit
+def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr):
+    """Which (queries, keys) may be attended, of queries with these `ends` (see `reach`) and keys that are `inside`."""
+    place = tl.where(inside, keys, NOWHERE)
+    found = place[None, :] <= ends[:, None]
+    if WINDOWED:
+        found = found & (place[None, :] > (here - window)[:, None])
+    return found
+
+
+@triton.jit
 def shown(mask, head, keys, length, MASKED: tl.constexpr):
     """Which of some indices are keys of a set that no mask hides."""
     inside = (keys >= 0) & (keys < length)
@@ -76,7 +98,7 @@ def shown(mask, head, keys, length, MASKED: tl.constexpr):
 def rows_of(x, head, rows, length, inside, d: tl.constexpr, D: tl.constexpr):
     """Rows (rows, D) of one head of a set; zeros in place of those that are not `inside`."""
     columns = tl.arange(0, D)
-    at = x + (head.to(tl.int64) * length + rows)[:, None] * d + columns[None, :]
+    at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
     return tl.load(at, mask=inside[:, None] & (columns < d)[None, :], other=0.0)
 
 
@@ -84,7 +106,7 @@ def rows_of(x, head, rows, length, inside, d: tl.constexpr, D: tl.constexpr):
 def put_rows(x, head, rows, length, inside, found, d: tl.constexpr, D: tl.constexpr):
     """Write rows (rows, D) of one head, those that are `inside`."""
     columns = tl.arange(0, D)
-    at = x + (head.to(tl.int64) * length + rows)[:, None] * d + columns[None, :]
+    at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
     tl.store(at, found.to(x.dtype.element_ty), mask=inside[:, None] & (columns < d)[None, :])
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.errors import ArgumentError
 from separatrix.native import TYPES, Norm, TokensCall, done, kernels_for, put
 
@@ -77,7 +78,7 @@ def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, 
     least, most = extremes(x, mask)
     nothing = least > most
     least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
-    if not (torch.isfinite(least) & torch.isfinite(most)).all():
+    if not truth((torch.isfinite(least) & torch.isfinite(most)).all()):
         raise ArgumentError(
             name,
             expected="finite entries (an error bound must hold)",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers.masking_utils import bidirectional_mask_function, prepare_padding_mask, sdpa_mask
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.errors import ArgumentError
 
 
@@ -85,10 +86,10 @@ def read_mask(mask: Tensor, queries: int, keys: int) -> Pattern:
     first, last = number.argmax(-2), queries - 1 - number.flip(-2).argmax(-2)
     j = torch.arange(keys, device=mask.device).expand_as(first)
     later, before = seen & (first > 0), seen & (last < queries - 1)
-    offset = int((j - first)[later][0]) if later.any() else None
-    window = int((last - j)[before][0]) + offset + 1 if offset is not None and before.any() else None
-    pattern = Pattern(None if seen.all() else seen, offset, window)
-    if not torch.equal(mask, pattern.allowed(range(queries), keys, mask.device).expand_as(mask)):
+    offset = int(number((j - first)[later][0])) if truth(later.any()) else None
+    window = int(number((last - j)[before][0])) + offset + 1 if offset is not None and truth(before.any()) else None
+    pattern = Pattern(None if truth(seen.all()) else seen, offset, window)
+    if not truth((mask == pattern.allowed(range(queries), keys, mask.device)).all()):
         raise ArgumentError(
             "attention_mask",
             expected="padding, causal, or causal with one sliding window",
@@ -117,7 +118,7 @@ def make_mask(
         whole = prepare_padding_mask(attention_mask, kv_length, kv_offset)
         assert whole is not None
         padding = whole[:, kv_offset : kv_offset + kv_length]
-        return None if allow_is_bidirectional_skip and padding.all() else padding[:, None, None]
+        return None if allow_is_bidirectional_skip and truth(padding.all()) else padding[:, None, None]
     made: Tensor | None = sdpa_mask(
         batch_size,
         q_length,

@@ -1,7 +1,7 @@
 """The one place where numbers of tensors are read on the host, which waits for a device to finish what it was given.
 
 Whether factors need balancing, which plan is chosen and whether an output is refused depend on numbers. On a GPU each
-look at one stops the queue, and a fake tensor has none to look at. Because all of them go through `numbers`, tests can
+look at one stops the queue, and a fake tensor has none to look at. Because all of them go through `read`, tests can
 count the looks, and answer for fake tensors.
 """
 
@@ -12,6 +12,11 @@ from typing import Any
 from torch import Tensor
 
 
+def read(x: Tensor) -> Any:
+    """The entries of a tensor as Python numbers, read from its device: `numbers`, `number` and `truth` call this."""
+    return x.tolist()
+
+
 def numbers(x: Tensor) -> Any:
     """The entries of a tensor as nested lists of Python numbers, or one number for a tensor without dimensions.
 
@@ -19,7 +24,7 @@ def numbers(x: Tensor) -> Any:
     >>> numbers(torch.tensor([[1.0, 2.0]])), numbers(torch.tensor(True))
     ([[1.0, 2.0]], True)
     """
-    return x.tolist()
+    return read(x)
 
 
 def number(x: Tensor) -> float:
@@ -29,7 +34,7 @@ def number(x: Tensor) -> float:
     >>> number(torch.tensor([3]))
     3.0
     """
-    return float(numbers(x.reshape(())))
+    return float(read(x if x.dim() == 0 else x.reshape(())))
 
 
 def truth(x: Tensor) -> bool:
@@ -39,4 +44,4 @@ def truth(x: Tensor) -> bool:
     >>> truth(torch.ones(3).eq(1).all())
     True
     """
-    return bool(numbers(x.reshape(())))
+    return bool(read(x if x.dim() == 0 else x.reshape(())))

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
@@ -73,7 +74,7 @@ def _computed_in(x: Tensor) -> torch.dtype:
 def _largest(x: Tensor) -> float:
     """The largest magnitude; NaN if there is one."""
     least, most = x.detach().aminmax()
-    return max(-least.item(), most.item())
+    return max(-number(least), number(most))
 
 
 def _is_sound(out: Tensor, scale: float) -> bool:
@@ -83,7 +84,7 @@ def _is_sound(out: Tensor, scale: float) -> bool:
     out = out.detach() if out.requires_grad else out
     total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
     first = out.select(-1, 0)
-    return math.isfinite(total.item()) and torch.count_nonzero(first).item() == first.numel()
+    return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
 
 
 def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> bool:

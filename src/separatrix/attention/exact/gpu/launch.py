@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.gpu.configurations import configuration, padded, width_of
 
 LOG2_E = 1.4426950408889634
@@ -25,26 +27,16 @@ class Described:
     """A call as the kernels take it.
 
     Attributes:
-        prefix: The index of the key set that is visited key by key, the one of which a query attends fewer keys.
-        inner: The index of the other, which is visited by blocks.
+        prefix: The index of the key set that is visited key by key; the other one is visited by blocks.
         tensors: The queries, the prefix keys and values, the inner keys and values, and their masks.
         sizes: The whole numbers of the kernels' signature.
         flags: What the kernels are compiled for.
     """
 
     prefix: int
-    inner: int
     tensors: tuple[Tensor, ...]
     sizes: tuple[int, ...]
-    flags: dict[str, object]
-
-
-def described(call: Call, precision: str) -> Described:
-    """The call for the kernels, made once for all passes over it."""
-    found: Described | None = call.kept.get("gpu")
-    if found is None or found.flags["PRECISION"] != precision:
-        found = call.kept["gpu"] = _described(call, precision)
-    return found
+    flags: dict[str, Any]
 
 
 def prefix_of(call: Call) -> int:
@@ -57,29 +49,34 @@ def prefix_of(call: Call) -> int:
     return 1 if first > second else 0
 
 
+def described(call: Call, precision: str) -> Described:
+    """The call for the kernels, made once for all passes over it."""
+    found: Described | None = call.kept.get("gpu")
+    if found is None or found.flags["PRECISION"] != precision:
+        found = call.kept["gpu"] = _described(call, precision)
+    return found
+
+
 def _described(call: Call, precision: str) -> Described:
     heads, queries, d = call.query.shape
     d_v = call.values[0].shape[2]
-    windows = call.positions.windows
-    prefix = prefix_of(call)
-    inner = 1 - prefix
+    windows, prefix = call.positions.windows, prefix_of(call)
+    order = (prefix, 1 - prefix)
     left = (call.query.to(call.computed_in) * (call.scale * LOG2_E)).contiguous()
-    sets = [call.keys[prefix], call.values[prefix], call.keys[inner], call.values[inner]]
+    sets = [x for m in order for x in (call.keys[m].contiguous(), call.values[m].contiguous())]
     # A pointer that is not read has to point somewhere.
-    masks = [call.masks[m].contiguous().view(torch.uint8) if call.masks else call.keys[0] for m in (prefix, inner)]
+    masks = [call.masks[m].contiguous().view(torch.uint8) if call.masks else call.keys[0] for m in order]
     mask_shared = heads // call.masks[0].shape[0] if call.masks else 1
-    lengths = (call.key_lengths[prefix], call.key_lengths[inner])
-    ends = [0 if windows[m] is None else min(windows[m], 2 * FARTHEST) for m in (prefix, inner)]
-    offset = call.positions.offset
+    ends = [min(windows[m] or 0, 2 * FARTHEST) for m in order]  # 0 stands for no window, and is not looked at
+    lengths = [call.key_lengths[m] for m in order]
     return Described(
         prefix,
-        inner,
-        (left, *(x.contiguous() for x in sets), *masks),
-        (queries, *lengths, offset, *ends, call.shared, mask_shared),
+        (left, *sets, *masks),
+        (queries, *lengths, call.positions.offset, *ends, call.shared, mask_shared),
         {
             "CAUSAL": call.positions.is_causal,
             "PREFIX_WINDOW": windows[prefix] is not None,
-            "INNER_WINDOW": windows[inner] is not None,
+            "INNER_WINDOW": windows[1 - prefix] is not None,
             "MASKED": bool(call.masks),
             "PRECISION": precision,
             "d": d,
@@ -92,60 +89,42 @@ def _described(call: Call, precision: str) -> Described:
 
 def forward(call: Call, precision: str) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of its arithmetic."""
-    from separatrix.attention.exact.gpu.programs.attend import attend
-
-    found = described(call, precision)
     heads, queries, _ = call.query.shape
     out = call.query.new_empty(heads, queries, call.values[0].shape[2])
     lse = call.query.new_empty(heads, queries, dtype=call.computed_in)
-    block = configuration("attend", call.query.dtype, width_of(call))
-    _launch(attend, heads * -(-queries // block.queries), found, (out, lse), block)
+    _launch("attend", call, precision, heads, queries, (out, lse))
     return out, lse * math.log(2.0)
 
 
-def gradients(call: Call, precision: str, rows: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The gradients of queries, keys and values in the type of the arithmetic, of queries over the scale.
+def gradients(call: Call, precision: str, rows: tuple[Tensor, ...]) -> Gradients:
+    """The gradients of a call in the type of its arithmetic: of queries over the scale, of keys times log2(e).
 
     Args:
         call: The call.
-        precision: How products of float32 are computed.
+        precision: How products of float32 are computed, "ieee" or "tf32".
         rows: For each query the incoming gradient, the log-sum-exp to base 2, delta and its share of the head's power.
     """
-    from separatrix.attention.exact.gpu.programs.inner_gradient import inner_gradient
-    from separatrix.attention.exact.gpu.programs.prefix_gradient import prefix_gradient
-    from separatrix.attention.exact.gpu.programs.query_gradient import query_gradient
 
-    found = described(call, precision)
-    wide = call.computed_in
-    query = torch.empty_like(call.query, dtype=wide, memory_format=torch.contiguous_format)
-    keys, values = (
-        [torch.empty_like(x, dtype=wide, memory_format=torch.contiguous_format) for x in sets]
-        for sets in (call.keys, call.values)
-    )
-    own = call.keys[0].shape[0]
-    block = _block("query_gradient", call)
-    _launch(
-        query_gradient,
-        call.query.shape[0] * -(-call.query.shape[1] // block.queries),
-        found,
-        (*rows, query, query),
-        block,
-    )
-    m = found.inner
-    block = _block("inner_gradient", call)
-    _launch(inner_gradient, own * -(-call.key_lengths[m] // block.keys), found, (*rows, keys[m], values[m]), block)
-    m = found.prefix
-    block = _block("prefix_gradient", call)
-    _launch(prefix_gradient, own * call.key_lengths[m], found, (*rows, keys[m], values[m]), block)
+    def empty(x: Tensor) -> Tensor:
+        return torch.empty_like(x, dtype=call.computed_in, memory_format=torch.contiguous_format)
+
+    query, keys, values = empty(call.query), [empty(x) for x in call.keys], [empty(x) for x in call.values]
+    prefix = prefix_of(call)
+    heads, lengths = call.keys[0].shape[0], call.key_lengths
+    _launch("query_gradient", call, precision, call.query.shape[0], call.query.shape[1], (*rows, query, query))
+    for kernel, m in (("inner_gradient", 1 - prefix), ("prefix_gradient", prefix)):
+        _launch(kernel, call, precision, heads, lengths[m], (*rows, keys[m], values[m]))
     return query, keys, values
 
 
-def _block(kernel, call):
-    return configuration(kernel, call.query.dtype, width_of(call))
-
-
-def _launch(kernel, programs, found, tensors, block):
-    kernel[(programs,)](
+def _launch(kernel: str, call: Call, precision: str, heads: int, length: int, tensors: tuple[Tensor, ...]) -> None:
+    """Run a kernel over all heads and blocks of what it computes, `length` rows of each head."""
+    found = described(call, precision)
+    block = configuration(kernel, call.query.dtype, width_of(call))
+    rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
+    # Imported when it is first launched, because this imports Triton.
+    program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
+    program[(heads * -(-length // rows),)](
         *found.tensors,
         *tensors,
         *found.sizes,

@@ -86,8 +86,6 @@ def inner_gradient(
             rows = first + tl.arange(0, QUERIES)
             last = tl.minimum(first + QUERIES, queries) - 1
             live, here = rows < queries, rows + offset
-            q = rows_of(left, head, rows, queries, live, d, D)
-            g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
             of_head = head.to(tl.int64) * queries + rows
             shift = tl.load(lse + of_head, mask=live, other=0.0)
             against = tl.load(delta + of_head, mask=live, other=0.0)
@@ -98,15 +96,18 @@ def inner_gradient(
                 inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
                 k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
                 v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
-                row, g_row = (q * k.to(wide)).to(narrow), (g * v.to(wide)).to(narrow)
+                # Read anew each time: registers are scarcer than cache.
+                row = (rows_of(left, head, rows, queries, live, d, D) * k.to(wide)).to(narrow)
+                g_row = (rows_of(incoming, head, rows, queries, live, d_v, D_V) * v.to(wide)).to(narrow)
                 may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
                 ends = reach(here, may, CAUSAL or INNER_WINDOW)
-                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
-                S = product(row, tl.trans(K), wide, PRECISION)
-                P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
-                of_values = add_product(of_values, tl.trans(P.to(narrow)), g_row, PRECISION)
-                dP = product(g_row, tl.trans(V), wide, PRECISION)
-                dS = (P * (dP - against[:, None])).to(narrow)
-                of_keys = add_product(of_keys, tl.trans(dS), row, PRECISION)
+                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
+                # Keys in rows and queries in columns: so the weights are the left factors of the next products.
+                S = product(K, tl.trans(row), wide, PRECISION)
+                P = tl.where(seen, tl.exp2(S - shift[None, :]), 0.0) * weight[None, :]
+                of_values = add_product(of_values, P.to(narrow), g_row, PRECISION)
+                dP = product(V, tl.trans(g_row), wide, PRECISION)
+                dS = (P * (dP - against[None, :])).to(narrow)
+                of_keys = add_product(of_keys, dS, row, PRECISION)
     put_rows(key_gradient, own, keys, inners, exists, of_keys, d, D)
     put_rows(value_gradient, own, keys, inners, exists, of_values, d_v, D_V)

@@ -76,12 +76,16 @@ def reach(here, may, ENDS: tl.constexpr):
 
 
 @triton.jit
-def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr):
-    """Which (queries, keys) may be attended, of queries with these `ends` (see `reach`) and keys that are `inside`."""
-    place = tl.where(inside, keys, NOWHERE)
-    found = place[None, :] <= ends[:, None]
+def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl.constexpr = False):
+    """Which (queries, keys) may be attended, of queries with these `ends` (see `reach`) and keys that are `inside`.
+
+    It is (keys, queries) if `TURNED`.
+    """
+    queries: tl.constexpr = 0 if TURNED else 1
+    place = tl.expand_dims(tl.where(inside, keys, NOWHERE), 1 - queries)
+    found = place <= tl.expand_dims(ends, queries)
     if WINDOWED:
-        found = found & (place[None, :] > (here - window)[:, None])
+        found = found & (place > tl.expand_dims(here - window, queries))
     return found
 
 

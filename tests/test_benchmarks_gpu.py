@@ -74,6 +74,7 @@ def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
     (expected,) = [
         vars(row)
         for row in compiled.load()["rows"]
-        if (row.target, row.kernel, row.kind, row.width, row.way) == ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
+        if (row.target, row.kernel, row.kind, row.width, row.way)
+        == ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
     ]
     assert {**found, "block": tuple(found["block"])} == expected

@@ -105,7 +105,9 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
         **{"QUERIES": block.queries, "KEYS": block.keys},
     }
-    signature = {each: _type(each, narrow, wide) if each not in constants else "constexpr" for each in program.arg_names}
+    signature = {
+        each: _type(each, narrow, wide) if each not in constants else "constexpr" for each in program.arg_names
+    }
     # Tensors of PyTorch begin at multiples of 16 bytes.
     aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(signature.values()) if each[0] == "*"}
     made = triton.compile(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, is_dense, layout
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
@@ -522,8 +522,8 @@ def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.devi
         chosen = torch.tensor(indices, dtype=torch.int64, device=device)
     else:
         raise ArgumentError("indices", expected=expected, got=indices)
-    if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < size:
-        raise ArgumentError("indices", expected=expected, got=chosen.tolist())
+    if len(chosen) and not 0 <= number(chosen.min()) <= number(chosen.max()) < size:
+        raise ArgumentError("indices", expected=expected, got=numbers(chosen))
     return chosen
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.targets import TARGETS, Target
-from separatrix.attention.exact.gpu.configurations import KERNELS, WIDTHS, configuration
+from separatrix.attention.exact.gpu.configurations import KERNELS, REGISTERS, WIDTHS, configuration
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
@@ -34,7 +34,6 @@ KINDS = {
     "float16": (torch.float16, "fp16", "fp32", "ieee"),
     "tf32": (torch.float32, "fp32", "fp32", "tf32"),
     "float32": (torch.float32, "fp32", "fp32", "ieee"),
-    "float64": (torch.float64, "fp64", "fp64", "ieee"),
 }
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
 PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
@@ -100,6 +99,7 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     block = configuration(kernel, dtype, width, target.vendor)
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
     hidden = WAYS[way]
+    limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     constants = {
         **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), hidden),
         **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
@@ -113,7 +113,7 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     made = triton.compile(
         ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
-        options={"num_warps": block.warps, "num_stages": block.stages},
+        options={"num_warps": block.warps, "num_stages": block.stages, **limit},
     )
     registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
     matrix = len(re.findall(MATRIX[target.vendor], made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], re.M))
@@ -166,7 +166,8 @@ def _of_ptx(asm: dict[str, Any]) -> tuple[int, int, int]:
         said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stderr
     used = re.search(r"Used (\d+) registers", said)
     spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
-    assert used and spills, said
+    if not (used and spills):
+        raise RuntimeError(f"ptxas did not say what it used: {said}")
     return int(used[1]), int(spills[1]) + int(spills[2]), 0
 
 

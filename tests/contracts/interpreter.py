@@ -1,7 +1,7 @@
 """The kernels in Triton run by its interpreter on tensors of the CPU: a test module takes part by importing a fixture.
 
-The interpreter is chosen when a kernel is decorated, so the kernels are imported anew with it, and forgotten again. What
-Triton's own functions are made of was decorated when Triton was imported, by whomever, and is replaced in the same way.
+The interpreter is chosen when a kernel is decorated, so the kernels are imported anew with it, and forgotten again.
+Triton's own functions were decorated when Triton was imported, by whomever, and are replaced in the same way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from separatrix.attention.exact.gpu import configurations
 from separatrix.attention.exact.gpu import engine as gpu_engine
 
 PROGRAMS = "separatrix.attention.exact.gpu.programs"
@@ -45,6 +47,10 @@ def interpreting() -> Iterator[None]:
                     patch.setattr(module, name, interpreter.InterpretedFunction(one.fn))
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         patch.setattr(gpu_engine, "DEVICES", {"cpu"})
+        patch.setattr(gpu_engine, "TYPES", (*configurations.TYPES, torch.float64))  # which the contract is tested in
+        for kernel in configurations.KERNELS:
+            small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
+            patch.setitem(configurations.SHIPPED, (configurations.vendor(), kernel, 8), small)
         importlib.import_module(f"{PROGRAMS}.attend")
         language = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
         try:

@@ -47,13 +47,13 @@ class Engine(Protocol):
         """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
 
 
-def engine_for(call: Call) -> Engine:
-    """The engine that computes a call, by its device, its shape and what is installed, and by nothing else.
+def engine_for(call: Call, dtype: torch.dtype | None = None) -> Engine:
+    """The engine that computes a call in a type, by its device, its shape and what is installed, and by nothing else.
 
     On a GPU that is `gpu`, the kernels in Triton, and on the CPU `kernels`, those in C++; `blocks`, in plain PyTorch,
-    has what they do not take.
+    has what they do not take. The type is that of the call if none is named.
     """
-    if gpu.takes(call):
+    if gpu.takes(call, dtype):
         return gpu
     return kernels if kernels.takes(call) else blocks
 
@@ -65,6 +65,6 @@ def require_proved(call: Call, dtype: torch.dtype) -> None:
         call: The call; its tensors may be of another type.
         dtype: The type of the tensors that the engine is given.
     """
-    missing = engine_for(call).unproved(call, dtype)
+    missing = engine_for(call, dtype).unproved(call, dtype)
     if missing is not None:
         raise SeparatrixError(f"query: no bound on the error is known for {dtype} on this device. {missing}")

@@ -212,7 +212,7 @@ def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> 
     require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
     delta = _score_error(call, u, radii)
-    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
@@ -225,7 +225,7 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
     """
     require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
-    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
     return 1.01 * (2 * math.tanh(_score_error(call, u, radius) / 2) + 2 * sums + 4 * u)
 
 

@@ -128,7 +128,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     logs = torch.stack([torch.log2(x) for x in largest])
     zero = torch.isneginf(logs)
     used = ~zero.any(0)
-    coordinates = range(used.shape[1])
+    coordinates = list(range(used.shape[1]))
     if not all_of_them:
         coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
     kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)

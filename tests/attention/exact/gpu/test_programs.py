@@ -21,7 +21,8 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 16, so that short sequences have several; what ships is compiled in another test."""
-    shipped = dict.fromkeys(configurations.SHIPPED, Configuration(16, 16, 4, 1))
+    small = (Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
+    shipped = dict.fromkeys(configurations.SHIPPED, small)
     monkeypatch.setattr(configurations, "SHIPPED", shipped)
 
 
@@ -167,7 +168,7 @@ def test_float16_that_leaves_its_range_is_computed_in_float32():
 
 
 def test_weights_that_float16_cannot_hold_keep_their_gradients():
-    """Weights of 2^-5 times differences of 2^-24: float16 ends at 2^-24, and weights are multiplied by 2^14 for that."""
+    """Weights of 2^-5 times differences of 2^-24: float16 ends at 2^-24, so weights are multiplied by 2^14."""
     query, keys = torch.ones(1, 1, 1).half(), [torch.ones(1, 1, 1).half(), torch.zeros(1, 32, 1).half()]
     values = [torch.full((1, 1, 1), 2.0**-7).half(), torch.full((1, 32, 1), 2.0**-7).half()]
     values[1][0, ::2] += 2.0**-17

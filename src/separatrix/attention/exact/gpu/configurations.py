@@ -1,7 +1,8 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
-They are the largest of a short list that spill no register on any target, found by `python -m benchmarks gpu --compile`,
-whose table is in benchmarks/results/gpu. Nothing is searched at run time: the first call compiles what is written here.
+They are the largest of a short list that spill nothing to memory on any target of their vendor. `python -m benchmarks
+gpu --compile` compiles all of them, and fails if one spills; benchmarks/results/gpu-compiled.md is its table. Nothing
+is searched at run time: the first call compiles what is written here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from separatrix.attention.call import Call
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient")
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
-TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""The types that configurations ship for; float64 is computed by plain PyTorch."""
+REGISTERS = {"cuda": 255, "hip": None}
+"""How many registers a thread may have: said to NVIDIA's assembler, which else spills some to run more threads."""
 
 
 class Configuration(NamedTuple):
@@ -27,8 +31,17 @@ class Configuration(NamedTuple):
     stages: int
 
 
+def vendor() -> str:
+    """Whose GPUs this build of PyTorch is for: "cuda" or "hip"."""
+    return "cuda" if torch.version.hip is None else "hip"
+
+
 def padded(columns: int) -> int:
-    """The width that a number of columns is padded to: a power of two, 16 at the least, which matrix units ask for."""
+    """The width that a number of columns is padded to: a power of two, 16 at the least, which matrix units ask for.
+
+    >>> [padded(columns) for columns in (1, 16, 17, 128)]
+    [16, 16, 32, 128]
+    """
     return max(16, 1 << (columns - 1).bit_length())
 
 
@@ -37,18 +50,34 @@ def width_of(call: Call) -> int:
     return max(padded(call.query.shape[2]), padded(call.values[0].shape[2]))
 
 
-def configuration(kernel: str, dtype: torch.dtype, width: int) -> Configuration:
-    """The configuration that ships for a kernel, for tensors of a type and a padded width.
+def configuration(kernel: str, dtype: torch.dtype, width: int, of: str | None = None) -> Configuration:
+    """The configuration that ships for a kernel, for tensors of a type and a padded width, on the GPUs of a vendor.
 
-    >>> configuration("attend", torch.bfloat16, 64).queries
-    64
+    >>> configuration("attend", torch.bfloat16, 64, "cuda").queries
+    128
     """
-    return SHIPPED[kernel, dtype.itemsize, width]
+    return SHIPPED[of or vendor(), kernel, dtype.itemsize][WIDTHS.index(width)]
+
+
+def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
+    return tuple(Configuration(*block) for block in blocks)
 
 
 SHIPPED = {
-    (kernel, size, width): Configuration(16 if size == 8 else 64, 16, 4, 1)
-    for kernel in KERNELS
-    for size in (2, 4, 8)
-    for width in WIDTHS
+    ("cuda", "attend", 2): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", 2): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", 2): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", 2): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
+    ("cuda", "attend", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("hip", "attend", 2): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
+    ("hip", "query_gradient", 2): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
+    ("hip", "inner_gradient", 2): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
+    ("hip", "prefix_gradient", 2): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("hip", "attend", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
+    ("hip", "query_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "inner_gradient", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
 }

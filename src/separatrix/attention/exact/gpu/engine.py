@@ -1,9 +1,9 @@
 """Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
 
-Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 and float64 are correctly rounded,
-fused or not; 2^x errs by two units in the last place in float32 (`ex2.approx`) and one in float64, and a logarithm to
-base 2 by 2^-22: all within what the certificates assume. How matrix units add up products of half types is documented
-nowhere, nor how those of AMD add up float32; for these a bound is refused.
+Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded,
+fused or not; 2^x errs by two units in the last place (`ex2.approx`) and a logarithm to base 2 by 2^-22: all within what
+the certificates assume. How matrix units add up products of half types is documented nowhere, nor how those of AMD add
+up float32; for these a bound is refused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ def installed() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def takes(call: Call) -> bool:
-    """Whether there are kernels for a call: on a GPU, with Triton, at order 3, with at most 128 columns."""
+def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
+    """Whether there are kernels for a call in a type, its own if none is named.
+
+    They are for GPUs, need Triton, and take order 3 in float32 and the half types, with at most 128 columns.
+    """
     if call.query.device.type not in DEVICES or call.order != 3 or call.is_empty or not installed():
         return False
     farthest = max(call.query.shape[1], *call.key_lengths, abs(call.positions.offset))
     widest = max(call.query.shape[2], call.values[0].shape[2])
-    return widest <= WIDTHS[-1] and call.query.dtype in TYPES and farthest <= launch.FARTHEST
+    return widest <= WIDTHS[-1] and (dtype or call.query.dtype) in TYPES and farthest <= launch.FARTHEST
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
@@ -79,10 +82,10 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
     if dtype.itemsize == 2:
         return (
             "No vendor says in which order and with which rounding the matrix units of a GPU add up products of half "
-            "types. Pass float32 or float64."
+            "types. Pass float32."
         )
     if torch.version.hip is not None and call.query.device.type == "cuda":
-        return "AMD does not say how its matrix units add up products of float32 and float64. Compute on the CPU."
+        return "AMD does not say how its matrix units add up products of float32. Pass float64."
     return None
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call, Gradients
-from separatrix.attention.exact.gpu.configurations import configuration, padded, width_of
+from separatrix.attention.exact.gpu.configurations import REGISTERS, configuration, padded, vendor, width_of
 
 LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23
@@ -133,4 +133,5 @@ def _launch(kernel: str, call: Call, precision: str, heads: int, length: int, te
         KEYS=block.keys,
         num_warps=block.warps,
         num_stages=block.stages,
+        **({} if REGISTERS[vendor()] is None else {"maxnreg": REGISTERS[vendor()]}),
     )

@@ -6,16 +6,23 @@ import doctest
 import json
 
 import pytest
+import torch
+import typer
+from typer.testing import CliRunner
 
-from benchmarks.gpu import compiled, targets
+from benchmarks import __main__, gpu
+from benchmarks.gpu import compiled, targets, timed
+from separatrix.attention import reference
 from separatrix.attention.exact.gpu.engine import installed
+from tests.contracts.attention_contract import draw
+from tests.contracts.interpreter import interpreting
 
 needs_triton = pytest.mark.skipif(
     not installed(), reason="Triton is not installed: it is in the group dev of pyproject.toml, for Linux."
 )
 
 
-@pytest.mark.parametrize("module", [compiled, targets])
+@pytest.mark.parametrize("module", [compiled, targets, timed])
 def test_docstrings(module):
     done = doctest.testmod(module)
     assert done.attempted
@@ -61,20 +68,46 @@ import json, sys
 from dataclasses import asdict
 sys.path.insert(0, sys.argv[1])
 from benchmarks.gpu import compiled
-print(json.dumps(asdict(compiled.compile_one("sm_80", "attend", "bfloat16", 16, "nothing hidden"))))
+one = ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
+ptx = compiled.make("sm_80", "attend", "float32", 16, "nothing hidden").asm["ptx"]
+print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact(ptx)), "fma.rn.f32" in ptx]))
 """
 
 
 @needs_triton
 @pytest.mark.timeout(240)
 def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
+    """And in float32 nothing is rounded otherwise than the bounds assume, but the exponential and the logarithm."""
     done = run(ONE, str(root), TRITON_CACHE_DIR=str(tmp_path / "cache"), TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    (expected,) = [
-        vars(row)
-        for row in compiled.load()["rows"]
-        if (row.target, row.kernel, row.kind, row.width, row.way)
-        == ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
-    ]
-    assert {**found, "block": tuple(found["block"])} == expected
+    found, inexact, fused = json.loads(done.stdout)
+    one = ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
+    rows = {(row.target, row.kernel, row.kind, row.width, row.way): row for row in compiled.load()["rows"]}
+    assert {**found, "block": tuple(found["block"])} == vars(rows[one])
+    assert {name.replace(".ftz", "") for name in inexact} == {"ex2.approx.f32", "lg2.approx.f32"}
+    assert fused
+
+
+def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    app = typer.Typer()
+    app.command()(__main__.main)
+    done = CliRunner().invoke(app, ["gpu", "--output", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (0, f"{gpu.NONE}\n")
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(app, ["exact", "--compile"]).exit_code == 2
+
+
+@needs_triton
+def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
+    """In the interpreter: the checks pass, an error is noticed, and fused attention over pairs is of order 3."""
+    monkeypatch.setattr(timed, "SHAPES", ((1, 3, (2, 5), 4, 3),))
+    with interpreting():
+        assert all(row["right"] for row in timed.checks("cpu"))
+        monkeypatch.setattr(timed.gpu, "forward", lambda call, kept=timed.gpu.forward: [x + 1 for x in kept(call)])
+        assert not any(row["right"] for row in timed.checks("cpu"))
+    query, *sets = draw(0, 5, 2, 4, 3)
+    found = timed.pairs_by_fused_attention(query, sets[:2], sets[2:])
+    assert torch.allclose(found, reference.tensor_attention(query, sets[:2], sets[2:])[0], atol=1e-6)
+    report = {"gpu": "one", "checks": [{"right": True}], "times": [{"what": "it", "forward": 0.5, "FBGEMM": "not"}]}
+    assert timed.table(report) == "one: 1 of 1 results are right.\nit: forward 0.5, FBGEMM not"

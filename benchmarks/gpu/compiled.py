@@ -88,8 +88,8 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             yield name, kernel, kind, width, way
 
 
-def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
-    """Compile one configuration for a target."""
+def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
+    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -98,23 +98,35 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     dtype, narrow, wide, precision = KINDS[kind]
     block = configuration(kernel, dtype, width, target.vendor)
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
-    hidden = WAYS[way]
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     constants = {
-        **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), hidden),
+        **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), WAYS[way]),
         **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
         **{"QUERIES": block.queries, "KEYS": block.keys},
     }
-    signature = {
-        each: _type(each, narrow, wide) if each not in constants else "constexpr" for each in program.arg_names
-    }
+    signature = {each: "constexpr" if each in constants else _type(each, narrow, wide) for each in program.arg_names}
     # Tensors of PyTorch begin at multiples of 16 bytes.
     aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(signature.values()) if each[0] == "*"}
-    made = triton.compile(
+    return triton.compile(
         ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
         options={"num_warps": block.warps, "num_stages": block.stages, **limit},
     )
+
+
+def inexact(ptx: str) -> set[str]:
+    """The instructions of a text for NVIDIA's GPUs that are not rounded correctly, or flush subnormal numbers.
+
+    >>> sorted(inexact("fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2, %f3;"))
+    ['add.ftz.f32', 'ex2.approx.ftz.f32']
+    """
+    return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", ptx))
+
+
+def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
+    """Compile one configuration for a target, and look at what came out."""
+    target = TARGETS[name]
+    made, block = make(name, kernel, kind, width, way), configuration(kernel, KINDS[kind][0], width, target.vendor)
     registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
     matrix = len(re.findall(MATRIX[target.vendor], made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], re.M))
     shared = made.metadata.shared

@@ -133,12 +133,30 @@ int separatrix_products_gradient(const separatrix_products* call, const void* M,
     return separatrix::guarded([&] { return chosen->kernels->products_gradient[call->type](*call, M, grad_x, grad_W); });
 }
 
+int separatrix_pass_add(const separatrix_pass* call, double* state) {
+    return separatrix::guarded([&] { return chosen->kernels->pass_add[call->type][call->arithmetic](*call, state); });
+}
+
+int separatrix_pass_attend(const separatrix_pass* call, const void* M, void* out, double* denominator, double* moment) {
+    return separatrix::guarded([&] {
+        return chosen->kernels->pass_attend[call->type][call->arithmetic](*call, M, out, denominator, moment);
+    });
+}
+
 int separatrix_extremes(const separatrix_tokens* tokens, double* least, double* most) {
     return separatrix::guarded([&] { return chosen->kernels->extremes[tokens->type](*tokens, least, most); });
 }
 
 int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm) {
     return separatrix::guarded([&] { return chosen->kernels->norms[tokens->type](*tokens, *norm); });
+}
+
+int separatrix_sound(int64_t type, int64_t rows, int64_t columns, const void* x) {
+    try {
+        return chosen->kernels->sound(static_cast<int>(type), rows, columns, x);
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
 }
 
 int separatrix_stream_append(const separatrix_stream* call, double* largest) {

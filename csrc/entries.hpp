@@ -1,7 +1,8 @@
-// What planning asks of the tokens of a set: the extremes of each column, and two norms of each token.
+// What planning asks of the tokens of a set: the extremes of each column, and two norms of each token; and what ordinary
+// attention asks of its output: whether it is finite, without a zero in its first column.
 //
-// Lanes are columns, in double. Ranges of tokens are tasks. No extreme is rounded, and a sum over the columns is rounded
-// as often as there are vectors of columns, and three times for the lanes.
+// For planning, lanes are columns, in double. Ranges of tokens are tasks. No extreme is rounded, and a sum over the
+// columns is rounded as often as there are vectors of columns, and three times for the lanes.
 #pragma once
 
 #include <limits>
@@ -135,6 +136,40 @@ template <class T> int norms(const separatrix_tokens& call, const separatrix_nor
         norm.largest[head] = most;
     }
     return SEPARATRIX_DONE;
+}
+
+// Whether all of rows x columns entries are finite, and none is zero in the first column. `Bits` are whole numbers of the
+// size of an entry, and `infinity` is what the type has for it: the larger a magnitude, the larger its bits.
+template <class Bits> int sound(Index rows, Index columns, const void* data, Bits infinity) {
+    constexpr Index RANGE = 1 << 16;
+    const Bits* x = static_cast<const Bits*>(data);
+    const Bits magnitude = static_cast<Bits>(~(Bits(1) << (8 * sizeof(Bits) - 1)));
+    const Index step = RANGE / columns + 1, count = (rows + step - 1) / step;
+    Array<int> found(count);
+    auto look = [&](Index task) {
+        const Index first = task * step, last = first + step < rows ? first + step : rows;
+        Bits most = 0;
+        for (const Bits* at = x + first * columns; at < x + last * columns; ++at) {
+            const Bits size = *at & magnitude;
+            most = size > most ? size : most;
+        }
+        Index zeros = 0;
+        for (Index row = first; row < last; ++row) zeros += (x[row * columns] & magnitude) == 0;
+        found[task] = most < infinity && zeros == 0;
+    };
+    if (for_each_task(count, look)) return 0;
+    for (Index task = 0; task < count; ++task)
+        if (!found[task]) return 0;
+    return 1;
+}
+
+inline int sound(int type, Index rows, Index columns, const void* x) {
+    switch (type) {
+    case SEPARATRIX_FLOAT32: return sound<std::uint32_t>(rows, columns, x, 0x7f800000u);
+    case SEPARATRIX_FLOAT64: return sound<std::uint64_t>(rows, columns, x, 0x7ff0000000000000u);
+    case SEPARATRIX_FLOAT16: return sound<std::uint16_t>(rows, columns, x, 0x7c00u);
+    default: return sound<std::uint16_t>(rows, columns, x, 0x7f80u);
+    }
 }
 
 }  // namespace SEPARATRIX_ARCH

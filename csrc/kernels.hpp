@@ -19,8 +19,12 @@ struct Kernels {
     int (*products_add[2])(const separatrix_products& call, double* state);
     int (*products_sums[2])(const separatrix_products& call, const void* M, void* out);
     int (*products_gradient[2])(const separatrix_products& call, const void* M, void* grad_x, void* grad_W);
+    // By the type of the tokens, then by that of the monomials.
+    int (*pass_add[2][2])(const separatrix_pass& call, double* state);
+    int (*pass_attend[2][2])(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment);
     int (*extremes[2])(const separatrix_tokens& tokens, double* least, double* most);
     int (*norms[2])(const separatrix_tokens& tokens, const separatrix_norm& norm);
+    int (*sound)(int type, std::int64_t rows, std::int64_t columns, const void* x);
     int (*stream_append[2])(const separatrix_stream& call, double* largest);
     int (*stream_attend[2])(const separatrix_stream& call, void* out, double* reached);
     int (*exp2[2])(std::int64_t count, const void* powers, void* results);

@@ -5,6 +5,9 @@
 //
 //     by M: Phi W^T (`add`),    by W: M^T Phi (`sums`),    by the tokens themselves (`gradient`).
 //
+// Tokens are given as columns of x and W, or as they lie in keys and values, which are scaled, widened and turned when a
+// tile is filled (`passes`).
+//
 // Lanes are tokens. What is added up over tokens is added up in each lane of a tile in the type of the monomials; then,
 // in double, the lanes of a tile, the tiles of a task, and the tasks of a head, in their order.
 #pragma once
@@ -18,6 +21,10 @@
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
+
+template <class T> inline const T* start_of(const separatrix_tensor& x, Index head) {
+    return static_cast<const T*>(x.data) + head * x.head;
+}
 
 // How a call is cut: a function of its shape alone.
 template <class T> struct Pieces {
@@ -34,21 +41,84 @@ template <class T> struct Pieces {
     Index tile;                                         // tokens of a tile that adds to a state
     Index tasks, range;                                 // tasks of a head that add to a state, and their tokens
 
-    explicit Pieces(const separatrix_products& call) {
+    Pieces(const separatrix_monomials& set, Index heads, Index tokens) {
         // The stored rows stay in the second cache; a tile is added up in the lanes, and long enough to be worth it.
-        const Index fit = (1 << 19) / (static_cast<Index>(sizeof(T)) * call.set->stored);
+        const Index fit = (1 << 19) / (static_cast<Index>(sizeof(T)) * set.stored);
         tile = std::min<Index>(256, std::max<Index>(128, fit / 64 * 64));
-        tile = std::min(tile, rounded_up(call.tokens, WIDTH<T>));
-        // Sums of their own for some sixteen tasks at the most, each of a thousand tokens at the least.
-        const Index most = std::max<Index>(1, 16 / std::max<Index>(call.heads, 1));
-        tasks = std::max<Index>(1, std::min(most, call.tokens / 1024));
-        range = rounded_up((call.tokens + tasks - 1) / tasks, tile);
+        tile = std::min(tile, rounded_up(tokens, WIDTH<T>));
+        // Sums of their own for some sixteen tasks, each of a thousand tokens at the least and 2^16 at the most.
+        const Index most = std::max<Index>(16 / std::max<Index>(heads, 1), (tokens + 0xffff) / 0x10000);
+        tasks = std::max<Index>(1, std::min(most, tokens / 1024));
+        range = rounded_up((tokens + tasks - 1) / tasks, tile);
     }
 };
 
-template <class T> inline const T* head_of(const separatrix_tensor& x, Index head) {
-    return static_cast<const T*>(x.data) + head * x.head;
-}
+// Tokens of a head as columns: coordinate l at x + l * x.row, column c of the values at W + c * W.row.
+template <class T> class Columns {
+public:
+    explicit Columns(const separatrix_products& call) : set(*call.set), columns(call.columns), call_(call) {}
+    const separatrix_monomials& set;
+    const Index columns;
+
+    void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
+        tile.fill(start_of<T>(call_.x, head) + start, call_.x.row, count);
+    }
+
+    // A vector of tokens of each column, side by side, with zeros behind the last token, up to `size`.
+    void values(Index head, Index start, Index count, T* W, Index size) const {
+        for (Index c = 0; c < columns; ++c) {
+            const T* from = start_of<T>(call_.W, head) + c * call_.W.row + start;
+            T* into = W + c * WIDTH<T>;
+            Index t = 0;
+            for (; t + WIDTH<T> <= count; t += WIDTH<T>, into += columns * WIDTH<T>) store(into, load(from + t));
+            for (; t < size; t += WIDTH<T>, into += columns * WIDTH<T>)
+                for (Index lane = 0; lane < WIDTH<T>; ++lane) into[lane] = t + lane < count ? from[t + lane] : T(0);
+        }
+    }
+
+private:
+    const separatrix_products& call_;
+};
+
+// Tokens of a head as rows of numbers of type In, times factors; the values are followed by a column of ones.
+template <class In, class T> class Rows {
+public:
+    explicit Rows(const separatrix_pass& call) : set(*call.set), columns(call.d_v + 1), call_(call) {}
+    const separatrix_monomials& set;
+    const Index columns;
+
+    void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
+        const In* x = start_of<In>(call_.x, head) + start * call_.x.row;
+        for (Index l = 0; l < set.d; ++l) {
+            const T factor = static_cast<T>(call_.factors[head * set.d + l]);
+            T* into = tile.coordinate(l);
+            for (Index t = 0; t < count; ++t) into[t] = static_cast<T>(x[t * call_.x.row + l]) * factor;
+            if (call_.mask.data)
+                for (Index t = 0; t < count; ++t)
+                    if (is_hidden(head, start + t)) into[t] = T(0);
+            for (Index t = count; t < tile.size(); ++t) into[t] = T(0);
+        }
+        tile.multiply_out();
+    }
+
+    void values(Index head, Index start, Index count, T* W, Index size) const {
+        const In* v = start_of<In>(call_.values, head) + start * call_.values.row;
+        for (Index t = 0; t < size; ++t) {
+            T* into = W + t / WIDTH<T> * columns * WIDTH<T> + t % WIDTH<T>;
+            const bool counts = t < count && !(call_.mask.data && is_hidden(head, start + t));
+            for (Index c = 0; c < call_.d_v; ++c)
+                into[c * WIDTH<T>] = counts ? static_cast<T>(v[t * call_.values.row + c]) : T(0);
+            into[call_.d_v * WIDTH<T>] = counts ? T(1) : T(0);
+        }
+    }
+
+private:
+    bool is_hidden(Index head, Index token) const {
+        return !static_cast<const unsigned char*>(call_.mask.data)[head * call_.mask.head + token * call_.mask.row];
+    }
+
+    const separatrix_pass& call_;
+};
 
 // Call f for columns in blocks of at most MOST, about as wide as each other: f(integral_constant<int, width>, first).
 template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
@@ -60,40 +130,29 @@ template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
 }
 
 // into[alpha][column] gets the sum over the tokens of a tile, or has it added.
-template <class T> class Adding {
+template <class T, class Source> class Adding {
 public:
-    Adding(const separatrix_products& call, Index tile)
-        : call_(call), monomials_(*call.set, tile), W_(call.columns * tile) {}
+    Adding(const Source& source, Index tile)
+        : source_(source), columns_(source.columns), monomials_(source.set, tile), W_(source.columns * tile) {}
 
     void tokens(Index head, Index first, Index last, double* into) {
         bool adds = false;
         for (Index start = first; start < last; start += monomials_.size(), adds = true) {
             const Index count = std::min(monomials_.size(), last - start);
-            monomials_.fill(head_of<T>(call_.x, head) + start, call_.x.row, count);
-            pack_values(head, start, count);
-            each_block_of<Pieces<T>::COLUMNS_OF_STATES>(call_.columns, [&](auto width, Index column) {
+            source_.coordinates(head, start, count, monomials_);
+            source_.values(head, start, count, W_, monomials_.size());
+            each_block_of<Pieces<T>::COLUMNS_OF_STATES>(columns_, [&](auto width, Index column) {
                 constexpr int C = decltype(width)::value;
+                const Index rank = source_.set.rank;
                 Index alpha = 0;
-                for (; alpha + Pieces<T>::ALPHAS <= call_.set->rank; alpha += Pieces<T>::ALPHAS)
+                for (; alpha + Pieces<T>::ALPHAS <= rank; alpha += Pieces<T>::ALPHAS)
                     product<Pieces<T>::ALPHAS, C>(alpha, column, adds, into);
-                for (; alpha < call_.set->rank; ++alpha) product<1, C>(alpha, column, adds, into);
+                for (; alpha < rank; ++alpha) product<1, C>(alpha, column, adds, into);
             });
         }
     }
 
 private:
-    // A vector of tokens of each column, side by side, with zeros behind the last token.
-    void pack_values(Index head, Index start, Index count) {
-        for (Index c = 0; c < call_.columns; ++c) {
-            const T* from = head_of<T>(call_.W, head) + c * call_.W.row + start;
-            T* into = W_ + c * WIDTH<T>;
-            Index t = 0;
-            for (; t + WIDTH<T> <= count; t += WIDTH<T>, into += call_.columns * WIDTH<T>) store(into, load(from + t));
-            for (; t < monomials_.size(); t += WIDTH<T>, into += call_.columns * WIDTH<T>)
-                for (Index lane = 0; lane < WIDTH<T>; ++lane) into[lane] = t + lane < count ? from[t + lane] : T(0);
-        }
-    }
-
     template <int A, int C> void product(Index alpha, Index column, bool adds, double* into) const {
         const Index size = monomials_.size();
         const T *left[A], *right[A], *W = W_ + column * WIDTH<T>;
@@ -101,7 +160,7 @@ private:
         Vector<T> sum[A][C];
         for (int a = 0; a < A; ++a)
             for (int c = 0; c < C; ++c) sum[a][c] = Vector<T>{};
-        for (Index t = 0; t < size; t += WIDTH<T>, W += call_.columns * WIDTH<T>) {
+        for (Index t = 0; t < size; t += WIDTH<T>, W += columns_ * WIDTH<T>) {
             Vector<T> monomial[A];
             for (int a = 0; a < A; ++a) monomial[a] = load(left[a] + t) * load(right[a] + t);
             for (int c = 0; c < C; ++c) {
@@ -120,57 +179,69 @@ private:
             store(totals + group * GROUP, sums_of_lanes(lanes));
         }
         for (int a = 0; a < A; ++a) {
-            double* row = into + (alpha + a) * call_.columns + column;
+            double* row = into + (alpha + a) * columns_ + column;
             for (int c = 0; c < C; ++c) row[c] = adds ? row[c] + totals[a * C + c] : totals[a * C + c];
         }
     }
 
-    const separatrix_products& call_;
+    const Source& source_;
+    const Index columns_;
     Tile<T> monomials_;
     Array<T> W_;
 };
 
-template <class T> int products_add(const separatrix_products& call, double* state) {
-    if (!call.tokens || !call.heads) return SEPARATRIX_DONE;
-    const Pieces<T> pieces(call);
-    const Index entries = call.set->rank * call.columns;
-    Array<double> sums(call.heads * pieces.tasks * entries);
+// Add to a state (heads, rank, columns) what the tokens of a source give.
+template <class T, class Source> int add_to_state(const Source& source, Index heads, Index tokens, double* state) {
+    if (!tokens || !heads) return SEPARATRIX_DONE;
+    const Pieces<T> pieces(source.set, heads, tokens);
+    const Index entries = source.set.rank * source.columns;
+    Array<double> sums(heads * pieces.tasks * entries);
     auto add = [&](Index task) {
         const Index head = task / pieces.tasks, first = task % pieces.tasks * pieces.range;
-        Adding<T>(call, pieces.tile).tokens(head, first, std::min(first + pieces.range, call.tokens), sums + task * entries);
+        Adding<T, Source>(source, pieces.tile)
+            .tokens(head, first, std::min(first + pieces.range, tokens), sums + task * entries);
     };
-    if (const int failed = for_each_task(call.heads * pieces.tasks, add)) return failed;
+    if (const int failed = for_each_task(heads * pieces.tasks, add)) return failed;
     auto join = [&](Index head) {
         double *into = state + head * entries, *own = sums + head * pieces.tasks * entries;
         // A range that begins behind the last token was left out, and so were those behind it.
-        const Index used = (call.tokens + pieces.range - 1) / pieces.range;
+        const Index used = (tokens + pieces.range - 1) / pieces.range;
         for (Index entry = 0; entry < entries; ++entry) {
             double total = own[entry];
             for (Index task = 1; task < used; ++task) total += own[task * entries + entry];
             into[entry] += total;
         }
     };
-    return for_each_task(call.heads, join);
+    return for_each_task(heads, join);
 }
 
-// Call f(head, tile, first token, how many) for all tokens in short tiles, in tasks of RANGE tokens.
-template <class T, class F> int each_short_tile(const separatrix_products& call, F f) {
-    const Index ranges = (call.tokens + Pieces<T>::RANGE - 1) / Pieces<T>::RANGE;
+template <class T> int products_add(const separatrix_products& call, double* state) {
+    return add_to_state<T>(Columns<T>(call), call.heads, call.tokens, state);
+}
+
+template <class In, class T> int pass_add(const separatrix_pass& call, double* state) {
+    return add_to_state<T>(Rows<In, T>(call), call.heads, call.tokens, state);
+}
+
+// Call f(head, first token, last token) for all tokens, in tasks of RANGE tokens.
+template <class T, class F> int each_range(Index heads, Index tokens, F f) {
+    const Index ranges = (tokens + Pieces<T>::RANGE - 1) / Pieces<T>::RANGE;
     auto work = [&](Index task) {
         const Index head = task / ranges, first = task % ranges * Pieces<T>::RANGE;
-        f(head, first, std::min(first + Pieces<T>::RANGE, call.tokens));
+        f(head, first, std::min(first + Pieces<T>::RANGE, tokens));
     };
-    return for_each_task(call.heads * ranges, work);
+    return for_each_task(heads * ranges, work);
 }
 
-// out (heads, columns, tokens) = M^T Phi, with M (heads, rank, columns).
+// M^T Phi for a tile of `count` tokens, with M (rank, columns): column c goes to out + c * stride.
 template <class T>
-inline void sums_of_tile(const separatrix_products& call, const Tile<T>& tile, const T* M, T* out, Index count) {
-    each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(call.columns, [&](auto width, Index column) {
+inline void sums_of_tile(Index rank, Index columns, const Tile<T>& tile, const T* M, T* out, Index stride,
+                         Index count) {
+    each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(columns, [&](auto width, Index column) {
         constexpr int C = decltype(width)::value;
         Vector<T> sum[C][COLUMNS] = {};
         const T* row = M + column;
-        for (Index alpha = 0; alpha < call.set->rank; ++alpha, row += call.columns) {
+        for (Index alpha = 0; alpha < rank; ++alpha, row += columns) {
             const T *left = tile.left(alpha), *right = tile.right(alpha);
             Vector<T> monomial[COLUMNS];
             for (int n = 0; n < COLUMNS; ++n) monomial[n] = load(left + n * WIDTH<T>) * load(right + n * WIDTH<T>);
@@ -183,19 +254,46 @@ inline void sums_of_tile(const separatrix_products& call, const Tile<T>& tile, c
         for (int c = 0; c < C; ++c)
             for (int n = 0; n < COLUMNS; ++n) store(lanes[c] + n * WIDTH<T>, sum[c][n]);
         for (int c = 0; c < C; ++c)
-            std::memcpy(out + (column + c) * call.tokens, lanes[c], static_cast<std::size_t>(count) * sizeof(T));
+            std::memcpy(out + (column + c) * stride, lanes[c], static_cast<std::size_t>(count) * sizeof(T));
     });
 }
 
 template <class T> int products_sums(const separatrix_products& call, const void* M, void* out) {
-    return each_short_tile<T>(call, [&](Index head, Index first, Index last) {
+    return each_range<T>(call.heads, call.tokens, [&](Index head, Index first, Index last) {
         constexpr Index SHORT = Pieces<T>::SHORT;
         Tile<T> tile(*call.set, SHORT);
         for (Index start = first; start < last; start += SHORT) {
             const Index count = std::min(SHORT, last - start);
-            tile.fill(head_of<T>(call.x, head) + start, call.x.row, count);
-            sums_of_tile<T>(call, tile, static_cast<const T*>(M) + head * call.set->rank * call.columns,
-                            static_cast<T*>(out) + head * call.columns * call.tokens + start, count);
+            tile.fill(start_of<T>(call.x, head) + start, call.x.row, count);
+            sums_of_tile<T>(call.set->rank, call.columns, tile,
+                            static_cast<const T*>(M) + head * call.set->rank * call.columns,
+                            static_cast<T*>(out) + head * call.columns * call.tokens + start, call.tokens, count);
+        }
+    });
+}
+
+// Every token of a pass as a query: the d_v numerators over the denominator, which follows them in M, and beside them
+// the denominator and the moment, which comes last.
+template <class In, class T>
+int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment) {
+    const Rows<In, T> source(call);
+    const Index d_v = call.d_v, columns = d_v + 2, rank = call.set->rank;
+    return each_range<T>(call.heads, call.tokens, [&](Index head, Index first, Index last) {
+        constexpr Index SHORT = Pieces<T>::SHORT;
+        Tile<T> tile(*call.set, SHORT);
+        Array<T> sums(columns * SHORT);
+        for (Index start = first; start < last; start += SHORT) {
+            const Index count = std::min(SHORT, last - start), token = head * call.tokens + start;
+            source.coordinates(head, start, count, tile);
+            sums_of_tile<T>(rank, columns, tile, static_cast<const T*>(M) + head * rank * columns, sums, SHORT, count);
+            for (Index t = 0; t < count; ++t) {
+                const double total = static_cast<double>(sums[d_v * SHORT + t]);
+                denominator[token + t] = total;
+                moment[token + t] = static_cast<double>(sums[(d_v + 1) * SHORT + t]);
+                In* row = static_cast<In*>(out) + (token + t) * d_v;
+                for (Index c = 0; c < d_v; ++c)
+                    row[c] = total == 0 ? In(0) : static_cast<In>(static_cast<double>(sums[c * SHORT + t]) / total);
+            }
         }
     });
 }
@@ -211,9 +309,9 @@ public:
           coordinates_((set_.d + 1) * SHORT) {}
 
     void pull(Index head, Index start, Index count, const T* M, T* grad_x, T* grad_W) {
-        tile_.fill(head_of<T>(call_.x, head) + start, call_.x.row, count);
-        Tile<T>::copy_rows(head_of<T>(call_.W, head) + start, call_.W.row, call_.columns, count, W_, SHORT, SHORT);
-        sums_of_tile<T>(call_, tile_, M, grad_W + start, count);
+        tile_.fill(start_of<T>(call_.x, head) + start, call_.x.row, count);
+        Tile<T>::copy_rows(start_of<T>(call_.W, head) + start, call_.W.row, call_.columns, count, W_, SHORT, SHORT);
+        sums_of_tile<T>(set_.rank, call_.columns, tile_, M, grad_W + start, call_.tokens, count);
         for (Index i = 0; i < set_.stored * SHORT; ++i) rows_[i] = 0;
         for (Index i = 0; i < (set_.d + 1) * SHORT; ++i) coordinates_[i] = 0;
         for (Index alpha = 0; alpha < set_.rank; ++alpha) {
@@ -254,7 +352,7 @@ private:
 };
 
 template <class T> int products_gradient(const separatrix_products& call, const void* M, void* grad_x, void* grad_W) {
-    return each_short_tile<T>(call, [&](Index head, Index first, Index last) {
+    return each_range<T>(call.heads, call.tokens, [&](Index head, Index first, Index last) {
         Pulling<T> pulling(call);
         for (Index start = first; start < last; start += Pieces<T>::SHORT)
             pulling.pull(head, start, std::min(Pieces<T>::SHORT, last - start),

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 5
+#define SEPARATRIX_INTERFACE 6
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -135,6 +135,24 @@ SEPARATRIX_PUBLIC int separatrix_products_sums(const separatrix_products* call, 
 SEPARATRIX_PUBLIC int separatrix_products_gradient(const separatrix_products* call, const void* M, void* grad_x,
                                                    void* grad_W);
 
+/* A pass over tokens as they lie: x (heads, tokens, d) and values (heads, tokens, d_v), both of `type`, and `mask`
+ * (heads, tokens) in bytes, not 0 for a token that may be attended, null where all may. Coordinates are entries times
+ * `factors`, and monomials are of the type `arithmetic`. See near_linear.hpp. */
+typedef struct {
+    int64_t type, arithmetic, heads, tokens, d_v;
+    const separatrix_monomials* set;
+    separatrix_tensor x, values, mask;
+    const double* factors; /* (heads, d) */
+} separatrix_pass;
+
+/* Add to a state (heads, rank, d_v + 1) in double, contiguous; its last column is that of ones. */
+SEPARATRIX_PUBLIC int separatrix_pass_add(const separatrix_pass* call, double* state);
+/* Queries against M (heads, rank, d_v + 2) of the type `arithmetic`: out (heads, tokens, d_v) of the type of x, and in
+ * double the denominators and moments (heads, tokens), which belong to the last two columns. A query of denominator 0
+ * has the output 0. Values are not looked at. */
+SEPARATRIX_PUBLIC int separatrix_pass_attend(const separatrix_pass* call, const void* M, void* out, double* denominator,
+                                             double* moment);
+
 /* Tokens x (heads, length, d) of a set, and `mask` (heads, length) in bytes, not 0 for a token that may be attended;
  * null where all may. See entries.hpp. */
 typedef struct {
@@ -153,6 +171,10 @@ typedef struct {
     double* largest;                 /* (heads): the largest of `powers` */
 } separatrix_norm;
 SEPARATRIX_PUBLIC int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* norm);
+
+/* 1 if x (rows, columns), contiguous and of any type, is finite and has no zero in its first column; else 0, and also
+ * where there was no memory to find out. There is at least one column. */
+SEPARATRIX_PUBLIC int separatrix_sound(int64_t type, int64_t rows, int64_t columns, const void* x);
 
 /* A few tokens of a stream: see stream.hpp. All is contiguous: tokens (heads, tokens, d), values (heads, tokens, d_v),
  * states (heads, rank, d_v + 1) and coefficients (rank,), the last two in double. `norm` is 0 where `most` bounds

@@ -29,6 +29,11 @@ public:
     // Take `count` tokens from coordinate l of the first at x + l * stride; those that fill up the tile are 0.
     void fill(const T* x, Index stride, Index count) {
         copy_rows(x, stride, set_.d, count, coordinates_, size_, stride_);
+        multiply_out();
+    }
+
+    // Make the stored monomials from the coordinates.
+    void multiply_out() {
         for (Index r = 1; r < set_.stored; ++r) {
             const T *parent = row(set_.parents[r]), *x_l = coordinate(set_.coordinates[r]);
             T* into = rows_ + r * stride_;
@@ -47,6 +52,7 @@ public:
 
     const T* row(Index r) const { return rows_ + r * stride_; }
     const T* coordinate(Index l) const { return coordinates_ + l * stride_; }
+    T* coordinate(Index l) { return coordinates_ + l * stride_; }
     const T* left(Index alpha) const { return row(set_.left[alpha]); }
     const T* right(Index alpha) const { return coordinate(set_.right[alpha]); }
     Index size() const { return size_; }

@@ -2,8 +2,8 @@
 //
 //     near_linear SEED COUNT [FIRST]
 //
-// runs the cases FIRST to FIRST + COUNT - 1 of a seed: products with monomials, the causal scan, streams, and the
-// extremes and norms of tokens. Everything is computed by definition in the widest numbers there are, twice: with the
+// runs the cases FIRST to FIRST + COUNT - 1 of a seed: products with monomials, passes over tokens as they lie, the causal
+// scan, streams, and the extremes and norms of tokens. Everything is computed by definition in the widest numbers there are, twice: with the
 // given numbers, and with their magnitudes. A result that is a sum of products, through N roundings of unit u at the
 // most, may be off by gamma(N) = N u / (1 - N u) of the second (Higham, Lemma 3.1); N is counted from above here. Three
 // threads must give the same bits as one. The program prints the largest errors, as parts of their bounds, and ends
@@ -195,6 +195,102 @@ template <class T> void products(Random& random, const std::vector<std::string>&
         worst[k].compare("sums", others[0].data.get(), sums[0], sums[1], met, UNIT<T>);
         worst[k].compare("gradients of tokens", others[1].data.get(), grad_x[0], grad_x[1], met, UNIT<T>);
         worst[k].compare("gradients of values", others[2].data.get(), grad_W[0], grad_W[1], met, UNIT<T>);
+    }
+}
+
+// Numbers between -1 and 1 in all places of a tensor.
+template <class T> void scatter(Random& random, const Tensor<T>& x) {
+    for (Index h = 0; h < x.heads; ++h)
+        for (Index r = 0; r < x.rows; ++r)
+            for (Index c = 0; c < x.columns; ++c) x.at(h, r, c) = static_cast<T>(random.between(-1, 1));
+}
+
+// Passes over tokens as they lie, which are scaled, widened or narrowed, and turned, a tile at a time.
+template <class In, class T> void passes(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
+    const Tree tree(random);
+    const Index heads = random.whole(1, 3), tokens = random.any_size(1, random.chance(0.2) ? 3000 : 200);
+    const Index d_v = random.any_size(1, 24), columns = d_v + 1, rank = tree.rank, d = tree.d;
+    const In nothing = std::numeric_limits<In>::quiet_NaN();
+    Tensor<In> x = Tensor<In>::drawn(random, heads, tokens, d, nothing);
+    Tensor<In> values = Tensor<In>::drawn(random, heads, tokens, d_v, nothing);
+    scatter(random, x), scatter(random, values);
+    Tensor<unsigned char> mask;
+    if (random.chance(0.5)) {
+        mask = Tensor<unsigned char>::drawn(random, heads, tokens, 1, 1);
+        for (Index h = 0; h < heads; ++h)
+            for (Index t = 0; t < tokens; ++t) mask.at(h, t) = random.chance(0.8) ? 255 : 0;
+        if (!x.shared() && !values.shared() && !mask.shared())
+            for (Index h = 0; h < heads; ++h)  // what is hidden may be anything
+                for (Index t = 0; t < tokens; ++t)
+                    if (!mask.at(h, t)) x.at(h, t, 0) = values.at(h, t, d_v - 1) = nothing;
+    }
+    const Buffer<double> factors = numbers<double>(random, heads * d), before = numbers<double>(random, heads * rank * columns);
+    const Buffer<T> M = numbers<T>(random, heads * rank * (columns + 1));
+    Wides state[2], sums[2];
+    for (int size = 0; size < 2; ++size) {
+        const auto given = [&](Wide y) { return size ? std::fabs(y) : y; };
+        state[size] = wide(before, size);
+        sums[size].resize(at(heads * tokens * (columns + 1)));
+        const Wides m = wide(M, size);
+        for (Index h = 0; h < heads; ++h)
+            for (Index t = 0; t < tokens; ++t) {
+                const bool hidden = mask.rows && !mask.at(h, t);
+                Wides point;
+                for (Index l = 0; l < d; ++l)
+                    point.push_back(hidden ? 0 : given(Wide(x.at(h, t, l)) * Wide(factors[h * d + l])));
+                const Wides phi = tree.monomials(point.data());
+                for (Index a = 0; a < rank; ++a) {
+                    for (Index c = 0; c < columns && !hidden; ++c)
+                        state[size][at((h * rank + a) * columns + c)] +=
+                            phi[at(a)] * (c < d_v ? given(Wide(values.at(h, t, c))) : 1);
+                    for (Index c = 0; c <= columns; ++c)
+                        sums[size][at((h * tokens + t) * (columns + 1) + c)] +=
+                            phi[at(a)] * m[at((h * rank + a) * (columns + 1) + c)];
+                }
+            }
+    }
+    separatrix_pass call{};
+    call.type = sizeof(In) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
+    call.arithmetic = sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
+    call.heads = heads, call.tokens = tokens, call.d_v = d_v, call.set = &tree.set;
+    call.x = x.address(), call.values = values.address(), call.factors = factors.data.get();
+    if (mask.rows) call.mask = mask.address();
+    // A coordinate is converted, its factor too, and they are multiplied: three roundings for each factor of a monomial.
+    const Wide added = Wide(4 * tree.depth + tokens + 64), met = Wide(4 * tree.depth + 2 * rank + 64);
+    const Index queries = heads * tokens;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+        separatrix_choose(names[k].c_str());
+        const auto states = with_threads([&] {
+            std::vector<Buffer<double>> one(1);
+            one[0] = Buffer<double>(before.size);
+            std::memcpy(one[0].data.get(), before.data.get(), at(before.size) * sizeof(double));
+            finished(separatrix_pass_add(&call, one[0].data.get()));
+            return one;
+        });
+        Buffer<double> totals(2 * queries);
+        const auto outputs = with_threads([&] {
+            std::vector<Buffer<In>> one(1);
+            one[0] = Buffer<In>(queries * d_v);
+            double* denominator = totals.data.get();
+            finished(separatrix_pass_attend(&call, M.data.get(), one[0].data.get(), denominator, denominator + queries));
+            return one;
+        });
+        worst[k].compare("states of a pass", states[0].data.get(), state[0], state[1], added, UNIT<T>);
+        // The output times the denominator is the numerator, but for the roundings of a division and a conversion.
+        Buffer<double> found(queries * (columns + 1));
+        Wides sizes = sums[1];
+        for (Index i = 0; i < queries; ++i) {
+            const double total = totals[i];
+            for (Index c = 0; c < d_v; ++c) {
+                const Wide numerator = Wide(outputs[0][i * d_v + c]) * Wide(total);
+                if (total == 0 && outputs[0][i * d_v + c] != 0) throw Wrong("an output over a denominator of zero");
+                found[i * (columns + 1) + c] = total == 0 ? double(sums[0][at(i * (columns + 1) + c)]) : double(numerator);
+                sizes[at(i * (columns + 1) + c)] += 0x1p+2L * UNIT<In> / UNIT<T> * std::fabs(numerator);
+            }
+            found[i * (columns + 1) + d_v] = total;
+            found[i * (columns + 1) + columns] = totals[queries + i];
+        }
+        worst[k].compare("sums of a pass", found.data.get(), sums[0], sizes, met, UNIT<T>);
     }
 }
 
@@ -497,13 +593,17 @@ template <class T> void entries(Random& random, const std::vector<std::string>& 
 }
 
 void run(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
-    switch (random.whole(0, 6)) {
+    switch (random.whole(0, 10)) {
     case 0: return products<float>(random, names, worst);
     case 1: return products<double>(random, names, worst);
     case 2: return streams<float>(random, names, worst);
     case 3: return streams<double>(random, names, worst);
     case 4: return entries<float>(random, names, worst);
     case 5: return entries<double>(random, names, worst);
+    case 6: return passes<float, float>(random, names, worst);
+    case 7: return passes<float, double>(random, names, worst);
+    case 8: return passes<double, float>(random, names, worst);
+    case 9: return passes<double, double>(random, names, worst);
     default: return scans(random, names, worst);
     }
 }

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-INTERFACE = 5
+INTERFACE = 6
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -135,6 +135,17 @@ class ProductsCall(ctypes.Structure):
     )
 
 
+class Pass(ctypes.Structure):
+    """A pass over tokens as they lie: `separatrix_pass` of the C interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("type", "arithmetic", "heads", "tokens", "d_v")),
+        ("set", ctypes.POINTER(Monomials)),
+        *((name, TensorAddress) for name in ("x", "values", "mask")),
+        ("factors", ctypes.c_void_p),
+    )
+
+
 class TokensCall(ctypes.Structure):
     """The tokens of a set, and which of them may be attended: `separatrix_tokens` of the C interface."""
 
@@ -209,6 +220,7 @@ def native() -> Native:
         )
     library.separatrix_architecture.restype = ctypes.c_char_p
     library.separatrix_chosen.restype = ctypes.c_char_p
+    library.separatrix_sound.argtypes = [*[ctypes.c_int64] * 3, ctypes.c_void_p]
     _share_threads(library)
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(

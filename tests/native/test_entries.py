@@ -1,4 +1,4 @@
-"""Extremes and norms of tokens by the kernels of each architecture, against their definitions."""
+"""What the kernels of each architecture find in tensors, against its definition: extremes, norms, what is not sound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from separatrix.attention.entries import extremes, token_norms
+from separatrix.attention.entries import extremes, is_sound, token_norms
 
 SHAPES = ((1, 1, 1), (2, 5, 3), (1, 4097, 8), (3, 100, 17), (1, 9000, 2), (2, 0, 4), (2, 3, 0), (0, 3, 4))
 
@@ -72,3 +72,22 @@ def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, po
     assert seen.powers is None
     most = (y**power).sum(-1).masked_fill(~mask, 0.0).amax(1) if length else most
     torch.testing.assert_close(seen.largest, most, **within)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 7), (1, 2, 1100, 64), (3, 1, 70000, 1)])
+def test_a_tensor_is_sound(architecture: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Any entry that is not finite, and any zero of the first column, is seen; the largest numbers are sound."""
+    most = torch.finfo(dtype).max
+    x = torch.full(shape, 1.0, dtype=dtype)
+    x[..., 1:] = 0.0
+    x[0, 0, 0, -1] = most
+    transposed = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert is_sound(x)
+    assert is_sound(transposed)
+    places = torch.randint(x.numel(), (9,), generator=torch.Generator().manual_seed(1)).tolist()
+    for place in {0, x.numel() - 1, *places}:
+        for bad in (math.nan, math.inf, -math.inf, *([0.0, -0.0] if place % shape[3] == 0 else [])):
+            for y in (x.clone(), transposed.clone()):  # a clone keeps the strides
+                y[tuple(torch.unravel_index(torch.tensor(place), shape))] = bad
+                assert not is_sound(y)

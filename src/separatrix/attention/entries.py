@@ -1,4 +1,4 @@
-"""The largest entries of a tensor and the norms of its tokens, with an error for NaN and infinity.
+"""What is found by looking through a tensor once: its largest entries, the norms of its tokens, whether it is sound.
 
 The kernels in C++ look through a tensor once (csrc/entries.hpp); plain PyTorch does it piece by piece.
 """
@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.errors import ArgumentError
-from separatrix.native import TYPES, Norm, TokensCall, done, kernels_for, put
+from separatrix.native import HALF_TYPES, TYPES, Norm, TokensCall, done, kernels_for, put
 
 
 class TokenNorms(NamedTuple):
@@ -123,6 +123,24 @@ def token_norms(
         norm.weights, norm.powers, norm.weighted = (each.data_ptr() for each in (weights, powers, weighted))
     done(library.separatrix_norms(ctypes.byref(_tokens_call(x, mask)), ctypes.byref(norm)))
     return TokenNorms(largest, powers, weighted)
+
+
+_ANY_TYPE = TYPES | HALF_TYPES
+
+
+def is_sound(x: Tensor) -> bool:
+    """Whether a tensor (B, H, L, d) is finite, and has no zero in its first column.
+
+    Where finite entries have a sum that is not, plain PyTorch says no, and the kernels say yes.
+    """
+    library = kernels_for(x)
+    if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
+        columns = x.shape[3]
+        return bool(library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()))
+    x = x.detach() if x.requires_grad else x
+    total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
+    first = x.select(-1, 0)
+    return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
 
 
 def _library(x: Tensor) -> ctypes.CDLL | None:

@@ -133,7 +133,7 @@ def tensor_attention(
         raise ArgumentError("tolerance", expected="a positive finite number for method 'polynomial'", got=None)
     ordinary = is_causal is False and enable_gqa is False and key_masks is None and windows is None
     if ordinary and tolerance is None and return_lse is False and type(query_offset) is int and query_offset == 0:
-        plain = plain_attention(query, keys, values, scale)
+        plain = plain_attention(query, _only(keys), _only(values), scale)
         if plain is not None:
             return plain
     given = check_arguments(
@@ -249,6 +249,11 @@ def plan_attention(
         enable_gqa=enable_gqa,
     )
     return plan_call(call, check_tolerance(tolerance), method)[1]
+
+
+def _only(sets: Sets) -> object:
+    """The one set of order 2, which may be given in a list."""
+    return sets[0] if isinstance(sets, (list, tuple)) and len(sets) == 1 else sets
 
 
 def check_method(method: str) -> None:

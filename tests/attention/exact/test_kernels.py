@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -238,3 +239,25 @@ def test_both_engines_agree_in_float32():
     expected, expected_lse = blocks.forward(call)
     assert torch.allclose(out, expected, atol=2e-6)
     assert torch.allclose(lse, expected_lse, atol=2e-6)
+
+
+@pytest.mark.parametrize("other", range(1, 5))
+def test_tensors_of_several_types_are_refused(other):
+    """The kernels read all tensors in the query's type: another would be read wrongly, and beyond its end."""
+    query, keys, values, _ = drawn(0, 3, 1, 4, (4, 4), 2, 2, dtype=torch.float32)
+    tensors = [query, *keys, *values]
+    tensors[other] = tensors[other].bfloat16()
+    name = ("query", "keys[0]", "keys[1]", "values[0]", "values[1]")[other]
+    with pytest.raises(sx.ArgumentError, match=rf"^{re.escape(name)}: expected torch.float32.*got torch.bfloat16"):
+        torch.ops.separatrix.attend(tensors[0], tensors[1:3], tensors[3:], [], False, 0, [0, 0], 0.5)
+
+
+@pytest.mark.parametrize("other", range(4))
+def test_so_are_incoming_gradients_of_another_type(other):
+    query, keys, values, _ = drawn(0, 3, 1, 4, (4, 4), 2, 2, dtype=torch.float32)
+    call = check_call(query, keys, values)
+    out, lse = kernels.forward(call)
+    given = [out, lse, torch.ones_like(out), torch.ones_like(lse)]
+    given[other] = given[other].double()
+    with pytest.raises(sx.ArgumentError, match=r"expected torch.float32.*got torch.float64"):
+        kernels.backward(call, *given)

@@ -97,6 +97,7 @@ def test_attention_in_lanes_is_attention(monkeypatch):
     masks = [torch.rand(1, n, generator=generator) > 0.2 for n in (1537, 1024)]
 
     monkeypatch.setattr("separatrix.attention.polynomial.products.kernels_for", lambda *tensors: None)
+    monkeypatch.setattr("separatrix.attention.polynomial.native_pass.kernels_for", lambda *tensors: None)
 
     def run(threads):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

@@ -11,8 +11,8 @@ Its output tells, for a scale between 2^-40 and 2^40 in magnitude:
   such an average, or it is not finite, or all weights are zero and it gives a row of zeros.
 - Values whose sums overflow give outputs that are not finite.
 
-So an output with a finite sum and without a zero in its first column is sound. For other outputs, and with other
-scales, the largest magnitudes a, b and c of query, key and value decide. All is well if
+So a finite output without a zero in its first column is sound. For other outputs, and with other scales, the largest
+magnitudes a, b and c of query, key and value decide. All is well if
 
 - max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the type: then no product on the way to a score
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
@@ -36,6 +36,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention.arithmetic.host import number
 from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.entries import is_sound
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 
@@ -79,12 +80,7 @@ def _largest(x: Tensor) -> float:
 
 def _is_sound(out: Tensor, scale: float) -> bool:
     """Whether the output alone shows that nothing went wrong."""
-    if not _USUAL[0] <= abs(scale) <= _USUAL[1]:
-        return False
-    out = out.detach() if out.requires_grad else out
-    total = out.sum(dtype=torch.float32 if out.dtype == torch.float16 else None)
-    first = out.select(-1, 0)
-    return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
+    return _USUAL[0] <= abs(scale) <= _USUAL[1] and is_sound(out)
 
 
 def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> bool:

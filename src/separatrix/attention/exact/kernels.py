@@ -20,6 +20,7 @@ from separatrix.attention.arithmetic.summation import Summation, kernel_gradient
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents
+from separatrix.errors import ArgumentError
 from separatrix.native import (
     HALF_TYPES,
     MOST_SETS,
@@ -77,6 +78,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     gradients = ExactGradients()
     read = {"out": _side_by_side(out), "lse": lse, "grad_out": _side_by_side(grad_out), "grad_lse": grad_lse}
     for name, x in read.items():
+        _check_type(name, x, call.computed_in if name.endswith("lse") else call.query.dtype)
         put(getattr(gradients, name), x)
     query, *sets = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in call.tensors)
     count = len(call.keys)
@@ -131,6 +133,12 @@ def _shape(call: Call, dtype: torch.dtype) -> ExactCall:
     return described
 
 
+def _check_type(name: str, x: Tensor, dtype: torch.dtype) -> None:
+    """Refuse a tensor of another type than the kernels would read it in: that would give any numbers."""
+    if x.dtype != dtype:
+        raise ArgumentError(name, expected=f"{dtype}, by the type of the query", got=x.dtype)
+
+
 def _described(call: Call) -> ExactCall:
     """The call for the kernels, made once; what it names in memory lives as long as the call."""
     found: ExactCall | None = call.kept.get("described")
@@ -139,6 +147,8 @@ def _described(call: Call) -> ExactCall:
     described = _shape(call, call.query.dtype)
     tensors = [*(_side_by_side(x) for x in call.tensors), *call.masks]
     count = len(call.keys)
+    for index, x in enumerate(call.tensors):
+        _check_type(call.name(index), x, call.query.dtype)
     put(described.query, tensors[0])
     for places, first in ((described.keys, 1), (described.values, 1 + count), (described.masks, 1 + 2 * count)):
         for m, x in enumerate(tensors[first : first + count]):

@@ -61,26 +61,25 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
 
     The checks of a call take longer than attention of a few short heads.
     """
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor) and query.dim() == 4):
+        return None
+    batch, heads, length, d = query.shape
     if (
-        isinstance(query, Tensor)
-        and isinstance(key, Tensor)
-        and isinstance(value, Tensor)
-        and query.dim() == 4
-        and query.layout == key.layout == value.layout == torch.strided
-        and key.shape == value.shape
-        and query.shape[:2] == key.shape[:2]
-        and query.shape[3] == key.shape[3]
+        query.layout == key.layout == value.layout == torch.strided
+        and (shape := key.shape) == value.shape
+        and len(shape) == 4
+        and shape[0] == batch
+        and shape[1] == heads
+        and shape[3] == d
+        and batch * heads * length * shape[2] * d
         and query.dtype == key.dtype == value.dtype
         and query.dtype in DTYPES
         and query.device == key.device == value.device
-        and query.numel()
-        and key.numel()
         and not beyond_one_gradient()
         and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
-        scale = 1 / query.shape[3] if scale is None else scale
         with no_autocast(query.device.type):
-            return attend_pairs(query, key, value, False, scale)
+            return attend_pairs(query, key, value, False, 1 / d if scale is None else scale)
     return None
 
 

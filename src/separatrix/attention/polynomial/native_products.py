@@ -2,9 +2,10 @@
 
 `csrc/near_linear.hpp` says in which order they add up. Counted as in `arithmetic/summation.py`, a token goes through no
 more roundings in the type of the monomials than a tile has tokens in a lane, of which there are 128 at the most; then,
-in float64, through four for the lanes, one for each tile of its task, one for each of 16 tasks, and one for each call
-of `add`. Tiles, tasks and ranges of tokens depend on shapes alone, so that results are the same, bit for bit, with any
-number of threads.
+in float64, through four for the lanes, one for each tile of its task, one for each task of its head, and one for each
+call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514, because it has 2^16 tokens or
+fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of tokens depend on shapes alone,
+so that results are the same, bit for bit, with any number of threads.
 """
 
 from __future__ import annotations

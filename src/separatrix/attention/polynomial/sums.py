@@ -24,6 +24,7 @@ from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet
+from separatrix.attention.polynomial.native_pass import native_pass
 from separatrix.attention.polynomial.products import Products, products
 
 
@@ -89,28 +90,25 @@ def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 def states(call: Call, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1) for each key set, in float64."""
-    heads, _, d_v = call.values[0].shape
-    size = max(expansion.even_chunk(heads, key.shape[1]) for key in call.keys)
-    met = expansion.products(heads, size, d_v + 1)  # shared by all sets, because new memory is slow
-    return [_add_up(call, expansion, met, size, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
+    return [key_state(call, expansion, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
 def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
-    heads, _, d_v = call.values[m].shape
+    key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
+    here = slice(start, stop)
+    one_pass = native_pass(expansion.frame, expansion.index_set, key[:, here], m + 1, value[:, here])
+    if one_pass is not None:
+        return one_pass.state(value[:, here], None if mask is None else mask[:, here])
+    heads, _, d_v = value.shape
     size = expansion.even_chunk(heads, stop - start)
-    return _add_up(call, expansion, expansion.products(heads, size, d_v + 1), size, m, start, stop)
-
-
-def _add_up(call: Call, expansion: Expansion, met: Products, size: int, m: int, start: int, stop: int) -> Tensor:
-    """The state of the tokens in [start, stop) of key set m by given products, of `size` tokens at a time."""
-    key, value = call.keys[m], call.values[m]
+    met = expansion.products(heads, size, d_v + 1)
     state = met.start()
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
-        mask = call.masks[m][:, here] if call.masks else None
-        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
-        met.add(state, x, with_ones(value[:, here], mask, expansion.dtype))
+        shown = None if mask is None else mask[:, here]
+        x = expansion.frame.coordinates(key[:, here], m + 1, shown)
+        met.add(state, x, with_ones(value[:, here], shown, expansion.dtype))
     return met.finish(state)
 
 
@@ -133,6 +131,9 @@ def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]
+    one_pass = native_pass(expansion.frame, expansion.index_set, query, 0, call.values[0])
+    if one_pass is not None:
+        return Sums(*one_pass.attend(contraction(Z, expansion)))
     size = expansion.even_chunk(heads, length)
     against = expansion.products(heads, size, d_v + 2)
     met = against.prepare(contraction(Z, expansion))

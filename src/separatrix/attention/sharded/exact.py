@@ -153,7 +153,7 @@ class _ShardedAttend(torch.autograd.Function):
         wide, found, (whole_keys, whole_values), ring = forward.together(begin)
 
         def visit(owner: int, block: Tensor, _: Tensor | None) -> None:
-            step = shards.step(owner, block, whole_keys, whole_values, wide.shape[2])
+            step = shards.step(owner, block, whole_keys, whole_values, wide)
             if step is not None:
                 found[:] = merge(*found, *attend(wide, *step.arguments, shards.scale))
 
@@ -184,7 +184,7 @@ class _ShardedAttend(torch.autograd.Function):
         wide, grad_query, whole_keys, whole_values, grad_whole, ring = backward.together(begin)
 
         def visit(owner: int, block: Tensor, grad_block: Tensor | None) -> None:
-            step = shards.step(owner, block, whole_keys, whole_values, d)
+            step = shards.step(owner, block, whole_keys, whole_values, wide)
             if step is None:
                 return
             found = attend_backward(

@@ -148,9 +148,14 @@ class Shards:
         shape = heads, self.lengths[owner][-1], width
         return pair[which].flatten()[: math.prod(shape)].view(shape)
 
-    def step(self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], d: int) -> Step | None:
-        """The part of a block that this rank's queries attend, beside the gathered sets; None if there is none."""
+    def step(self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], query: Tensor) -> Step | None:
+        """The part of a block that the queries of this rank attend, beside the gathered sets; None if there is none.
+
+        What was sent in a half type is widened to the type of `query`: the operator takes tensors of one type.
+        """
+        block, d = block.to(query.dtype), query.shape[2]
         key, value = block[..., :d], block[..., d:]
+        keys, values = ([x.to(query.dtype) for x in sets] for sets in (keys, values))
         none = [0] * (len(keys) + 1)
         if not self.is_causal:
             return Step([*keys, key], [*values, value], [], False, 0, none, 0)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.targets import TARGETS, Target
-from separatrix.attention.exact.gpu.configurations import KERNELS, REGISTERS, WIDTHS, configuration
+from separatrix.attention.exact.gpu.configurations import KERNELS, REGISTERS, WIDTHS, Configuration, configuration
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
@@ -60,7 +60,7 @@ class Compiled:
         moved: Scalar registers that AMD's compiler keeps in lanes of vector registers; these are not in memory.
         shared: Bytes of shared memory.
         matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
-        per_score: What these come to for one score of a block, for one warp.
+        per_score: What these come to for one score of a block, of all its warps.
         occupancy: The share of a multiprocessor's warps that can run at once.
         estimate: At most so many 10^9 scores a second, an estimate.
     """
@@ -88,6 +88,12 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             yield name, kernel, kind, width, way
 
 
+def block_of(target: Target, kernel: str, kind: str, width: int) -> Configuration:
+    """The block of a configuration on a target."""
+    dtype, _, _, precision = KINDS[kind]
+    return configuration(kernel, dtype, width, of=target.vendor, precision=precision)
+
+
 def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
     import triton
@@ -95,8 +101,8 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     from triton.compiler import ASTSource
 
     target = TARGETS[name]
-    dtype, narrow, wide, precision = KINDS[kind]
-    block = configuration(kernel, dtype, width, target.vendor)
+    _, narrow, wide, precision = KINDS[kind]
+    block = block_of(target, kernel, kind, width)
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     constants = {
@@ -126,7 +132,7 @@ def inexact(ptx: str) -> set[str]:
 def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
     """Compile one configuration for a target, and look at what came out."""
     target = TARGETS[name]
-    made, block = make(name, kernel, kind, width, way), configuration(kernel, KINDS[kind][0], width, target.vendor)
+    made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width)
     registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
     matrix = len(re.findall(MATRIX[target.vendor], made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], re.M))
     shared = made.metadata.shared
@@ -142,7 +148,7 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         moved,
         shared,
         matrix,
-        round(matrix / (block.queries * block.keys), 6),
+        round(matrix * block.warps / (block.queries * block.keys), 6),
         round(target.occupancy(registers, shared, block.warps), 4),
         round(estimate(target, kernel, kind, width), 2),
     )

@@ -50,7 +50,7 @@ def interpreting() -> Iterator[None]:
         patch.setattr(gpu_engine, "TYPES", (*configurations.TYPES, torch.float64))  # which the contract is tested in
         for kernel in configurations.KERNELS:
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
-            patch.setitem(configurations.SHIPPED, (configurations.vendor(), kernel, 8), small)
+            patch.setitem(configurations.SHIPPED, (configurations.vendor(), kernel, "64 bits"), small)
         importlib.import_module(f"{PROGRAMS}.attend")
         language = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
         try:

@@ -50,13 +50,24 @@ def width_of(call: Call) -> int:
     return max(padded(call.query.shape[2]), padded(call.values[0].shape[2]))
 
 
-def configuration(kernel: str, dtype: torch.dtype, width: int, of: str | None = None) -> Configuration:
+def configuration(
+    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee"
+) -> Configuration:
     """The configuration that ships for a kernel, for tensors of a type and a padded width, on the GPUs of a vendor.
 
-    >>> configuration("attend", torch.bfloat16, 64, "cuda").queries
-    128
+    Args:
+        kernel: One of `KERNELS`.
+        dtype: The type of the tensors.
+        width: One of `WIDTHS`.
+        of: The vendor, None for that of this build of PyTorch.
+        precision: How products of float32 are computed, "ieee" or "tf32".
+
+    Example:
+        >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
+        128
     """
-    return SHIPPED[of or vendor(), kernel, dtype.itemsize][WIDTHS.index(width)]
+    kind = precision if precision == "tf32" else f"{8 * dtype.itemsize} bits"
+    return SHIPPED[of or vendor(), kernel, kind][WIDTHS.index(width)]
 
 
 def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
@@ -64,20 +75,24 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 
 
 SHIPPED = {
-    ("cuda", "attend", 2): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
-    ("cuda", "query_gradient", 2): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
-    ("cuda", "inner_gradient", 2): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
-    ("cuda", "prefix_gradient", 2): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
-    ("cuda", "attend", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
-    ("cuda", "query_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
-    ("cuda", "inner_gradient", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
-    ("cuda", "prefix_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-    ("hip", "attend", 2): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
-    ("hip", "query_gradient", 2): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
-    ("hip", "inner_gradient", 2): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
-    ("hip", "prefix_gradient", 2): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
-    ("hip", "attend", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
-    ("hip", "query_gradient", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
-    ("hip", "inner_gradient", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
-    ("hip", "prefix_gradient", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("cuda", "attend", "16 bits"): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits"): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits"): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
+    ("cuda", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "attend", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("hip", "attend", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits"): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("hip", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
+    ("hip", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
 }

@@ -120,7 +120,7 @@ def gradients(call: Call, precision: str, rows: tuple[Tensor, ...]) -> Gradients
 def _launch(kernel: str, call: Call, precision: str, heads: int, length: int, tensors: tuple[Tensor, ...]) -> None:
     """Run a kernel over all heads and blocks of what it computes, `length` rows of each head."""
     found = described(call, precision)
-    block = configuration(kernel, call.query.dtype, width_of(call))
+    block = configuration(kernel, call.query.dtype, width_of(call), precision=precision)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     # Imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)

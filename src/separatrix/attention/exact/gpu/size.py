@@ -18,7 +18,7 @@ from separatrix.attention.exact.gpu.launch import LOG2_E, prefix_of
 _MOST = 15.0
 """The logarithm to base 2 of the largest operand of float16."""
 _LEAST = 14.0
-"""The same of the largest sum of inner keys that a row with subnormal entries, off by 2^-25, may be multiplied by."""
+"""The logarithm to base 2 of the largest sum of inner keys that may meet a row whose entries are off by 2^-25."""
 
 
 def size_of(call: Call) -> Size:

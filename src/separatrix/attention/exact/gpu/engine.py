@@ -1,9 +1,9 @@
 """Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
 
-Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded,
-fused or not; 2^x errs by two units in the last place (`ex2.approx`) and CUDA's logarithm to base 2 by one: all within
-what the certificates assume. How matrix units add up products of half types is documented nowhere, nor how those of AMD add
-up float32; for these a bound is refused.
+Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or not;
+2^x errs by two units in the last place (`ex2.approx`) and CUDA's logarithm to base 2 by one: all within what the
+certificates assume. How matrix units add up products of half types is documented nowhere, nor how those of AMD add up
+float32; for these a bound is refused.
 """
 
 from __future__ import annotations

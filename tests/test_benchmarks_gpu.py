@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from benchmarks import __main__, gpu
 from benchmarks.gpu import compiled, targets, timed
 from separatrix.attention import reference
-from separatrix.attention.exact.gpu.engine import installed
+from separatrix.attention.dispatch.gpu import installed
 from tests.contracts.attention_contract import draw
 from tests.contracts.interpreter import interpreting
 

@@ -24,11 +24,21 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.targets import TARGETS, Target
-from separatrix.attention.exact.gpu.configurations import KERNELS, REGISTERS, WIDTHS, Configuration, configuration
+from separatrix.attention.dispatch.gpu import REGISTERS
+from separatrix.attention.exact.gpu.configurations import KERNELS, WIDTHS, Configuration, configuration
+from separatrix.attention.polynomial.gpu import products as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
-SOURCES = HERE.parent / "src" / "separatrix" / "attention" / "exact" / "gpu"
+ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
+SOURCES = (
+    "exact/gpu/programs/*.py",
+    "exact/gpu/configurations.py",
+    "polynomial/gpu/programs/*.py",
+    "polynomial/gpu/products.py",
+    "dispatch/gpu.py",
+)
+"""Everything that decides what is compiled."""
 KINDS = {
     "bfloat16": (torch.bfloat16, "bf16", "fp32", "ieee"),
     "float16": (torch.float16, "fp16", "fp32", "ieee"),
@@ -36,6 +46,8 @@ KINDS = {
     "float32": (torch.float32, "fp32", "fp32", "ieee"),
 }
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
+NEAR_LINEAR = ("add_state", "against_state")
+"""The kernels of near-linear attention, for NVIDIA's GPUs and float32: a score of theirs is a monomial of a token."""
 PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
 """How many products over the columns of keys, and over those of values, a kernel has for each score."""
 MATRIX = {"cuda": r"^\s*(?:@\S+\s+)?(?:mma\.sync|wgmma\.mma_async)\S*", "hip": r"^\s*v_mfma_\S+"}
@@ -86,10 +98,15 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
     for name, kernel, kind, width, way in product(TARGETS, KERNELS, KINDS, WIDTHS, WAYS):
         if kind in TARGETS[name].tera:
             yield name, kernel, kind, width, way
+    for name, kernel, width in product(TARGETS, NEAR_LINEAR, WIDTHS):
+        if TARGETS[name].vendor == "cuda":
+            yield name, kernel, "float32", width, "nothing hidden"
 
 
 def block_of(target: Target, kernel: str, kind: str, width: int) -> Configuration:
-    """The block of a configuration on a target."""
+    """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
+    if kernel in NEAR_LINEAR:
+        return Configuration(near_linear.ROWS, near_linear.TOKENS, near_linear.WARPS[width], 1)
     dtype, _, _, precision = KINDS[kind]
     return configuration(kernel, dtype, width, of=target.vendor, precision=precision)
 
@@ -103,13 +120,16 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     target = TARGETS[name]
     _, narrow, wide, precision = KINDS[kind]
     block = block_of(target, kernel, kind, width)
-    program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
+    package = "polynomial" if kernel in NEAR_LINEAR else "exact"
+    program = getattr(import_module(f"separatrix.attention.{package}.gpu.programs.{kernel}"), kernel)
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     constants = {
         **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), WAYS[way]),
         **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
         **{"QUERIES": block.queries, "KEYS": block.keys},
     }
+    if kernel in NEAR_LINEAR:
+        constants = {"ROWS": block.queries, "TOKENS": block.keys, "COLUMNS": width}
     signature = {each: "constexpr" if each in constants else _type(each, narrow, wide) for each in program.arg_names}
     # Tensors of PyTorch begin at multiples of 16 bytes.
     aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(signature.values()) if each[0] == "*"}
@@ -160,11 +180,17 @@ def estimate(target: Target, kernel: str, kind: str, width: int) -> float:
     >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64))
     1219
     """
+    if kernel in NEAR_LINEAR:
+        return 1e3 * target.tera[kind] / (2 * width)
     operations = 2 * width * sum(PRODUCTS[kernel])
     return 1e3 * min(target.tera[kind] / operations, target.exponentials)
 
 
 def _type(name: str, narrow: str, wide: str) -> str:
+    if name in ("factors", "state"):
+        return {"factors": "*i32", "state": "*fp64"}[name]
+    if name in ("x", "weights"):
+        return f"*{narrow}"
     if name in NUMBERS:
         return f"*{wide}"
     if name.endswith("_mask"):
@@ -202,7 +228,7 @@ def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
 def digest() -> str:
     """A hash of everything that decides what is compiled: the kernels, their configurations and Triton's version."""
     found = hashlib.sha256(version("triton").encode())
-    for file in sorted([*SOURCES.glob("programs/*.py"), SOURCES / "configurations.py"]):
+    for file in sorted(file for pattern in SOURCES for file in ATTENTION.glob(pattern)):
         found.update(file.name.encode() + file.read_bytes())
     return found.hexdigest()
 
@@ -252,7 +278,8 @@ def markdown(rows: list[Compiled]) -> str:
         "",
         "Tested in the interpreter, compiled for these targets, not yet timed on hardware. `python -m benchmarks gpu "
         "--compile` makes this table; `benchmarks/gpu/compiled.py` says what its columns are. The last column is an "
-        "estimate from peaks. A block is queries x inner keys, warps, stages.",
+        "estimate from peaks. A block is queries x inner keys, warps, stages; for near-linear attention (`add_state`, "
+        "`against_state`) it is monomials x tokens, and a score is a monomial of a token.",
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]

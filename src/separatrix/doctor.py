@@ -17,7 +17,7 @@ from torch import Tensor
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
-from separatrix.attention.exact.gpu.engine import installed
+from separatrix.attention.dispatch.gpu import installed
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
 from separatrix.native import NONE, architectures, native, runnable

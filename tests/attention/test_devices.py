@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 import separatrix as sx
 from separatrix.attention import certified
 from separatrix.attention.call import check_call
+from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact import guarded
-from separatrix.attention.exact.gpu import engine as gpu_engine
 from separatrix.attention.planning import call_plan
 from separatrix.attention.sharded import agreement, sharded_attention, sharded_exact_attention
 from separatrix.hf import interface
@@ -69,7 +69,7 @@ LOOKS = {"plain": 4, "large factors": 6, "large scores": 6, "not finite": 15}
 @pytest.mark.parametrize("kind", LOOKS)
 def test_the_engine_in_plain_pytorch(kind, monkeypatch):
     """What the operators run, forward and backward, where Triton is not installed, or does not take a call."""
-    monkeypatch.setattr(gpu_engine, "DEVICES", set())
+    monkeypatch.setattr(gpu_dispatch, "DEVICES", set())
     query, keys, values = drawn(3)
     if kind == "large factors":
         query, keys = query * 1e20, [keys[0] * 1e-20, keys[1]]

@@ -15,12 +15,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact.gpu import configurations
 from separatrix.attention.exact.gpu import engine as gpu_engine
 
-PROGRAMS = "separatrix.attention.exact.gpu.programs"
+PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.polynomial.gpu.programs")
 needs_triton = pytest.mark.skipif(
-    not gpu_engine.installed(), reason="Triton is not installed: it is in the group dev of pyproject.toml, for Linux."
+    not gpu_dispatch.installed(), reason="Triton is not installed: it is in the group dev of pyproject.toml, for Linux."
 )
 
 
@@ -46,12 +47,13 @@ def interpreting() -> Iterator[None]:
                 if isinstance(one, JITFunction):
                     patch.setattr(module, name, interpreter.InterpretedFunction(one.fn))
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
-        patch.setattr(gpu_engine, "DEVICES", {"cpu"})
+        patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})
         patch.setattr(gpu_engine, "TYPES", (*configurations.TYPES, torch.float64))  # which the contract is tested in
         for kernel in configurations.KERNELS:
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
-            patch.setitem(configurations.SHIPPED, (configurations.vendor(), kernel, "64 bits"), small)
-        importlib.import_module(f"{PROGRAMS}.attend")
+            patch.setitem(configurations.SHIPPED, (gpu_dispatch.vendor(), kernel, "64 bits"), small)
+        for package in PROGRAMS:
+            importlib.import_module(package)
         language = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
         try:
             yield

@@ -12,14 +12,13 @@ from typing import NamedTuple
 import torch
 
 from separatrix.attention.call import Call
+from separatrix.attention.dispatch.gpu import padded, vendor
 
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient")
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 """The types that configurations ship for; float64 is computed by plain PyTorch."""
-REGISTERS = {"cuda": 255, "hip": None}
-"""How many registers a thread may have: said to NVIDIA's assembler, which else spills some to run more threads."""
 
 
 class Configuration(NamedTuple):
@@ -29,20 +28,6 @@ class Configuration(NamedTuple):
     keys: int
     warps: int
     stages: int
-
-
-def vendor() -> str:
-    """Whose GPUs this build of PyTorch is for: "cuda" or "hip"."""
-    return "cuda" if torch.version.hip is None else "hip"
-
-
-def padded(columns: int) -> int:
-    """The width that a number of columns is padded to: a power of two, 16 at the least, which matrix units ask for.
-
-    >>> [padded(columns) for columns in (1, 16, 17, 128)]
-    [16, 16, 32, 128]
-    """
-    return max(16, 1 << (columns - 1).bit_length())
 
 
 def width_of(call: Call) -> int:

@@ -8,29 +8,18 @@ float32; for these a bound is refused.
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summation, tile_gradient_sum, tile_sum
 from separatrix.attention.call import Call, Gradients
+from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact.gpu import launch
 from separatrix.attention.exact.gpu.configurations import TYPES, WIDTHS, configuration, width_of
 from separatrix.attention.exact.gpu.size import spare
 from separatrix.attention.exact.incoming_rows import IncomingRows
-
-DEVICES = {"cuda"}
-"""The types of devices that the kernels run on; PyTorch calls AMD's by the same name. Tests of the interpreter add the
-CPU, which nothing else does."""
-
-
-@cache
-def installed() -> bool:
-    """Whether Triton is installed; it comes with the builds of PyTorch for CUDA and ROCm."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
@@ -38,7 +27,7 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
     They are for GPUs, need Triton, and take order 3 in float32 and the half types, with at most 128 columns.
     """
-    if call.query.device.type not in DEVICES or call.order != 3 or call.is_empty or not installed():
+    if call.query.device.type not in gpu.DEVICES or call.order != 3 or call.is_empty or not gpu.installed():
         return False
     farthest = max(call.query.shape[1], *call.key_lengths, abs(call.positions.offset))
     widest = max(call.query.shape[2], call.values[0].shape[2])

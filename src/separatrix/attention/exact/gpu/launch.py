@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call, Gradients
-from separatrix.attention.exact.gpu.configurations import REGISTERS, configuration, padded, vendor, width_of
+from separatrix.attention.dispatch.gpu import REGISTERS, padded, vendor
+from separatrix.attention.exact.gpu.configurations import configuration, width_of
 
 LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.planning.cost import AFFORDABLE, Cost, Shape, certified_cost, exact_cost, polynomial_cost
 from separatrix.attention.planning.forecast import (
@@ -149,12 +150,13 @@ def _total_degree(
 def _uneven(analysis: Analysis) -> bool:
     """Whether some coordinates matter much less than others, so that a set shaped by the amplitudes may pay."""
     b = amplitudes(analysis)
-    return bool(b.min() < 0.25 * b.max() and b.sum() < _LARGEST_RADIUS)
+    least, most, total = numbers(torch.stack([b.min(), b.max(), b.sum()]))
+    return bool(least < 0.25 * most and total < _LARGEST_RADIUS)
 
 
 def _greedy(analysis: Analysis, target: float, rank: int) -> IndexSet | None:
     """The smallest set shaped by the amplitudes, by steps of 3/4 below `rank`, whose forecast keeps the target."""
-    alphas = greedy_alphas(amplitudes(analysis).tolist(), min(rank, 1 << 14))
+    alphas = greedy_alphas(numbers(amplitudes(analysis)), min(rank, 1 << 14))
     alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
     best, size = 0, min(rank - 1, len(alphas)) * 3 // 4
     while size >= 1 and greedy_forecast(analysis, alphas[:size], torch.float64) <= target:
@@ -216,7 +218,7 @@ def exact_plan(analysis: Analysis, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     unit = torch.finfo(analysis.call.query.dtype).eps
-    largest = float(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
+    largest = number(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
     return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
 
 
@@ -329,12 +331,11 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495
     """
-    for name, number, least, most in (("n", n, 1, 2**62), ("d", d, 1, 2**31), ("order", order, 2, 64)):
-        if not is_whole(number, low=least, high=most):
+    for name, size, least, most in (("n", n, 1, 2**62), ("d", d, 1, 2**31), ("order", order, 2, 64)):
+        if not is_whole(size, low=least, high=most):
             expected = f"an integer from {least} to {most if most < 2**62 else '2^62'}"
-            raise ArgumentError(
-                name, expected=expected, got=f"about 2^{number.bit_length()}" if is_whole(number, low=2**31) else number
-            )
+            got = f"about 2^{size.bit_length()}" if is_whole(size, low=2**31) else size
+            raise ArgumentError(name, expected=expected, got=got)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
         raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
     tolerance = check_tolerance(tolerance)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from separatrix import studies
+from separatrix.claims import ledger
+
 README = Path(__file__).resolve().parents[1] / "README.md"
 FENCE = re.compile(r"^(`{3,}|~{3,}) *(\w*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 
@@ -27,3 +30,14 @@ def test_there_is_an_example() -> None:
 def test_example_runs_as_printed(forked, number: int) -> None:
     done = forked(python_blocks(README.read_text())[number])
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_it_counts_the_claims_as_the_ledger_does() -> None:
+    studies.load()
+    claims = ledger.claims()
+    quick = sum(one.profile == "quick" for one in claims)
+    text = " ".join(README.read_text().split())
+    assert f"{len(claims)} claims of three papers and beyond" in text
+    assert f"{len(ledger.errata())} misprints are shown" in text
+    assert f"checks the {quick} quick ones again" in text
+    assert f"decides the other {len(claims) - quick} claims" in text

@@ -31,8 +31,8 @@ BELOW = {
     "studies": PAPERS | {"__init__", "lab", "claims"},
     "report": CLAIMS,
     "runs": SCIENCE | {"selection", "lab"},
-    "explorer": TABS,
-    "commands": TABS | {"explorer"},
+    "explorer": TABS | {"written_numbers"},
+    "commands": TABS | {"explorer", "written_numbers"},
     "__init__": PAPERS,
     "__main__": {"commands"},
 }

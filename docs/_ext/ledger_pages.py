@@ -53,10 +53,29 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
         if one.errata:
             many = f"{len(one.errata)} {'erratum' if len(one.errata) == 1 else 'errata'}"
             found += f"<br>[{many}](../errata.md#{_anchors()[one.id]})"
+        if one.proof:
+            found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
+        if one.neighbours:
+            found += f"<br>rejected beside it: {_rejected(one)}"
+        if one.alone:
+            found += f"<br>no wrong neighbour: {plain(one.alone)}"
+        if one.chosen:
+            found += "<br>chosen by us: " + "; ".join(map(plain, one.chosen))
         checked = " and ".join(map(_code, claim_files(one)))
         code = "<br>".join([*map(_code, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {plain(one.says)} | {code} | {found} |")
     return rows
+
+
+_SHOWN = 3
+"""So many of the wrong neighbours of a claim are written out in the table of a paper."""
+
+
+def _rejected(one: Claim) -> str:
+    """The wrong neighbours of a claim, or the first of them and how many there are more."""
+    said = [plain(other.says) for other in one.neighbours]
+    more = len(said) - _SHOWN
+    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _place_row(one: Place, cited: Sequence[str]) -> str:
@@ -113,10 +132,19 @@ def _anchors() -> dict[str, str]:
     for paper in ERRATA_ORDER:
         for one in claims(paper):
             if one.errata:
-                slug = re.sub(r"[^\w\- ]", "", _called(one).lower()).replace(" ", "-")
-                found[one.id] = f"{slug}-{taken[slug]}" if taken[slug] else slug
-                taken[slug] += 1
+                anchor = slug(_called(one))
+                found[one.id] = f"{anchor}-{taken[anchor]}" if taken[anchor] else anchor
+                taken[anchor] += 1
     return found
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it.
+
+    >>> slug("Lemma C.5, part 1")
+    'lemma-c5-part-1'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _code(text: str) -> str:

@@ -21,12 +21,14 @@ from tests.claims.declared import declare
 from tests.lab.experiments import counts_runs, fails, number
 
 
-def test_the_six_verdicts() -> None:
+def test_the_eight_verdicts() -> None:
     assert [str(verdict) for verdict in Verdict] == [
+        "proved",
         "holds",
         "holds corrected",
         "holds asymptotically",
         "fails as printed",
+        "not reproduced",
         "illustrated",
         "undecided",
     ]
@@ -193,7 +195,7 @@ def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
     ("check", "told"),
     [
         (breaks, "KeyError: 'no such number'"),
-        (corrects, "its errata say whether it holds corrected"),
+        (corrects, "errata and a proof say whether it is corrected"),
         (shows_what_is_not_asked, "its errata are shown by [], and its check shows ['a']"),
     ],
 )
@@ -217,7 +219,8 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
         (Verdict.FAILS_AS_PRINTED, {"a": True, "b": True}, Verdict.FAILS_AS_PRINTED),
         (Verdict.FAILS_AS_PRINTED, {}, Verdict.FAILS_AS_PRINTED),
         (Verdict.UNDECIDED, {"a": True}, Verdict.UNDECIDED),
-        (Verdict.ILLUSTRATED, {}, Verdict.ILLUSTRATED),
+        (Verdict.ILLUSTRATED, {"a": True, "b": True}, Verdict.ILLUSTRATED),
+        (Verdict.ILLUSTRATED, {"a": True, "b": False}, Verdict.UNDECIDED),
     ],
 )
 def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, bool], found: Verdict) -> None:
@@ -276,8 +279,11 @@ def _rests() -> set[str]:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[kronecker]\n"lemma-1" = "true"', r'kronecker\."lemma-1": expected holds or holds corrected or .*, got true'),
-        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected holds'),
+        (
+            '[kronecker]\n"lemma-1" = "true"',
+            r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true',
+        ),
+        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or holds'),
         ('kronecker = "holds"', "kronecker: expected a table of verdicts, got holds"),
         ("[kronecker", r"expected\.toml is not TOML: .*line 1"),
     ],

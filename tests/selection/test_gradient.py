@@ -33,6 +33,25 @@ def _compare(n: int, T: int, q: int, d: int, width: int, seed: int, std: float) 
     torch.testing.assert_close(dV, model.V.grad, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(3,), (5, 3)])
+def test_the_gradient_is_autograds_with_any_token_of_the_query(shape: tuple[int, ...]) -> None:
+    E = near_orthogonal_encoding(7, 12, threshold=0.9, generator=0, dtype=F64).E
+    X, y, target = SparseTokenSelection(7, 2, 3).batch(5, generator=0, dtype=F64)
+    x_query = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=F64)
+    model = SelectionTransformer(3, 12, dtype=F64)
+    model.randomise(0.7, 0)
+    loss = selection_loss(model(X, y, E, x_query), target)
+    loss.backward()
+    assert model.W.grad is not None
+    assert model.W.grad[:, :3].abs().max() > 1e-3
+    inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y), x_query)
+    with torch.no_grad():
+        found, dW, dV = batch_gradient(model.W, model.V, inputs)
+    torch.testing.assert_close(found, loss.detach(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(dW, model.W.grad, rtol=0, atol=1e-10)
+    torch.testing.assert_close(dV, model.V.grad, rtol=0, atol=1e-10)
+
+
 @settings(max_examples=40)
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(1, 4), st.integers(8, 13), st.integers(0, 500), st.data())
 def test_the_gradient_is_autograds(n: int, T: int, d: int, width: int, seed: int, data: st.DataObject) -> None:

@@ -25,13 +25,13 @@ from separatrix.selection.transformer import (
 F64 = torch.float64
 
 
-def _written_out(W: Tensor, V: Tensor, X: Tensor, y: list[int], E: Tensor) -> Tensor:
-    """Definition 2.4 with the paper's columns: Z = [X; E], z_query = [0; e_y]."""
-    d, T = X.shape[1], X.shape[0]
+def _written_out(W: Tensor, V: Tensor, X: Tensor, y: list[int], E: Tensor, x_query: Tensor) -> Tensor:
+    """Definition 2.4 with the paper's columns: Z = [X; E], z_query = [x_query; e_y]."""
+    T = X.shape[0]
     Z = torch.cat([X.T, E.T])
     E_y = E[y].T
     e_y = E_y @ torch.linalg.inv(E_y.T @ E_y) @ torch.ones(len(y), dtype=F64)
-    z_query = torch.cat([torch.zeros(d, dtype=F64), e_y])
+    z_query = torch.cat([x_query, e_y])
     scores = Z.T @ W @ z_query
     total = sum(math.exp(float(score)) for score in scores)
     S = torch.tensor([math.exp(float(scores[i])) / total for i in range(T)], dtype=F64)
@@ -51,8 +51,11 @@ def test_the_transformer_is_its_definition(T: int, d: int, seed: int, data: st.D
     E = near_orthogonal_encoding(T, 12, threshold=0.8, generator=seed, dtype=F64).E
     X, y, _ = SparseTokenSelection(T, q, d).batch(2, generator=seed, dtype=F64)
     model = _model(d, 12, seed)
-    expected = torch.stack([_written_out(model.W.detach(), model.V.detach(), X[n], y[n].tolist(), E) for n in range(2)])
-    torch.testing.assert_close(model(X, y, E), expected, rtol=0, atol=1e-11)
+    W, V = model.W.detach(), model.V.detach()
+    one, each = torch.randn(d, dtype=F64), torch.randn(2, d, dtype=F64)
+    for x_query, tokens in ((None, torch.zeros(2, d, dtype=F64)), (one, one.expand(2, d)), (each, each)):
+        expected = torch.stack([_written_out(W, V, X[n], y[n].tolist(), E, tokens[n]) for n in range(2)])
+        torch.testing.assert_close(model(X, y, E, x_query), expected, rtol=0, atol=1e-11)
 
 
 def test_gradients_pass_gradcheck_and_the_query_token_has_none() -> None:
@@ -99,6 +102,8 @@ def test_zero_starts_and_cosines() -> None:
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ArgumentError, match="E: expected"):
         SelectionTransformer(2, 3)(torch.zeros(4, 2), torch.tensor([0, 1]), torch.zeros(5, 3))
+    with pytest.raises(ArgumentError, match="x_query: expected"):
+        SelectionTransformer(2, 3)(torch.zeros(4, 2), torch.tensor([0, 1]), torch.eye(4, 3), torch.zeros(3))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1e-2, 1e-6])

@@ -28,13 +28,16 @@ def run_cells(claim: Claim) -> tuple[Found, ...]:
 
 
 def judged_as_recorded(claim: Claim) -> None:
-    """Assert that a claim has a recorded verdict and a figure, and that a quick one, run, comes out as recorded."""
+    """Assert that a claim has a recorded verdict and a figure, and that a quick one, run, comes out as recorded.
+
+    Where it is decided, its check rejects every wrong neighbour: otherwise it would be undecided.
+    """
     recorded = expected()
     assert claim.id in recorded
     assert claim.figures
     assert not claim.errata
     if claim.profile == "quick":
-        finding = claim.check(run_cells(claim))
+        finding = claim.judged(run_cells(claim))
         assert finding.verdict is recorded[claim.id], finding
         assert len(finding.numbers) > 2
         assert all(isinstance(value, float | int | str | Interval) for value in finding.numbers.values())

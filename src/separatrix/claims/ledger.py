@@ -8,13 +8,18 @@ A module of claims reads::
     @claim(
         paper="kronecker",
         where="Lemma 9",
-        says="The product of ... equals ...",
+        says="The sum of ... is at most n^2.",
         cells=lambda: (lemma_9.cell(seed=0, n=n) for n in (8, 16)),
-        figures=("lemma_9_errors",),
+        figures=("lemma_9_sums",),
+        neighbours=(Neighbour("at most n", {"power": 1}),),
     )
-    def lemma_9_holds(found: Sequence[Found]) -> Finding:
-        worst = max(one.result["error"] for one in found)
-        return holds_if(worst < 1e-12, {"largest error": worst})
+    def lemma_9_holds(found: Sequence[Found], power: int = 2) -> Finding:
+        worst = max(one.result["sum"] / one.parameters["n"] ** power for one in found)
+        return holds_if(worst <= 1, {"largest sum / bound": worst})
+
+A check is a function of what its cells measured and of the constants of the statement, which are its further arguments.
+A neighbour is the statement with other constants, which is wrong: the check must reject it on the same evidence, or the
+evidence is too weak to tell the two apart, and nothing is decided.
 """
 
 from __future__ import annotations
@@ -38,19 +43,24 @@ Profile = Literal["quick", "full"]
 class Verdict(StrEnum):
     """What we find of a claim."""
 
+    PROVED = "proved"
     HOLDS = "holds"
     HOLDS_CORRECTED = "holds corrected"
     HOLDS_ASYMPTOTICALLY = "holds asymptotically"
     FAILS_AS_PRINTED = "fails as printed"
+    NOT_REPRODUCED = "not reproduced"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
 
 
 MEANINGS: Mapping[Verdict, str] = {
-    Verdict.HOLDS: "The check passes on what is printed.",
+    Verdict.PROVED: "The documents prove it in a few lines; exact or exhaustive computation beside the proof agrees.",
+    Verdict.HOLDS: "The check passes on what is printed, and rejects the wrong neighbours that are named with it.",
     Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
     Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
     Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
+    Verdict.NOT_REPRODUCED: "It does not come out with the settings that we chose where the paper prints none; they "
+    "are listed, and varied. With others it may come out: this is no misprint.",
     Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
     Verdict.UNDECIDED: "The evidence does not decide it, or some of its cells have not been run or have failed.",
 }
@@ -113,6 +123,17 @@ class Erratum:
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """A wrong statement near the right one: what it says instead, and the arguments of the check by which they differ.
+
+    The check must reject it on the evidence on which it accepts the claim.
+    """
+
+    says: str
+    constants: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Found:
     """What came out of one cell of a claim: its parameters, its seed, its result with the arrays loaded.
 
@@ -164,6 +185,10 @@ class Claim:
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
     knows. `check` judges what is right, `judged` what is printed; `errata` are the misprints by which they differ.
     `home` is the module that declares the claim, whose name tells the place.
+
+    `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
+    the proof in the documents, if there is one. `chosen` are the settings that the paper does not print: what we took,
+    and how it was varied.
     """
 
     id: str
@@ -172,35 +197,62 @@ class Claim:
     says: str
     profile: Profile
     cells: Callable[[], Iterable[Cell]]
-    check: Callable[[Sequence[Found]], Finding]
+    check: Callable[..., Finding]
     figures: tuple[str, ...]
     errata: tuple[Erratum, ...]
     home: str
+    neighbours: tuple[Neighbour, ...] = ()
+    alone: str = ""
+    proof: str = ""
+    chosen: tuple[str, ...] = ()
 
     def judged(self, found: Sequence[Found]) -> Finding:
         """The finding on what is printed.
 
-        Where the check passes, every misprint must be shown for the claim to hold corrected; if one is not, nothing is
-        decided. If the check fails, illustrates or does not decide, that is the verdict.
+        Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
+        passes, the claim then holds corrected. If the check fails or does not decide, that is the verdict. A wrong
+        neighbour that the check does not reject on the same evidence leaves a claim undecided that it does not reject.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
-        if finding.verdict is Verdict.HOLDS_CORRECTED:
-            raise TypeError(f"claim {self.id}: a check holds or fails, and its errata say whether it holds corrected")
-        passes = finding.verdict in (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
+        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED):
+            raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
+        if finding.verdict is Verdict.NOT_REPRODUCED and not self.chosen:
+            raise TypeError(f"claim {self.id}: a claim that is not reproduced lists the settings that were chosen")
+        passes = finding.verdict in (*_PASSES, Verdict.ILLUSTRATED)
         if not finding.shows.keys() <= names or (passes and finding.shows.keys() != names):
             raise TypeError(
                 f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
             )
         told = {f"misprint shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
         finding = replace(finding, numbers={**finding.numbers, **told})
-        if not (passes and names):
-            return finding
-        hidden = [name for name, shown in finding.shows.items() if not shown]
+        hidden = [name for name, shown in finding.shows.items() if not shown] if passes else []
         if hidden:
             note = f"These cells do not show the misprint: {', '.join(hidden)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
-        return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
+        finding = self._beside_neighbours(finding, found)
+        if finding.verdict is Verdict.HOLDS and self.proof and not names:
+            return replace(finding, verdict=Verdict.PROVED)
+        if finding.verdict in _PASSES and names:
+            return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
+        return finding
+
+    def accepts(self, neighbour: Neighbour, found: Sequence[Found]) -> bool:
+        """Whether the check fails to reject a neighbour on this evidence."""
+        return self.check(found, **neighbour.constants).verdict not in _REJECTS
+
+    def _beside_neighbours(self, finding: Finding, found: Sequence[Found]) -> Finding:
+        """The finding with what became of the neighbours; undecided if the claim and one of them were accepted."""
+        if finding.verdict is Verdict.UNDECIDED:
+            return finding
+        accepted = {one.says: self.accepts(one, found) for one in self.neighbours}
+        told = {f"rejected: {says}": "no" if taken else "yes" for says, taken in accepted.items()}
+        finding = replace(finding, numbers={**finding.numbers, **told})
+        alike = [says for says, taken in accepted.items() if taken]
+        if alike and finding.verdict not in _REJECTS:
+            note = f"These cells do not tell the claim from a wrong one: {'; '.join(alike)}."
+            return replace(finding, verdict=Verdict.UNDECIDED, note=note)
+        return finding
 
     @property
     def command(self) -> str:
@@ -208,6 +260,8 @@ class Claim:
         return f"separatrix reproduce --profile {self.profile} --only {self.id}"
 
 
+_PASSES = (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
+_REJECTS = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED)
 _REGISTRY: dict[str, Claim] = {}
 
 
@@ -221,19 +275,37 @@ def claim(
     part: str = "",
     figures: Sequence[str] = (),
     errata: Sequence[Erratum] = (),
+    neighbours: Sequence[Neighbour] = (),
+    alone: str = "",
+    proof: str = "",
+    chosen: Sequence[str] = (),
     home: str | None = None,
-) -> Callable[[Callable[[Sequence[Found]], Finding]], Claim]:
+) -> Callable[[Callable[..., Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
 
-    `home` is the module that declares the claim, where that is not the module of the check.
+    `home` is the module that declares the claim, where that is not the module of the check; `Claim` says what the
+    other arguments are.
 
     The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
     """
 
-    def register(check: Callable[[Sequence[Found]], Finding]) -> Claim:
+    def register(check: Callable[..., Finding]) -> Claim:
         id = identity(paper, where, part)
         made = Claim(
-            id, paper, where, says, profile, cells, check, tuple(figures), tuple(errata), home or check.__module__
+            id=id,
+            paper=paper,
+            where=where,
+            says=says,
+            profile=profile,
+            cells=cells,
+            check=check,
+            figures=tuple(figures),
+            errata=tuple(errata),
+            home=home or check.__module__,
+            neighbours=tuple(neighbours),
+            alone=alone,
+            proof=proof,
+            chosen=tuple(chosen),
         )
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
@@ -241,6 +313,8 @@ def claim(
             raise TypeError(f"claim {id}: the profile must be 'quick' or 'full', not {profile!r}")
         if not where.strip() or not says.strip():
             raise TypeError(f"claim {id}: it must say where it is in the paper, and what it says")
+        if neighbours and alone:
+            raise TypeError(f"claim {id}: it has neighbours, or says why it has none")
         if id in _REGISTRY:
             raise TypeError(f"two claims have the id {id}: give one of them a `part`")
         _REGISTRY[id] = made

@@ -20,10 +20,12 @@ from separatrix.lab.wording import many
 __all__ = ["Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
 
 MARKS = {
+    Verdict.PROVED: "∎",
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",
     Verdict.HOLDS_ASYMPTOTICALLY: "≈",
     Verdict.FAILS_AS_PRINTED: "✗",
+    Verdict.NOT_REPRODUCED: "≠",
     Verdict.ILLUSTRATED: "◇",
     Verdict.UNDECIDED: "?",
 }
@@ -64,9 +66,14 @@ def spelled(value: object) -> str:
 
 
 def statement(one: Judgement, make: Make[Node]) -> list[Node]:
-    """Show what the paper says, and the note of the finding if it has one."""
-    says = make("p", one.claim.says, class_="statement")
-    return [says, make("p", one.finding.note, class_="note")] if one.finding.note else [says]
+    """Show what the paper says, the note of the finding if it has one, and the settings that were chosen for it."""
+    shown = [make("p", one.claim.says, class_="statement")]
+    if one.finding.note:
+        shown.append(make("p", one.finding.note, class_="note"))
+    if one.claim.chosen:
+        shown.append(make("p", "Settings that the paper does not print, and what we took for them:", class_="note"))
+        shown.append(make("ul", *(make("li", chosen) for chosen in one.claim.chosen), class_="note"))
+    return shown
 
 
 def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:

@@ -34,12 +34,14 @@ class Inputs(NamedTuple):
         E: the encoding, of shape (T, width).
         y: the subsets, of shape (n, q).
         g: the weights of the subset codes, e_y = sum_j g_j e_j, of shape (n, q).
+        x_query: the tokens of the queries, of shape (n, d), or one for all of shape (d,); None for zero.
     """
 
     X: Tensor
     E: Tensor
     y: Tensor
     g: Tensor
+    x_query: Tensor | None = None
 
 
 def batch_loss(W: Tensor, V: Tensor, inputs: Inputs) -> Tensor:
@@ -69,7 +71,8 @@ def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor
         inputs: the batch.
 
     Returns:
-        The loss; dL/dW without its first d columns, which are zero, of shape (d + width, width); and dL/dV.
+        The loss; dL/dW, of shape (d + width, d + width), or without its first d columns, which are zero, if x_query is
+        None; and dL/dV.
 
     Example:
         >>> X = torch.ones(1, 2, 3)
@@ -88,16 +91,22 @@ def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor
     dA = (R @ shown).sub_(along)
     dA.unsqueeze(1).baddbmm_((R @ V[:, :d]).unsqueeze(1), X)
     dA.mul_(S)
-    dW = torch.cat([torch.bmm(dA.unsqueeze(1), X.mT).squeeze(1).mT @ codes, (dA @ E).mT @ codes])
+    on_tokens, on_encodings = torch.bmm(dA.unsqueeze(1), X.mT).squeeze(1).mT, (dA @ E).mT
+    dW = torch.cat([on_tokens @ codes, on_encodings @ codes])
+    if inputs.x_query is not None:
+        tokens = inputs.x_query.expand(n, d)
+        dW = torch.cat([torch.cat([on_tokens @ tokens, on_encodings @ tokens]), dW], 1)
     return loss, dW, dV
 
 
 def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The subset codes (n, width), the attention S (n, T), X S (n, d), V_e E (d, T), the output and residual (n, d)."""
-    X, E, y, g = inputs
+    X, E, y, g, x_query = inputs
     d = X.shape[1]
     codes = embedding_bag(y, E, per_sample_weights=g, mode="sum")
     U = codes @ W[:, d:].mT
+    if x_query is not None:
+        U = U + x_query @ W[:, :d].mT
     logits = U[:, d:] @ E.mT
     logits.unsqueeze(1).baddbmm_(U[:, None, :d], X)
     S = torch.softmax(logits, 1)

@@ -26,6 +26,7 @@ __all__ = ["TrainingSettings", "heat_map_settings", "paper_settings"]
 EncodingKind = Literal["stochastic", "fixed"]
 OptimiserKind = Literal["sgd", "adam"]
 InitialKind = Literal["zero", "random"]
+QueryKind = Literal["zero", "fixed", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class TrainingSettings:
         validation_q: the subset sizes of validation tasks whose T is that of the training.
         validation_batch: the number of fixed points of each validation task.
         snapshots: the steps whose records contain the weights.
+        query: the token of the query, which the paper does not give for its runs: "zero", "fixed" for one drawn from
+            N(0, I) for the whole run, or "drawn" for one of its own for each example.
     """
 
     T: int = 200
@@ -72,13 +75,15 @@ class TrainingSettings:
     validation_q: tuple[int, ...] = (5, 6, 7, 8)
     validation_batch: int = 128
     snapshots: tuple[int, ...] = ()
+    query: QueryKind = "zero"
 
     def __post_init__(self) -> None:
         sizes(self.T, self.q, self.d)
         whole("width", self.width, low=1)
         for name, low in (("batch", 1), ("steps", 0), ("seed", 0), ("validate_every", 1), ("validation_batch", 1)):
             whole(name, getattr(self, name), low=low)
-        for name, kinds in (("encoding", EncodingKind), ("optimiser", OptimiserKind), ("initial", InitialKind)):
+        named = {"encoding": EncodingKind, "optimiser": OptimiserKind, "initial": InitialKind, "query": QueryKind}
+        for name, kinds in named.items():
             one_of(name, getattr(self, name), get_args(kinds))
         for T in self.validation_T:
             whole("validation_T", T, low=self.q)

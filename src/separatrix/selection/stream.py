@@ -24,13 +24,16 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import uniform_subsets
 from separatrix.selection.thresholds import feasible_limit
 
-__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries"]
+__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries", "query_tokens"]
 
 BLOCK = 16
 """The number of steps in a block: enough to draw in bulk, few enough to stay in the cache."""
 
 AHEAD = 2
 """The number of blocks that are made before they are needed."""
+
+_QUERY = 6
+"""The purpose of the queries' tokens in a run, beside those from 0 to 5 of `separatrix.selection.training`."""
 
 Made = TypeVar("Made")
 
@@ -81,6 +84,20 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
     # Step by step: the dot products of one step stay in the cache until the few that count are read off.
     gram = torch.stack([resolve_conflicts(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
     return Queries(signs.div_(math.sqrt(width)), y, solved_weights(gram / width, y))
+
+
+def query_tokens(settings: TrainingSettings, step: int, count: int) -> Tensor | None:
+    """The tokens of the queries of one step: None for zero, one for all of shape (d,), or drawn, (count, d).
+
+    They depend on the seed and the step alone, so that a run that is resumed draws them again.
+    """
+    if settings.query == "zero":
+        return None
+    if settings.query == "fixed":
+        return torch.randn(settings.d, generator=derived_generator(settings.seed, _QUERY))
+    # No run has 2^32 steps, so no two runs share a seed here.
+    source = derived_generator(settings.seed * 2**32 + step, _QUERY)
+    return torch.randn(count, settings.d, generator=source)
 
 
 class Prefetch(Generic[Made]):

@@ -28,7 +28,7 @@ from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.gradient import batch_gradient
 from separatrix.selection.optimisers import adam_state, adam_update, sgd_update
 from separatrix.selection.settings import TrainingSettings
-from separatrix.selection.stream import Blocks, derived_generator
+from separatrix.selection.stream import Blocks, derived_generator, query_tokens
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
 from separatrix.training import advance, every
@@ -127,14 +127,15 @@ class _Run:
         settings, V = self.settings, self.V
         limit = EXPLOSION * settings.d / (2 * settings.q)
         with _one_thread(), torch.no_grad():
-            loss, dW, dV = batch_gradient(self.W, V, self.blocks.batch())
+            batch = self.blocks.batch()._replace(x_query=query_tokens(settings, step, settings.batch))
+            loss, dW, dV = batch_gradient(self.W, V, batch)
             value = float(loss)
             if not value <= limit:  # also when it is nan
                 return self.record(
                     f"The run diverged: the batch loss at step {step} is {value:.3g}, above {limit:.3g}."
                 )
             self.total, self.count, self.step = self.total + value, self.count + 1, step + 1
-            rate, trained = settings.rate(step), self.W[:, settings.d :]
+            rate, trained = settings.rate(step), _trained(self.W, settings)
             if settings.optimiser == "sgd":
                 sgd_update(trained, dW, rate)
                 sgd_update(V, dV, rate)
@@ -151,12 +152,16 @@ class _Run:
                 self.total / self.count if self.count else None,
                 self.settings.rate(self.step),
                 *_cosines(self.W, self.V),
-                {} if stopped else validate(self.W, self.V, self.points, self.settings, self.fixed, self.validation),
+                {} if stopped else self.validated(),
                 (self.W.clone(), self.V.clone()) if self.step in self.settings.snapshots else None,
                 stopped,
             )
         self.total, self.count = 0.0, 0
         return made
+
+    def validated(self) -> dict[str, float]:
+        tokens = query_tokens(self.settings, self.step, self.settings.validation_batch)
+        return validate(self.W, self.V, self.points, self.settings, self.fixed, self.validation, tokens)
 
     def state(self) -> Checkpoint:
         window = torch.tensor([self.total, self.count], dtype=torch.float64)
@@ -188,9 +193,14 @@ def _initial(settings: TrainingSettings) -> Checkpoint:
         source = derived_generator(settings.seed, _INITIAL)
         W.normal_(0.0, settings.initial_std, generator=source)
         V.normal_(0.0, settings.initial_std, generator=source)
-    moments = (*adam_state(W[:, d:]), *adam_state(V)) if settings.optimiser == "adam" else ()
+    moments = (*adam_state(_trained(W, settings)), *adam_state(V)) if settings.optimiser == "adam" else ()
     states = [derived_generator(settings.seed, purpose).get_state() for purpose in (_TOKENS, _QUERIES, _VALIDATION)]
     return Checkpoint(0, W, V, moments, torch.zeros(2, dtype=torch.float64), *states)
+
+
+def _trained(W: Tensor, settings: TrainingSettings) -> Tensor:
+    """The columns of W that have a gradient: all of them, or all but the first d if the queries' tokens are zero."""
+    return W[:, settings.d :] if settings.query == "zero" else W
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """The one-layer transformer of Definition 2.4, and its stochastic form of Definition 2.5.
 
-    f(X, y) = V Z softmax(Z^T W z_query),    Z = [X; E],    z_query = [x_query; e_y],    x_query = 0
+    f(X, y) = V Z softmax(Z^T W z_query),    Z = [X; E],    z_query = [x_query; e_y]
 
 from Wang, Wei, Hsu and Lee. W is (d + width) square and V is d by (d + width), as in the paper; the tokens and
 encodings are rows here, so the code says Z W z and S Z V^T. W holds the merged K^T Q; there is no 1/sqrt(d).
 
-With x_query = 0 the first d columns of W are multiplied by zeros: they do not affect the output, and their gradient is
-zero.
+x_query is any token (Lemma E.7), zero where none is given (Section 3.1). With x_query = 0 the first d columns of W are
+multiplied by zeros: they do not affect the output, and their gradient is zero. With one fixed token their gradient is a
+multiple of it, so that they move along it and in no other direction.
 
 This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`, which
 a test compares with this.
@@ -57,23 +58,27 @@ class SelectionTransformer(nn.Module):
         self.W = nn.Parameter(torch.zeros(size, size, dtype=dtype))
         self.V = nn.Parameter(torch.zeros(self.d, size, dtype=dtype))
 
-    def forward(self, X: Tensor, y: Tensor, E: Tensor) -> Tensor:
+    def forward(self, X: Tensor, y: Tensor, E: Tensor, x_query: Tensor | None = None) -> Tensor:
         """The outputs of the transformer, of shape (..., d).
 
         Args:
             X: the tokens, of shape (..., T, d).
             y: the positions to average, of shape (..., q).
             E: the encoding, of shape (T, width).
+            x_query: the token of the query, of shape (d,) or (..., d); None for zero.
         """
-        return self.attention(X, y, E).unsqueeze(-2).matmul(_tokens(X, E)).squeeze(-2) @ self.V.mT
+        return self.attention(X, y, E, x_query).unsqueeze(-2).matmul(_tokens(X, E)).squeeze(-2) @ self.V.mT
 
-    def attention(self, X: Tensor, y: Tensor, E: Tensor) -> Tensor:
+    def attention(self, X: Tensor, y: Tensor, E: Tensor, x_query: Tensor | None = None) -> Tensor:
         """The attention S_y over the T positions, of shape (..., T), for the arguments of `forward`."""
         if E.shape != (X.shape[-2], self.width) or X.shape[-1] != self.d:
             expected = f"X (..., T, {self.d}) and E (T, {self.width})"
             raise ArgumentError("E", expected=expected, got=f"{tuple(X.shape)} and {tuple(E.shape)}")
         e_y = subset_code(E, y)
-        z_query = torch.cat([e_y.new_zeros(*e_y.shape[:-1], self.d), e_y], -1)
+        token = e_y.new_zeros(self.d) if x_query is None else x_query
+        if token.shape[-1] != self.d or token.shape not in ((self.d,), (*e_y.shape[:-1], self.d)):
+            raise ArgumentError("x_query", expected=f"shape ({self.d},) or (..., {self.d})", got=tuple(token.shape))
+        z_query = torch.cat([token.expand(*e_y.shape[:-1], self.d), e_y], -1)
         logits = _tokens(X, E) @ (z_query @ self.W.mT).unsqueeze(-1)
         return torch.softmax(logits.squeeze(-1), -1)
 

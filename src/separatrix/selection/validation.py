@@ -38,6 +38,7 @@ def validate(
     settings: TrainingSettings,
     fixed: Tensor | None,
     generator: torch.Generator,
+    x_query: Tensor | None = None,
 ) -> dict[str, float]:
     """The loss of equation (3) on each validation task.
 
@@ -48,12 +49,13 @@ def validate(
         settings: the settings of the run.
         fixed: the fixed encoding, of which a task uses the first T rows; None draws a new one for each task.
         generator: the source of randomness for new encodings.
+        x_query: the tokens of the queries, as in `Inputs`.
     """
     losses = {}
     for name, (X, y, _) in points.items():
         E, gram = task_encoding(X.shape[1], settings, fixed, generator)
         g = solved_weights(gram[y.unsqueeze(2), y.unsqueeze(1)], y)
-        losses[name] = float(batch_loss(W, V, Inputs(X.mT.contiguous(), E, y, g)))
+        losses[name] = float(batch_loss(W, V, Inputs(X.mT.contiguous(), E, y, g, x_query)))
     return losses
 
 

@@ -22,8 +22,15 @@ MODELS = {
     "identity": {"a1": "1.2", "b": "11/61", "c": "60/61", "weights": "identity"},
     "identity, b + c = 1": {"a1": "1.2", "b": "0.2", "c": "0.8", "weights": "identity"},
     "cross": {"a1": "3"},
+    "ones, least b": {"a0": "1/1000", "a1": "0.7", "b": "0.1", "c": "0.9", "weights": "ones"},
+    "ones, least c": {"a0": "99/1000", "a1": "10", "b": "0.9", "c": "0.1", "weights": "ones"},
+    "identity, least a1": {"a0": "99/1000", "a1": "1", "b": "39/761", "c": "760/761", "weights": "identity"},
+    "cross, least a1": {"a0": "99/1000", "a1": "1001/1000"},
+    "cross, large a1": {"a0": "1/1000", "a1": "10"},
 }
-"""The settings of the experiments, a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 asks."""
+"""The settings of the experiments, a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 asks.
+
+The last five are at corners of the ranges: a0 near 0 and near 0.1, the least a1 and a large one, b or c at 0.1."""
 
 PATHS = {
     "ones": ("10", "log n", "n^0.02", "n^0.03", "n^0.1", "n^0.5"),
@@ -37,6 +44,11 @@ ALLOWED = {
     "identity": ("n^0.1", "n^0.5"),
     "identity, b + c = 1": ("n^0.5",),
     "cross": ("n^0.03", "n^0.1", "n^0.5"),
+    "ones, least b": ("n^0.5",),
+    "ones, least c": ("n^0.5",),
+    "identity, least a1": ("n^0.5",),
+    "cross, least a1": ("n^0.5",),
+    "cross, large a1": ("n^0.5",),
 }
 """d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08."""
 
@@ -61,7 +73,7 @@ def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttentio
     """The setting of a model with n tokens in g classes."""
     values = {name: value if name == "weights" else Fraction(value) for name, value in MODELS[model].items()}
     fixed: dict[str, Any] = {"n": n, "m": m, "a0": Fraction(1, 100), "strict": False, **values}
-    return CrossAttention(d=g + 1, **fixed) if model == "cross" else SelfAttention(d=g + 2, **fixed)
+    return CrossAttention(d=g + 1, **fixed) if model.startswith("cross") else SelfAttention(d=g + 2, **fixed)
 
 
 def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:

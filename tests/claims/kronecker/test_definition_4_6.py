@@ -10,7 +10,7 @@ class TestDefinition46(ClaimContract):
     module = definition_4_6
     mutants = (
         ("definition-4.6", {"products_that_differ": 1}, FAILS),
-        ("definition-4.6", {"rows_in_neither_case": 1}, FAILS),
-        ("definition-4.6", {"rows_decided_wrongly": 1}, FAILS),
+        ("definition-4.6", {"below": [0, 1]}, FAILS),
+        ("definition-4.6", {"answers": [True, False]}, FAILS),
         ("definition-4.6", {"answer_is_wrong": 1}, FAILS),
     )

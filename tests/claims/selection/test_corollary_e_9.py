@@ -10,4 +10,4 @@ from tests.contracts.claim_contract import FAILS
 class TestCorollaryE9(PairsContract):
     module = corollary_e_9
     pairs = "corollary-e.9/proof"
-    mutants = (("corollary-e.9", {"longer": 2.0}, FAILS),)
+    mutants = (("corollary-e.9", {"longer": [1.0, 1.0, 1.0, 1.0, 1e5]}, FAILS),)

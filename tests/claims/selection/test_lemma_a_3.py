@@ -21,7 +21,7 @@ class TestLemmaA3(PairsContract):
 
 
 def test_the_leaning_encoding_is_refused_where_it_does_not_exist() -> None:
-    with pytest.raises(ArgumentError, match="a power of 2 above q"):
+    with pytest.raises(ArgumentError, match="a power of 2, at least q"):
         lemma_a_3.leaning(3, 12)
 
 

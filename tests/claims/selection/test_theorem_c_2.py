@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from separatrix.claims.selection import theorem_c_2
-from tests.claims.selection.pairs import PairsContract
-from tests.contracts.claim_contract import FAILS
+from tests.contracts.claim_contract import FAILS, ClaimContract
 
 
-class TestTheoremC2(PairsContract):
+class TestTheoremC2(ClaimContract):
     module = theorem_c_2
-    pairs = "theorem-c.2"
-    mutants = (("theorem-c.2", {"scaled": 0.9}, FAILS),)
+    mutants = (
+        ("theorem-c.2", {"scaled": 0.9}, FAILS),
+        ("theorem-c.2", {"error": 0.01}, FAILS),
+    )

@@ -11,5 +11,4 @@ class TestFactA1(ClaimContract):
     worlds = (
         ("fact-a.1", {"by_rows": 1}, FAILS),
         ("fact-a.1", {"by_columns": 0}, UNDECIDED),
-        ("fact-a.1", {"index_printed": True}, UNDECIDED),
     )

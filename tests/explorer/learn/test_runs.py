@@ -218,7 +218,7 @@ def test_damaged_weights_are_said(tmp_path: Path) -> None:
 def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     small = {"T": 8, "q": 2, "d": 2, "width": 16, "threshold": 0.5, "batch": 8, "steps": 40, "records": 4}
     cells = [
-        heat_maps.cell(seed=0, steps=600),
+        heat_maps.cell(seed=0, steps=600, query="zero"),
         training.cell(seed=1, encoding="fixed", optimiser="adam", initial="random", **small),
     ]
     with Store.create(tmp_path) as store:

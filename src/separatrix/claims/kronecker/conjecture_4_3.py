@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.kronecker.hypothesis_4_1 import conditional, size_cells
+from separatrix.claims.kronecker.hypothesis_4_1 import FEWER, conditional, size_cells
 from separatrix.claims.ledger import Finding, Found, claim
 
 
@@ -15,12 +15,14 @@ from separatrix.claims.ledger import Finding, Found, claim
     "eps; the Strong Exponential Time Hypothesis implies it.",
     cells=size_cells,
     figures=("chain_sizes",),
+    neighbours=(FEWER,),
 )
-def conjecture_4_3(found: Sequence[Found]) -> Finding:
+def conjecture_4_3(found: Sequence[Found], exponent: float = 1.0) -> Finding:
     """A conjecture; the implication is the reduction of Definition 4.2, with n = 2^(v/3) and dimension 4.27 v."""
     return conditional(
         found,
         "A conjecture about all algorithms. What ran: the reduction that gives the implication, with n = 2^(v/3) "
         "vectors of dimension 4.27 v = 18.5 ln n. (For k-SAT of many clauses the reduction is preceded by "
         "sparsification, which is not run.)",
+        exponent,
     )

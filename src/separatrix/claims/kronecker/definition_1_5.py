@@ -9,7 +9,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -77,9 +77,10 @@ def _order_cells() -> Iterator[Cell]:
             shown_by="the printed formula is another one for d > 1",
         ),
     ),
+    neighbours=(Neighbour("the division by d is outside of exp in A, as printed", {"formula": "printed"}),),
 )
-def definition_1_5(found: Sequence[Found]) -> Finding:
-    exact = max(one.result["exact"] for one in found)
+def definition_1_5(found: Sequence[Found], formula: str = "exact") -> Finding:
+    exact = max(one.result[formula] for one in found)
     polynomial = max(one.result["polynomial"] for one in found)
     beyond = sum(one.result["polynomial"] > one.result["certificate"] for one in found)
     printed = min(one.result["printed"] for one in found if one.parameters["d"] > 1)

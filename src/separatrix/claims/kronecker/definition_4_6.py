@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.kronecker.definition_4_2 import chain_cells, kinds
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 
 
 @claim(
@@ -14,13 +14,17 @@ from separatrix.claims.ledger import Finding, Found, claim, holds_if
     says="Gap-MaxIP: for each a_i, tell a triple of inner product at least t from all at most (1 - eps) t. Orthogonal "
     "vectors reach it directly too, with 3 m coordinates, t = m and eps = 1/m, and attention decides it.",
     cells=chain_cells,
+    neighbours=(Neighbour("eps = 2/m", {"apart": 2}),),
 )
-def definition_4_6(found: Sequence[Found]) -> Finding:
-    """The direct road must keep the promise, and one call of attention must decide every row."""
-    sums = {
-        name: sum(one.result[name] for one in found)
-        for name in ("products_that_differ", "rows_in_neither_case", "rows_decided_wrongly", "answer_is_wrong")
-    }
+def definition_4_6(found: Sequence[Found], apart: int = 1) -> Finding:
+    """The direct road must keep the promise with eps = apart / m, and one call of attention must decide every row.
+
+    A row is in the first case if its largest inner product is m, in the second if it is at most m - apart.
+    """
+    rows = [row for one in found for row in zip(one.result["below"], one.result["answers"], strict=True)]
+    sums = {name: sum(one.result[name] for one in found) for name in ("products_that_differ", "answer_is_wrong")}
+    sums["rows_in_neither_case"] = sum(0 < below < apart for below, _ in rows)
+    sums["rows_decided_wrongly"] = sum(bool(answer) != (below == 0) for below, answer in rows)
     numbers: dict[str, float | str] = {
         "formulas": kinds(found),
         "inner products that are not m - <a, b, c>": sums["products_that_differ"],

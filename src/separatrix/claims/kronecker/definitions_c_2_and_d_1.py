@@ -9,25 +9,33 @@ import torch
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.definition_1_5 import ROUNDING, draw, literal
-from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 
-@experiment(version=1, name="kronecker.definition_c_2")
-def restatements(n: int, d: int, seed: int) -> dict[str, float | int]:
-    """Definitions C.2 and D.1 as printed and with what they lack, against Definition 1.1."""
+@experiment(version=2, name="kronecker.definition_c_2")
+def restatements(n: int, d: int, seed: int) -> dict[str, float | int | bool]:
+    """Definitions C.2 and D.1 as printed and with what they lack, against Definition 1.1.
+
+    The right side is Definition 1.1 written out; the left side is the library's attention, which is computed by other
+    code. `printed_D_inverts` is whether a D of the printed shape, n by n^2, has an inverse.
+    """
     Q, K, V = draw(3, n, d, seed)
     S = Q @ column_kronecker(*K).mT
     A = torch.exp(S / d)
     first = literal(A, V)
+    try:
+        torch.linalg.inv(torch.diag(A.sum(1)) @ torch.eye(n, n * n, dtype=A.dtype))
+        inverts = True
+    except RuntimeError:
+        inverts = False
     return {
         "c2_printed": float((literal(S, V) - first).abs().max()),
         "d1_printed": float((literal(torch.exp(S), V) - first).abs().max()),
         "corrected": float((sx.tensor_attention(Q, K, V) - first).abs().max()),
         "negative_weights": int((S < 0).sum()),
-        "n": n,
-        "columns_of_D": torch.diag(A @ torch.ones(n * n, dtype=A.dtype)).shape[1],
+        "printed_D_inverts": inverts,
     }
 
 
@@ -37,11 +45,13 @@ def _restatement_cells() -> Iterator[Cell]:
 
 
 _DIFFERS = "the printed formula is not Definition 1.1"
-_COLUMNS = "D has n columns"
+_COLUMNS = "a D of n rows and n^2 columns has no inverse"
 
 
-def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | str], shows: dict[str, bool]) -> Finding:
-    corrected = max(one.result["corrected"] for one in found)
+def _restated(
+    found: Sequence[Found], printed: str, formula: str, numbers: dict[str, float | str], shows: dict[str, bool]
+) -> Finding:
+    corrected = max(one.result[formula] for one in found)
     differs = min(one.result[printed] for one in found)
     numbers = {
         "largest difference from Definition 1.1, corrected": corrected,
@@ -71,11 +81,15 @@ def _restated(found: Sequence[Found], printed: str, numbers: dict[str, float | s
             shown_by=_COLUMNS,
         ),
     ),
+    neighbours=(
+        Neighbour("A has no exp, as printed", {"formula": "c2_printed"}),
+        Neighbour("A has exp without the division by d", {"formula": "d1_printed"}),
+    ),
 )
-def definition_c_2(found: Sequence[Found]) -> Finding:
-    square = all(one.result["columns_of_D"] == one.result["n"] for one in found)
+def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Finding:
+    square = not any(one.result["printed_D_inverts"] for one in found)
     negative = sum(one.result["negative_weights"] for one in found)
-    return _restated(found, "c2_printed", {"negative weights as printed": negative}, {_COLUMNS: square})
+    return _restated(found, "c2_printed", formula, {"negative weights as printed": negative}, {_COLUMNS: square})
 
 
 @claim(
@@ -92,6 +106,7 @@ def definition_c_2(found: Sequence[Found]) -> Finding:
             shown_by=_DIFFERS,
         ),
     ),
+    neighbours=(Neighbour("A has exp without the division by d, as printed", {"formula": "d1_printed"}),),
 )
-def definition_d_1(found: Sequence[Found]) -> Finding:
-    return _restated(found, "d1_printed", {}, {})
+def definition_d_1(found: Sequence[Found], formula: str = "corrected") -> Finding:
+    return _restated(found, "d1_printed", formula, {}, {})

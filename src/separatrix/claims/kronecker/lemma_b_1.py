@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
 from separatrix.hardness.maxip import GapMaxIP, gap_maxip
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import (
@@ -67,24 +67,24 @@ def values(n: int, d: int, seed: int) -> dict[str, int]:
     }
 
 
-@experiment(version=1, name="kronecker.lemma_b1_decides")
-def decides(n: int, d: int, low: int, high: int, seed: int) -> dict[str, int]:
-    """The lemma's rule with 0.5, at its own beta and at the least, on random instances with every error up to t tilde.
+@experiment(version=2, name="kronecker.lemma_b1_decides")
+def decides(n: int, d: int, low: int, high: int, seed: int) -> dict[str, list[float]]:
+    """The outputs of the lemma's rule with 0.5, in units of t tilde, at its own beta and at the least, by their case.
 
-    Rows in neither case are left out. The error is the one that hurts: down in case 1, up in case 2.
+    The instances are random; rows in neither case are left out.
     """
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.rand(3, n, d, generator=generator) < 0.75).long()
     a[::2] *= (torch.rand(len(a[::2]), d, generator=generator) < 0.6).long()
     instance = GapMaxIP(a, b, c, high, 1 - low / high)
     cases = gap_maxip(instance)
-    found = {"case_1": cases.count(True), "case_2": cases.count(False), "mistakes": 0}
+    found: dict[str, list[float]] = {"case_1": [], "case_2": []}
     for beta in (printed_beta(n, d, high, instance.epsilon), beta_of_the_rule(n * n, low, high, d, 2 * d)):
         relative = pad_for_attention(instance, beta).log_outputs() - log_threshold(instance, beta, d)
         for value, case in zip(relative.tolist(), cases, strict=True):
-            # In units of t tilde; exp of what is far above the threshold is as good as infinite.
-            u = math.exp(min(value, 700.0))
-            found["mistakes"] += (case is True and u - 1 < 2) or (case is False and u + 1 >= 2)
+            if case is not None:
+                # Exp of what is far above the threshold is as good as infinite.
+                found["case_1" if case else "case_2"].append(math.exp(min(value, 700.0)))
     return found
 
 
@@ -135,19 +135,27 @@ def _smallest_cells() -> Iterator[Cell]:
     says="Tensor attention over 2 n rows of width 2 d, with entries of order (log n)^(1/3) and an error that is a "
     "power of 1/n, solves Gap-MaxIP with d and t of order log n.",
     cells=_decide_cells,
+    neighbours=(
+        Neighbour("an error of twice t tilde is allowed", {"error": 2.0}),
+        Neighbour("the rule compares with t tilde and not with its double", {"threshold": 1.0}),
+    ),
 )
-def lemma_b_1(found: Sequence[Found]) -> Finding:
-    """The statement, with the constants as they must be: no row of any instance may be decided wrongly."""
-    total = {name: sum(one.result[name] for one in found) for name in ("case_1", "case_2", "mistakes")}
+def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0) -> Finding:
+    """The statement, with the constants as they must be: no row of any instance may be decided wrongly.
+
+    The error is the one that hurts: down in case 1, up in case 2. Error and threshold are in units of t tilde.
+    """
+    yes, no = ([u for one in found for u in one.result[case]] for case in ("case_1", "case_2"))
+    mistakes = sum(u - error < threshold for u in yes) + sum(u + error >= threshold for u in no)
     numbers: dict[str, float | str] = {
-        "rows in case 1": total["case_1"],
-        "rows in case 2": total["case_2"],
-        "wrong with every error up to t tilde": total["mistakes"],
+        "outputs of rows in case 1": len(yes),
+        "outputs of rows in case 2": len(no),
+        "wrong with every error up to t tilde": mistakes,
     }
-    if not (total["case_1"] and total["case_2"]):
+    if not (yes and no):
         return Finding(Verdict.UNDECIDED, numbers, "One of the cases did not occur.")
     note = "The statement says that constants exist; those of the proof are corrected apart."
-    return holds_if(not total["mistakes"], numbers, note)
+    return holds_if(not mistakes, numbers, note)
 
 
 @claim(
@@ -165,8 +173,9 @@ def lemma_b_1(found: Sequence[Found]) -> Finding:
             shown_by="the printed v decides rows wrongly",
         ),
     ),
+    neighbours=(Neighbour("v has n^2 ones and then 3 n^2 zeros, as printed", {"v": "printed"}),),
 )
-def lemma_b_1_values(found: Sequence[Found]) -> Finding:
+def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     """The blocks as printed; no mistakes with the product; mistakes with the printed v."""
     total = {name: sum(one.result[name] for one in found) for name in found[0].result}
     numbers: dict[str, float | str] = {
@@ -175,7 +184,7 @@ def lemma_b_1_values(found: Sequence[Found]) -> Finding:
         "rows decided wrongly with the product": total["right_mistakes"],
         "rows decided wrongly with the printed v": total["printed_mistakes"],
     }
-    wrong = total["blocks_that_differ"] or total["sums_out_of_bounds"] or total["right_mistakes"]
+    wrong = total["blocks_that_differ"] or total["sums_out_of_bounds"] or total[f"{v}_mistakes"]
     return holds_if(not wrong, numbers, shows={"the printed v decides rows wrongly": total["printed_mistakes"] > 0})
 
 
@@ -187,12 +196,17 @@ def lemma_b_1_values(found: Sequence[Found]) -> Finding:
     "outputs, and 2 d ln(12 n^2) / (eps t) by the lemma's rule with its error; just below either, instances fail.",
     cells=_smallest_cells,
     figures=("smallest_beta",),
+    neighbours=(
+        Neighbour("the least beta is smaller by a hundredth", {"border": 0.99}),
+        Neighbour("the least beta is larger by a hundredth", {"border": 1.01}),
+    ),
 )
-def smallest_beta(found: Sequence[Found]) -> Finding:
-    """On either side of both borders the worst instances must come out as proved."""
+def smallest_beta(found: Sequence[Found], border: float = 1.0) -> Finding:
+    """On either side of both borders, which are in units of ours, the worst instances must come out as proved."""
     rows = [one.result for one in found]
-    exact = sum(not row["ahead_below"] < 0 < row["ahead_above"] for row in rows)
-    rule = sum(not row["errs_above"] < 0 < row["errs_below"] for row in rows)
+    sides = (("below", border < 1 - _CLOSE), ("above", border < 1 + _CLOSE))
+    exact = sum(any((row[f"ahead_{side}"] > 0) != beyond for side, beyond in sides) for row in rows)
+    rule = sum(any((row[f"errs_{side}"] < 0) != beyond for side, beyond in sides) for row in rows)
     numbers: dict[str, float | str] = {
         f"exact outputs: cells that do not turn within {_CLOSE:g} of the border": exact,
         f"the rule: cells that do not turn within {_CLOSE:g} of the border": rule,

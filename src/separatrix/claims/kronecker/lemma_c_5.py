@@ -11,7 +11,7 @@ import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
 from separatrix.claims.kronecker.lemma_c_3 import check_length, integers
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -19,9 +19,13 @@ _TENSOR_RANGE = 512
 """How many values an entry is drawn from: few enough that no sum leaves int64."""
 
 
-@experiment(version=1, name="kronecker.lemma_c5")
+@experiment(version=2, name="kronecker.lemma_c5")
 def tensor_identities(n: int, d: int, seed: int) -> dict[str, int]:
-    """Lemma C.5: entries that differ in its three parts, and how many there are."""
+    """Lemma C.5: entries that differ in its three parts, and how many there are.
+
+    `part1_turned` has j_2 run fastest; `part2_once` takes the column sums of K_1 alone; `part3_crossed` has V_1 and V_2
+    exchanged.
+    """
     check_length(n)
     generator = torch.Generator().manual_seed(seed)
     Q, K1, K2, V1, V2 = (integers(generator, _TENSOR_RANGE, n, d) for _ in range(5))
@@ -37,6 +41,9 @@ def tensor_identities(n: int, d: int, seed: int) -> dict[str, int]:
     factored = Q @ ((K1.mT @ V1) * (K2.mT @ V2))
     return {
         "part1": int((A[:, columns] != T).sum()),
+        "part1_turned": int((A[:, columns.mT] != T).sum()),
+        "part2_once": int((sums != Q @ K1.sum(0).unsqueeze(1)).sum()),
+        "part3_crossed": int((applied != Q @ ((K1.mT @ V2) * (K2.mT @ V1))).sum()),
         "part2": int((sums != by_tensor).sum() + (sums != by_sums).sum()),
         "part3": int((applied != factored).sum()),
         "entries": T.numel() + 2 * sums.numel() + applied.numel(),
@@ -67,9 +74,11 @@ def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
     says="The matrix Q (K_1 (x) K_2)^T is the tensor of the triple inner products, its column j_1 + (j_2 - 1) n being "
     "the pair (j_1, j_2).",
     cells=_tensor_cells,
+    proof="The scores as a tensor",
+    neighbours=(Neighbour("column j_2 + (j_1 - 1) n is the pair (j_1, j_2)", {"part": "part1_turned"}),),
 )
-def lemma_c_5_part_1(found: Sequence[Found]) -> Finding:
-    return _check_part(found, "part1", 3)
+def lemma_c_5_part_1(found: Sequence[Found], part: str = "part1") -> Finding:
+    return _check_part(found, part, 3)
 
 
 @claim(
@@ -78,9 +87,11 @@ def lemma_c_5_part_1(found: Sequence[Found]) -> Finding:
     part="part 2",
     says="Its row sums need only the column sums of K_1 and K_2.",
     cells=_tensor_cells,
+    proof="The scores as a tensor",
+    neighbours=(Neighbour("they need only the column sums of K_1", {"part": "part2_once"}),),
 )
-def lemma_c_5_part_2(found: Sequence[Found]) -> Finding:
-    return _check_part(found, "part2", 3)
+def lemma_c_5_part_2(found: Sequence[Found], part: str = "part2") -> Finding:
+    return _check_part(found, part, 3)
 
 
 @claim(
@@ -89,6 +100,8 @@ def lemma_c_5_part_2(found: Sequence[Found]) -> Finding:
     part="part 3",
     says="Its product with V_1 (x) V_2 is Q times the entrywise product of K_1^T V_1 and K_2^T V_2.",
     cells=_tensor_cells,
+    proof="The scores as a tensor",
+    neighbours=(Neighbour("of K_1^T V_2 and K_2^T V_1", {"part": "part3_crossed"}),),
 )
-def lemma_c_5_part_3(found: Sequence[Found]) -> Finding:
-    return _check_part(found, "part3", 5)
+def lemma_c_5_part_3(found: Sequence[Found], part: str = "part3") -> Finding:
+    return _check_part(found, part, 5)

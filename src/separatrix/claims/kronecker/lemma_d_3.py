@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.reference import tensor_scores
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -56,9 +56,13 @@ def _score_cells() -> Iterator[Cell]:
     says="If no entry of Q, K_1 and K_2 exceeds B >= 1 in magnitude, no score <q, k_1, k_2> / d exceeds B^3.",
     cells=_score_cells,
     figures=("score_bound",),
+    proof="How large scores are",
+    neighbours=(Neighbour("no score exceeds B^2", {"power": 2}),),
 )
-def lemma_d_3(found: Sequence[Found]) -> Finding:
+def lemma_d_3(found: Sequence[Found], power: int = 3) -> Finding:
+    """Integers up to B, drawn, at the corners of the cube and all equal to B; no entry may lead beyond B^power."""
     violations = sum(one.result["violations"] for one in found)
+    violations += sum(one.result["largest"] > one.parameters["bound"] ** power for one in found)
     tight = max(one.result["ratio"] for one in found)
     return holds_if(
         not violations,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.claims.ledger import Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
 from separatrix.hardness.match_construction import match_features, match_outputs
 from separatrix.hardness.match_instances import adversarial_instances, planted_instances, uniform_instances
 from separatrix.hardness.match_margin import largest_modulus, margin, sharpness
@@ -30,23 +30,33 @@ Precision = Literal["float32", "float64"]
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-def _compared(x: Tensor, labels: Tensor, modulus: int, order: int, count: int, dtype: Precision) -> dict[str, Any]:
+def _compared(
+    x: Tensor, labels: Tensor, modulus: int, order: int, count: int, dtype: Precision, shifted: Tensor | None = None
+) -> dict[str, Any]:
+    """How many decisions of the head are not the labels; with `shifted`, also how many are not those."""
     out = match_outputs(x, modulus, order, frequencies=count, dtype=_DTYPES[dtype])
-    return {
+    found = {
         "decisions": labels.numel(),
         "matches": int(labels.sum()),
         "wrong": int(((out > 0.5) != labels).sum()),
         "least_at_match": float(out[labels].min()) if labels.any() else None,
         "most_elsewhere": float(out[~labels].max()) if not labels.all() else None,
     }
+    return found if shifted is None else {**found, "wrong_shifted": int(((out > 0.5) != shifted).sum())}
 
 
-@experiment(version=1, name="kronecker.match_exhaustive")
+@experiment(version=2, name="kronecker.match_exhaustive")
 def every_instance(order: int, modulus: int, n: int, dtype: Precision, seed: int) -> dict[str, Any]:
-    """All M^n inputs, every position decided by the head and by the definition. Nothing is drawn."""
+    """All M^n inputs, every position decided by the head and by the definition. Nothing is drawn.
+
+    `wrong_shifted` counts the wrong decisions if the sums had to be 1 modulo M.
+    """
     x = torch.cartesian_prod(*[torch.arange(modulus)] * n).reshape(-1, n)
     labels = torch.stack([match_by_definition(row, modulus, order) for row in x])
-    return _compared(x, labels, modulus, order, 1, dtype)
+    sums = x
+    for _ in range(order - 1):
+        sums = (sums.unsqueeze(-1) + x.reshape(len(x), *[1] * (sums.dim() - 1), n)) % modulus
+    return _compared(x, labels, modulus, order, 1, dtype, (sums == 1 % modulus).flatten(2).any(2))
 
 
 @experiment(version=1, name="kronecker.match_long")
@@ -135,13 +145,16 @@ def _triple_cells() -> Iterator[Cell]:
     yield one_triple.cell(seed=3, n=14, modulus=100)
 
 
-def _decisions(found: Sequence[Found]) -> dict[str, float | str]:
+_SHIFTED = Neighbour("whether the sum is 1 modulo M", {"wrong": "wrong_shifted"})
+
+
+def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
     results = [one.result for one in found if "wrong" in one.result]
     matches, decisions = (sum(one[name] for one in results) for name in ("matches", "decisions"))
     return {
         "decisions compared": decisions,
         "of them matches": matches,
-        "wrong decisions": sum(one["wrong"] for one in results),
+        "wrong decisions": sum(one.get(wrong, 0) for one in results),
         "least output at a match": min(one["least_at_match"] for one in results if one["least_at_match"] is not None),
         "largest output elsewhere": max(one["most_elsewhere"] for one in results if one["most_elsewhere"] is not None),
     }
@@ -154,9 +167,10 @@ def _decisions(found: Sequence[Found]) -> dict[str, float | str]:
     says="Ordinary attention detects correlated pairs: one head decides at every position i whether some j has "
     "x_i + x_j = 0 modulo M.",
     cells=_pair_cells,
+    neighbours=(_SHIFTED,),
 )
-def pairs(found: Sequence[Found]) -> Finding:
-    numbers = _decisions(found)
+def pairs(found: Sequence[Found], wrong: str = "wrong") -> Finding:
+    numbers = _decisions(found, wrong)
     return holds_if(not numbers["wrong decisions"], numbers)
 
 
@@ -168,10 +182,11 @@ def pairs(found: Sequence[Found]) -> Finding:
     "have x_i + x_j1 + x_j2 = 0 modulo M; and order k detects k-tuples.",
     cells=_triple_cells,
     figures=("triple_found", "match_entry_bound"),
+    neighbours=(_SHIFTED,),
 )
-def triples(found: Sequence[Found]) -> Finding:
+def triples(found: Sequence[Found], wrong: str = "wrong") -> Finding:
     """No decision may be wrong, and the triple that is drawn must be one."""
-    numbers = _decisions(found)
+    numbers = _decisions(found, wrong)
     drawn = next(one for one in found if "weights" in one.result)
     is_triple = drawn.result["sum"] is not None and drawn.result["sum"] % drawn.parameters["modulus"] == 0
     single = next(one for one in found if "margin" in one.result and one.parameters["frequencies"] == 1)
@@ -181,12 +196,12 @@ def triples(found: Sequence[Found]) -> Finding:
         "margin x M^2 at M = 2^31 (2 pi^2 = 19.739)": single.result["margin"][-1] * float(2**62),
         "weight on the pair drawn and its mirror": 2 * max(max(row) for row in drawn.result["weights"]),
     }
-    wrong = numbers["wrong decisions"] or not is_triple
+    mistaken = numbers["wrong decisions"] or not is_triple
     note = (
         "The width is k + 1, whatever n and M; the entries grow as (M^2 ln n)^(1/k), or with F frequencies and width "
         "k F + 1 as (M^(2/F) ln n)^(1/k)."
     )
-    return holds_if(not wrong, numbers, note)
+    return holds_if(not mistaken, numbers, note)
 
 
 @experiment(version=1, name="kronecker.match_disjointness")
@@ -231,8 +246,12 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     says="Ordinary attention units cannot detect triples: what a head passes on does not grow with n, and what Match3 "
     "asks does.",
     cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
+    neighbours=(
+        Neighbour("disjointness of m elements has rank 2^m - 1", {"less": 1}),
+        Neighbour("a head passes on one number fewer", {"more": 0}),
+    ),
 )
-def pairs_cannot(found: Sequence[Found]) -> Finding:
+def pairs_cannot(found: Sequence[Found], less: int = 0, more: int = 1) -> Finding:
     """Illustrated if the reduction is right, the matrix of full rank and the head split in value_width + 1 numbers."""
     results = [(one.parameters["m"], one.result) for one in found]
     numbers: dict[str, float | str] = {
@@ -246,8 +265,8 @@ def pairs_cannot(found: Sequence[Found]) -> Finding:
     }
     right = all(
         one["wrong"] == 0
-        and one["rank"] == 2**m
-        and one["numbers_sent"] == one["value_width"] + 1
+        and one["rank"] == 2**m - less
+        and one["numbers_sent"] == one["value_width"] + more
         and one["error"] < 1e-12
         for m, one in results
     )

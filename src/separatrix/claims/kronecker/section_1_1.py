@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from separatrix.attention.planning.paper_rules import max_order
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -49,18 +49,28 @@ def _cells() -> Iterator[Cell]:
     "quickly, and a higher one cannot.",
     cells=_cells,
     figures=("largest_order",),
+    neighbours=(
+        Neighbour("the largest order with B < (log n)^(1/(k - 1))", {"shift": 1}),
+        Neighbour("the next order costs twice the exponent", {"dearer": 2.0}),
+    ),
 )
-def largest_order(found: Sequence[Found]) -> Finding:
-    """Holds if the library's rule is the paper's and the next order costs more, at an exponent near 1."""
+def largest_order(found: Sequence[Found], shift: int = 0, dearer: float = 1.0) -> Finding:
+    """Illustrated if the library's rule is the paper's, solved for k, and the next order costs more.
+
+    Until it was looked at again this was called "holds asymptotically". That a higher order cannot be computed quickly
+    is a lower bound under a hypothesis, and what is counted here is one method's cost.
+    """
     results = [one.result for one in found]
-    wrong = sum(ours != theirs for one in results for ours, theirs in zip(one["order"], one["solved"], strict=True))
+    wrong = sum(
+        ours != theirs + shift for one in results for ours, theirs in zip(one["order"], one["solved"], strict=True)
+    )
     pairs = [
         (at, above)
         for one in results
         for at, above in zip(one["exponent"], one["above"], strict=True)
         if at is not None and above is not None
     ]
-    cheaper = sum(above <= at for at, above in pairs)
+    cheaper = sum(above <= dearer * at for at, above in pairs)
     largest = max(at for at, _ in pairs)
     numbers: dict[str, float | str] = {
         "pairs (n, B)": sum(len(one["order"]) for one in results),
@@ -72,11 +82,10 @@ def largest_order(found: Sequence[Found]) -> Finding:
     }
     if wrong or cheaper:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    if largest < 1.1:
-        return Finding(Verdict.HOLDS, numbers)
     note = (
-        "The rule puts the border where the theorems do, up to a constant. At the border the polynomial method's "
-        "exponent is a constant for every order, far below k when k is large, and not 1: near-linear needs B^k to be "
-        "small beside ln n."
+        "That a higher order cannot be computed quickly rests on a hypothesis, which no program decides. What ran: the "
+        "count of the polynomial method's work at the rule's order and at the next. The rule puts the border where the "
+        "theorems do, up to a constant. At the border the polynomial method's exponent is a constant for every order, "
+        "far below k when k is large, and not 1: near-linear needs B^k to be small beside ln n."
     )
-    return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)
+    return Finding(Verdict.ILLUSTRATED, numbers, note)

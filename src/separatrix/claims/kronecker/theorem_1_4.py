@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from separatrix.attention.planning.plan import worst_case_degree
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -66,15 +68,24 @@ def limit(order: int, ratios: list[float], path: list[float], seed: int) -> dict
     }
 
 
-@experiment(version=1, name="kronecker.certified_degree")
+@experiment(version=2, name="kronecker.certified_degree")
 def certified(order: int, log2_n: int, ratio: float, seed: int) -> dict[str, int | None]:
-    """The degree that the library's planner certifies in float64, beside the one of exact arithmetic."""
+    """The degree that the library's planner certifies in float64, beside that of the formula and one that is measured.
+
+    The measured one is the least whose Chebyshev polynomial is everywhere near enough to exp: weights that err by at
+    most a part exp(-R) tol / (2 + tol) of the largest make outputs that keep a relative tolerance tol.
+    """
     log_n = log2_n * math.log(2.0)
     bound = ratio * log_n ** (1 / order)
     tolerance = exponents.relative_log_tolerance(log_n, order, bound)
+    R, kept = bound**order, math.exp(tolerance)
+    x = np.cos(np.linspace(0, np.pi, 2001))
+    series = np.polynomial.chebyshev.chebinterpolate(lambda t: np.exp(R * t), 100)
+    off = [float(np.abs(np.exp(R * x) - np.polynomial.chebyshev.chebval(x, series[: g + 1])).max()) for g in range(60)]
     return {
-        "certified": worst_case_degree(bound**order, math.exp(tolerance)),
-        "exact": exponents.least_degree(bound**order, tolerance),
+        "certified": worst_case_degree(R, kept),
+        "exact": exponents.least_degree(R, tolerance),
+        "measured": next((g for g, error in enumerate(off) if error <= kept * math.exp(-R) / (2 + kept)), None),
     }
 
 
@@ -111,17 +122,23 @@ def limits_of(found: Sequence[Found]) -> list[Found]:
     "in general the border is at (log n)^(1/k).",
     cells=_cells,
     figures=("threshold_phase_diagram", "threshold_limit"),
+    neighbours=(
+        Neighbour("entries of 0.5 (log n)^(1/k) take time n^(1 + o(1)) too", {"path": "at_half"}),
+        Neighbour("polynomials of one degree less keep the tolerance", {"fewer": 1}),
+    ),
 )
-def theorem_1_4(found: Sequence[Found]) -> Finding:
+def theorem_1_4(found: Sequence[Found], path: str = "path", fewer: int = 0) -> Finding:
     """Holds asymptotically if exponents fall towards 1 along B^k = sqrt(ln n), and at a given ratio to their limit.
 
-    It would plainly hold if they were within 0.1 of 1 at n = 2^40 already.
+    It would plainly hold if they were within 0.1 of 1 at n = 2^40 already. The exponents rest on a formula for the
+    degree, which must be the least that is measured; until it was looked at again it was compared with the library's
+    planner alone, which has the same formula.
     """
     limits = limits_of(found)
     last = {one.parameters["order"]: one for one in grid_of(found) if one.parameters["log2_n"] == max(_LENGTHS)}
     falls = all(
-        all(later < earlier for earlier, later in zip(one.result["path"], one.result["path"][1:], strict=False))
-        and one.result["path"][-1] < 1.05
+        all(later < earlier for earlier, later in zip(one.result[path], one.result[path][1:], strict=False))
+        and one.result[path][-1] < 1.05
         for one in limits
     )
     reaches_its_limit = all(abs(one.result["at_half"][-1] - one.result["limit_at_half"]) < 1e-6 for one in limits)
@@ -129,6 +146,7 @@ def theorem_1_4(found: Sequence[Found]) -> Finding:
     decided = [one for one in planned if one["certified"] is not None]
     apart = max(one["certified"] - one["exact"] for one in decided)
     early = sum(one["certified"] < one["exact"] for one in decided)
+    unlike = sum(one["exact"] - fewer != one["measured"] for one in planned)
     half = {
         order: min(
             (abs(ratio - 0.52), exponent)
@@ -159,8 +177,9 @@ def theorem_1_4(found: Sequence[Found]) -> Finding:
         ),
         "certified degree above that of exact arithmetic by at most": apart,
         "planned cells that float64 cannot certify": len(planned) - len(decided),
+        "cells whose degree is not the least that is measured": unlike,
     }
-    if not (falls and reaches_its_limit) or early:
+    if not (falls and reaches_its_limit) or early or unlike:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if max(half.values()) < 1.1:
         return Finding(Verdict.HOLDS, numbers)

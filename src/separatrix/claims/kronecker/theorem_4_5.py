@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims.kronecker.theorem_4_4 import DRAWS, PRINTED_DISTANCE
-from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
 from separatrix.hardness.cheating_merlin import best_cheat
 from separatrix.hardness.protocol import Protocol
 from separatrix.lab.cell import Cell
@@ -83,17 +83,23 @@ def _soundness_cells() -> Iterator[Cell]:
             shown_by="a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2",
         ),
     ),
+    neighbours=(
+        Neighbour("at most 1/2 from a distance of 0.01 on, as printed", {"distance": PRINTED_DISTANCE}),
+        Neighbour("with probability at most 2/5", {"most": Fraction(2, 5)}),
+    ),
 )
-def theorem_4_5(found: Sequence[Found]) -> Finding:
+def theorem_4_5(
+    found: Sequence[Found], distance: Fraction = Fraction(1, 2), most: Fraction = Fraction(1, 2)
+) -> Finding:
     """Complete always; sound to 1/2 wherever the distance is 1/2; and beaten wherever it lies between 0.01 and 1/2."""
     names = ("completeness", "worst", "distance")
     rows = [{name: Fraction(one.result[name]) for name in names} for one in found]
     incomplete = sum(row["completeness"] != 1 for row in rows)
     beyond = sum(row["worst"] > 1 - row["distance"] for row in rows)
     reached = sum(row["worst"] == 1 - row["distance"] for row in rows)
-    far = [row for row in rows if row["distance"] >= Fraction(1, 2)]
+    far = [row for row in rows if row["distance"] >= distance]
     near = [row for row in rows if PRINTED_DISTANCE <= row["distance"] < Fraction(1, 2)]
-    unsound = sum(row["worst"] > Fraction(1, 2) for row in far)
+    unsound = sum(row["worst"] > most for row in far)
     printed = sum(row["worst"] > Fraction(1, 2) for row in near)
     repeats = math.ceil(math.log(0.5) / math.log(1 - float(PRINTED_DISTANCE)))
     numbers: dict[str, float | str] = {

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import separatrix as sx
 from separatrix.claims.kronecker.theorem_1_3 import theorem_1_3
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.errors import SeparatrixError
 from separatrix.hardness import exponents
 from separatrix.hardness.attention_decision import attention_sizes
@@ -107,13 +107,15 @@ def _cells() -> Iterator[Cell]:
     "constant times (log n)^(1/3) and an error that is a power of 1/n takes time n^(3 - q) for no q > 0.",
     cells=_cells,
     figures=("lower_bound_plane", "lower_bound_phase"),
+    neighbours=(Neighbour("the rank passes n^2 below a fifth of the B that decides", {"below": 0.2}),),
 )
-def theorem_b_2(found: Sequence[Found]) -> Finding:
+def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
     """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""
     rows = [one.result for one in found if "cube_root" in one.result]
     chain = [one.result for one in found if "deciding" in one.result]
     early = sum(
-        row["constant_rank"] >= row["constant_exact"] or row["direct_rank"] >= row["direct_exact"] for row in rows
+        row["constant_rank"] >= below * row["constant_exact"] or row["direct_rank"] >= below * row["direct_exact"]
+        for row in rows
     )
     reached = sum(one["rank_reaches"] for one in chain)
     last = rows[-1]

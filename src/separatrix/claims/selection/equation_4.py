@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import overlap_table
 from separatrix.selection.stochastic_dynamics import OBJECTIVES, settled_loss, stochastic_dynamics
@@ -55,8 +55,12 @@ def two_objectives(
     "equation (4)'s loss of the mean output; either falls as 1/t.",
     cells=lambda: [two_objectives.cell(seed=0, T=200, q=3, d=5, width=170, threshold=0.4, encodings=16)],
     figures=("two_objectives",),
+    neighbours=(
+        Neighbour("the inverse loss gains 8 mu^2 eta / d_e a step", {"factor": 2.0}),
+        Neighbour("the mean of the loss is below the loss of the mean", {"above": -1}),
+    ),
 )
-def equation_4(found: Sequence[Found]) -> Finding:
+def equation_4(found: Sequence[Found], factor: float = 1.0, above: int = 1) -> Finding:
     """Jensen along the whole run, and the slope of the inverse loss against 4 mu^2 eta / width."""
     result = found[0].result
     mean, of_mean = (result[objective] for objective in OBJECTIVES)
@@ -67,7 +71,7 @@ def equation_4(found: Sequence[Found]) -> Finding:
         "4 mu^2 eta / d_e": mean["predicted"],
         "relative standard error of the table": mean["error"],
     }
-    held = mean["last"] > of_mean["last"] and all(
-        abs(one["slope"] / one["predicted"] - 1) < 0.1 for one in (mean, of_mean)
+    held = above * (mean["last"] - of_mean["last"]) > 0 and all(
+        abs(one["slope"] / (factor * one["predicted"]) - 1) < 0.1 for one in (mean, of_mean)
     )
     return holds_if(held, numbers)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.misprint_pairs import ROUNDING, compared
+from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_weights
 from separatrix.selection.gradient import Inputs, batch_gradient
@@ -57,8 +57,9 @@ def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, 
         for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))
     ],
     errata=JACOBIAN,
+    neighbours=as_printed(JACOBIAN),
 )
-def lemma_d_1(found: Sequence[Found]) -> Finding:
+def lemma_d_1(found: Sequence[Found], misprint: str = "") -> Finding:
     """The formula is autograd's gradient; one line of its proof is misprinted."""
     apart = max(one.result["apart"] for one in found)
-    return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING)
+    return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING, misprint=misprint)

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.task import all_subsets
 
 
-@experiment(version=1, name="selection.lemma_d2")
+@experiment(version=2, name="selection.lemma_d2")
 def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> dict[str, float]:
-    """Lemma D.2's loss on the plane, from the attention and in closed form, against the definition's."""
+    """Lemma D.2's loss on the plane, from the attention and in closed form, against the definition's.
+
+    `whole` is the distance without the factor 1/2, `unscaled` that without alpha before S_y.
+    """
     W, V = plane(T, d, alpha, C)
     loss, _, _ = population(W, V, torch.eye(T, dtype=torch.float64), q)
     y = all_subsets(T, q)
@@ -23,7 +26,13 @@ def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> d
     S = torch.softmax(Y @ W[d:, d:].mT, 1)
     lemma = d / 2 * (Y / q - alpha * S).square().sum(1).mean()
     closed = float(population_loss(alpha, C, T, q, d))
-    return {"lemma": float((lemma - loss).abs()), "closed": abs(closed - float(loss))}
+    unscaled = d / 2 * (Y / q - S).square().sum(1).mean()
+    return {
+        "lemma": float((lemma - loss).abs()),
+        "closed": abs(closed - float(loss)),
+        "whole": float((2 * lemma - loss).abs()),
+        "unscaled": float((unscaled - loss).abs()),
+    }
 
 
 @claim(
@@ -31,9 +40,16 @@ def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> d
     where="Lemma D.2",
     says="Where V = alpha [I, 0], the loss is (d/2) E |Y/q - alpha S_y|^2.",
     cells=lambda: [plane_losses.cell(seed=0, **sizes) for sizes in plane_sizes()],
+    neighbours=(
+        Neighbour("without the factor 1/2", {"formula": "whole"}),
+        Neighbour("without alpha before S_y", {"formula": "unscaled"}),
+    ),
 )
-def lemma_d_2(found: Sequence[Found]) -> Finding:
-    apart = {name: max(one.result[name] for one in found) for name in ("lemma", "closed")}
+def lemma_d_2(found: Sequence[Found], formula: str = "lemma") -> Finding:
+    apart = {
+        "lemma": max(one.result[formula] for one in found),
+        "closed": max(one.result["closed"] for one in found),
+    }
     numbers: dict[str, float | str] = {
         "largest distance to the definition's loss": apart["lemma"],
         "largest distance of d/2 (1/q - 2 alpha s + alpha^2 p)": apart["closed"],

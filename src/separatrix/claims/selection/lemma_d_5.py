@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.misprint_pairs import compared, missed
+from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -91,10 +91,11 @@ def _d5_cells() -> Iterator[Cell]:
     "the projection orthogonal to the constant vector (Lemma 3.2).",
     cells=_d5_cells,
     errata=PLANE,
+    neighbours=as_printed(PLANE),
 )
-def lemma_d_5(found: Sequence[Found]) -> Finding:
+def lemma_d_5(found: Sequence[Found], misprint: str = "") -> Finding:
     """The gradient never leaves the plane, and descent of the matrices is the recursion for alpha and C."""
     leaves = max(one.result["leaves"] for one in found if "leaves" in one.result)
     off = max(max(one.result["off"], one.result["apart"]) for one in found if "off" in one.result)
     numbers: dict[str, float | str] = {"gradient leaves the plane by": leaves, "descent is off the recursion by": off}
-    return compared(found, PLANE, numbers, held=max(leaves, off) < TIGHT)
+    return compared(found, PLANE, numbers, held=max(leaves, off) < TIGHT, misprint=misprint)

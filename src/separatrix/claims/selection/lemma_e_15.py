@@ -9,7 +9,7 @@ import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
 from separatrix.claims.selection.lemma_a_3 import leaning
-from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.isometry import restricted_isometry
@@ -31,19 +31,19 @@ WEIGHTS = (
 )
 
 
-@experiment(version=1, name="selection.lemma_e15")
-def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[float]]:
-    """The weight of a position in the subset, for q orthogonal encodings and T - q copies of none: the worst there is.
+@experiment(version=2, name="selection.lemma_e15")
+def weight_bounds(q: int, outside: int, width: int, C: float, seed: int) -> dict[str, list[float]]:
+    """The weight of a position in the subset, for q orthogonal encodings and others outside that lean on all q.
 
-    One position outside leans on all q, with overlap q c where the isometry constant is c sqrt(q).
+    Each has the overlap q c with the subset's code, where the isometry constant is about c sqrt(q).
     """
-    E = leaning(q, width)
+    E = leaning(q, width, outside)
     delta = restricted_isometry(E, q).upper
     S = torch.softmax(C * E @ subset_code(E, torch.arange(q)), 0)
     weight, length = float(S[0]), len(E)
     overlap = float((E[-1] @ subset_code(E, torch.arange(q))).abs())
 
-    def outside(c: float) -> float:
+    def beyond(c: float) -> float:
         low, high = (1 / (q + (length - q) * math.exp(-(1 - e * c) * C)) for e in (1, -1))
         return max(low - weight, weight - high)
 
@@ -51,7 +51,7 @@ def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[flo
     forms = [math.exp(C) / (first + (length - q) * math.exp(-overlap * C)) for first in (q, q * math.exp(C))]
     return {
         "upper bound of the softmax": [abs(forms[0] - true), abs(forms[1] - true)],
-        "bounds of the lemma": [outside(delta / (1 - 2 * delta)), outside(delta * math.sqrt(q) / (1 - delta))],
+        "bounds of the lemma": [beyond(delta / (1 - 2 * delta)), beyond(delta * math.sqrt(q) / (1 - delta))],
     }
 
 
@@ -59,8 +59,13 @@ def weight_bounds(q: int, width: int, C: float, seed: int) -> dict[str, list[flo
     paper="selection",
     where="Lemma E.15",
     says="With W = C W*, the attention on a position of the subset lies between two functions of C and delta.",
-    cells=lambda: [weight_bounds.cell(seed=0, q=q, width=64, C=C) for q in (2, 3, 4, 6) for C in (0.5, 2.0, 5.0)],
+    cells=lambda: [
+        weight_bounds.cell(seed=0, q=q, outside=outside, width=64, C=C)
+        for q, outside in ((2, 1), (2, 5), (3, 1), (3, 4), (4, 1), (4, 2), (6, 1))
+        for C in (0.5, 2.0, 5.0)
+    ],
     errata=WEIGHTS,
+    neighbours=as_printed(WEIGHTS),
 )
-def lemma_e_15(found: Sequence[Found]) -> Finding:
-    return compared(found, WEIGHTS)
+def lemma_e_15(found: Sequence[Found], misprint: str = "") -> Finding:
+    return compared(found, WEIGHTS, misprint=misprint)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.task import SparseTokenSelection
@@ -34,18 +35,32 @@ SHAPES = (
 )
 
 
-@experiment(version=1, name="selection.shapes")
+def _fails(product: Callable[[], Tensor]) -> float:
+    """1 if a product of matrices has no meaning, 0 if it has one."""
+    try:
+        product()
+    except RuntimeError:
+        return 1.0
+    return 0.0
+
+
+@experiment(version=2, name="selection.shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """By how much the printed and the right dimensions differ from those of the objects themselves."""
+    """Whether the formulas of the paper have a meaning with the printed and with the right dimensions: 0 if so."""
     source = torch.Generator().manual_seed(seed)
     X, y, target = SparseTokenSelection(T, q, d).batch(1, generator=source)
     E = near_orthogonal_encoding(T, width, threshold=0.8, generator=source).E.mT
     Z = torch.cat([X[0].mT, E])
-    E_y = E[:, y[0]]
+    ones, m = torch.ones(q), 7
+
+    def code(E_y: Tensor) -> Tensor:
+        made: Tensor = E_y @ torch.linalg.inv(E_y.mT @ E_y) @ ones
+        return made
+
     return {
-        "columns of E_y": [abs(T - E_y.shape[1]), abs(q - E_y.shape[1])],
-        "columns of Q and K": [abs(d - Z.shape[0]), abs(d + width - Z.shape[0])],
-        "outputs of a net": [abs(T * d - target.shape[1]), abs(d - target.shape[1])],
+        "columns of E_y": [_fails(lambda: code(E)), _fails(lambda: code(E[:, y[0]]))],
+        "columns of Q and K": [_fails(lambda: torch.ones(m, d) @ Z), _fails(lambda: torch.ones(m, d + width) @ Z)],
+        "outputs of a net": [_fails(lambda: torch.ones(T * d) - target[0]), _fails(lambda: torch.ones(d) - target[0])],
     }
 
 
@@ -54,8 +69,9 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     where="Section 2",
     part="shapes",
     says="The matrices of the task and of the transformer have the dimensions that Sections 2 and 3.3 give.",
-    cells=lambda: [shapes.cell(seed=0, T=6, q=2, d=3, width=16)],
+    cells=lambda: [shapes.cell(seed=0, T=T, q=q, d=d, width=w) for T, q, d, w in ((6, 2, 3, 16), (9, 4, 2, 32))],
     errata=SHAPES,
+    neighbours=as_printed(SHAPES),
 )
-def section_2(found: Sequence[Found]) -> Finding:
-    return compared(found, SHAPES)
+def section_2(found: Sequence[Found], misprint: str = "") -> Finding:
+    return compared(found, SHAPES, misprint=misprint)

@@ -1,29 +1,37 @@
-"""Every valid encoding at T = width = 4, so that means over encodings are exact.
+"""Every valid encoding at small sizes, so that means over encodings are exact.
 
-There are 26,880 sign matrices whose pairs have |<e_i, e_j>| <= 1/2. The threshold stands for the restricted isometry
-that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on: all that they use of it is that flips, exchanges of
-coordinates and exchanges of positions keep it, and a bound on the overlaps.
+Among the sign matrices of four positions and width 4, 26,880 have pairs with |<e_i, e_j>| <= 1/2. The threshold stands
+for the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on: all that they use of it is
+that flips, exchanges of coordinates and exchanges of positions keep it, and a bound on the overlaps.
 """
 
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import torch
 from torch import Tensor
 
-T, Q, WIDTH, D = 4, 2, 4, 2
-
-
 TIGHT = 1e-12
+SIZES = ((3, 2, 4), (4, 1, 3), (4, 2, 3), (4, 3, 3))
+"""(T, q, width): subsets from one position to all but one."""
+LARGEST = (4, 2, 4)
+"""The size with the most encodings, 26,880, which is tried at one point."""
 
 
-def valid_encodings() -> Tensor:
-    """Every sign matrix of four positions and width 4 with |<e_i, e_j>| <= 1/2: (26880, 4, 4)."""
-    rows = torch.tensor(list(itertools.product([-0.5, 0.5], repeat=WIDTH)), dtype=torch.float64)
+@cache
+def valid_encodings(T: int, width: int) -> Tensor:
+    """Every sign matrix of T positions with |<e_i, e_j>| <= 1/2: (number, T, width).
+
+    >>> len(valid_encodings(4, 4)), len(valid_encodings(4, 3))
+    (26880, 384)
+    """
+    rows = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64) / width**0.5
     stack = rows[torch.tensor(list(itertools.product(range(len(rows)), repeat=T)))]
     gram = stack @ stack.mT - torch.eye(T, dtype=torch.float64)
-    return stack[gram.abs().amax((1, 2)) <= 0.5]
+    valid: Tensor = stack[gram.abs().amax((1, 2)) <= 0.5 + 1e-9]
+    return valid
 
 
 def codes(stack: Tensor, subset: Tensor) -> Tensor:

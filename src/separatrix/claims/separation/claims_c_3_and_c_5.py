@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim
 from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
 
 
@@ -13,9 +13,15 @@ from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
     where="Claim C.3",
     says="Block j_0 of (A_1 (x) A_2) vec(QK^T) is row j_0 of A_1 QK^T A_2^T: that is u_lin, and alpha_lin is its sum.",
     cells=trick_cells,
+    proof="Blocks of a Kronecker product",
+    neighbours=(
+        Neighbour("it is column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),
+        Neighbour("alpha_lin is the sum of column j_0", {"total": "turned_sums"}),
+    ),
 )
-def claim_c_3(found: Sequence[Found]) -> Finding:
-    return trick_finding(found, ("blocks", "sums"), {})
+def claim_c_3(found: Sequence[Found], block: str = "blocks", total: str = "sums") -> Finding:
+    """Over random integers, for which both sides are exact."""
+    return trick_finding(found, (block, total), {})
 
 
 @claim(
@@ -23,7 +29,9 @@ def claim_c_3(found: Sequence[Found]) -> Finding:
     where="Claim C.5",
     says="u_exp(A, x)_{j_0} is the exponential of row j_0 of A_1 QK^T A_2^T, and alpha_exp is its sum.",
     cells=trick_cells,
+    proof="Blocks of a Kronecker product",
+    neighbours=(Neighbour("the exponential of column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),),
 )
-def claim_c_5(found: Sequence[Found]) -> Finding:
+def claim_c_5(found: Sequence[Found], block: str = "blocks") -> Finding:
     """The exponents agree as integers, so their exponentials and the sums of these do."""
-    return trick_finding(found, ("blocks",), {})
+    return trick_finding(found, (block,), {})

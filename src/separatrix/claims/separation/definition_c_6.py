@@ -7,16 +7,20 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Erratum, Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
 from separatrix.separation.networks import rectified, softmax_network
 
 
-@experiment(version=1, name="separation.shapes")
+@experiment(version=2, name="separation.shapes")
 def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
-    """F_exp and Att by their definitions beside the library's; which shapes of y and D(X) the definitions take."""
+    """F_exp and Att by their definitions beside the library's; which shapes of y and D(X) the definitions take.
+
+    `without_tau` and `unnormalised` are how far the library's network is from one with phi for phi_tau, and from one
+    with u in the place of c.
+    """
     generator = torch.Generator().manual_seed(seed)
     A1, A2, A3 = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3))
     X = torch.randn(d, d, generator=generator, dtype=torch.float64)
@@ -24,15 +28,17 @@ def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
     D = torch.diag(u.sum(1))
     c = torch.linalg.solve(D, u) @ A3
 
-    def network(rows: int) -> float | None:
+    def network(rows: int, tau: float = 0.1, c: torch.Tensor = c) -> float | None:
         y = torch.ones(rows, m, dtype=torch.float64)
-        return float(rectified(c @ y, 0.1)) if c.shape[1] == y.shape[0] else None
+        return float(rectified(c @ y, tau)) if c.shape[1] == y.shape[0] else None
 
     by_library = softmax_network(AttentionInput(A1, A2, A3, 0, 0), X, torch.ones(d, m, dtype=torch.float64), 0.1)
     literal = network(d)
     return {
         "attention": float((c - tensor_attention(A1 @ X, A2, A3, scale=1.0)).abs().max()),
         "network": abs(float(by_library) - literal) if literal is not None else float("inf"),
+        "without_tau": abs(float(by_library) - (network(d, 0.0) or 0.0)),
+        "unnormalised": abs(float(by_library) - (network(d, 0.1, u @ A3) or 0.0)),
         "takes_n": network(n) is not None,
         "normaliser_is_n_by_n": D.shape == (n, n),
         "normaliser_is_d_by_d": D.shape == (d, d),
@@ -64,10 +70,14 @@ def _shape_cells() -> Iterator[Cell]:
             shown_by="D(X) is not d x d",
         ),
     ),
+    neighbours=(
+        Neighbour("phi in the place of phi_tau", {"network": "without_tau"}),
+        Neighbour("u in the place of c, without D(X)", {"network": "unnormalised"}),
+    ),
 )
-def definition_c_6(found: Sequence[Found]) -> Finding:
+def definition_c_6(found: Sequence[Found], network: str = "network") -> Finding:
     """The literal definition against the library's networks, and the printed shapes, which do not fit."""
-    worst = max(max(one.result["attention"], one.result["network"]) for one in found)
+    worst = max(max(one.result["attention"], one.result[network]) for one in found)
     takes_n = sum(bool(one.result["takes_n"]) for one in found)
     d_by_d = sum(bool(one.result["normaliser_is_d_by_d"]) for one in found)
     right = all(one.result["normaliser_is_n_by_n"] for one in found)

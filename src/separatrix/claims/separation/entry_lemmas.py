@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims import load
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.separation.statements import Reading, Values, evaluate
 
@@ -40,7 +40,24 @@ class Lemma:
         """The misprints of all slips."""
         return tuple(slip.erratum for slip in self.slips)
 
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """The lemma with the bound of one line multiplied by a number with which the line is wrong."""
+        words = {"=": "multiplied", "<=": "as the upper bound", ">=": "as the lower bound"}
+        return tuple(
+            Neighbour(
+                f"Part {line.part}: {FACTORS[line.relation]:g} times what is printed, {words[line.relation]}",
+                {"part": line.part, "factor": FACTORS[line.relation]},
+            )
+            for line in self.right.lines
+            if line.count is None
+        )
 
+
+FACTORS = {"=": 1.01, "<=": 0.45, ">=": 1.5}
+"""By what the bound of a line is multiplied in a neighbour: with corners among the settings no line has more to spare.
+
+A line about a number of keys has no such neighbour; the misprints are its neighbours."""
 LEMMAS: dict[str, Lemma] = {}
 """The lemmas that were registered, by their places."""
 
@@ -80,17 +97,27 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) ->
         cells=lambda: cells(lemma.where),
         errata=lemma.errata,
         figures=("entry_bounds",),
+        neighbours=lemma.neighbours,
         home=home,
     )
-    def check(found: Sequence[Found]) -> Finding:
-        return judged(lemma, found)
+    def check(found: Sequence[Found], part: str = "", factor: float = 1.0) -> Finding:
+        return judged(lemma, found, part, factor)
 
     return check
 
 
-def judged(lemma: Lemma, found: Sequence[Found]) -> Finding:
-    """Holds if no entry anywhere goes against the right lines; a slip is shown if it is refuted somewhere."""
+def judged(lemma: Lemma, found: Sequence[Found], part: str = "", factor: float = 1.0) -> Finding:
+    """Holds if no entry anywhere goes against the right lines; a slip is shown if it is refuted somewhere.
+
+    With the bound of one part multiplied by `factor`, the largest ratio of an entry to its bound, or the least, decides
+    for that part; both are computed in float64, and the neighbours are far from them.
+    """
     rows = [row for one in found for row in one.result["right"].values()]
+    broken = 0
+    for line in lemma.right.lines:
+        ratios = [one.result["right"][line.part][2] for one in found if line.part == part]
+        known = [ratio for ratio in ratios if ratio is not None]
+        broken += sum(_beyond(ratio, line.relation, factor) for ratio in known)
     numbers: dict[str, float | str] = {
         "settings (n, d, a_0, a_1, b, c)": len(found),
         "comparisons": sum(compared for compared, _, _ in rows),
@@ -102,7 +129,14 @@ def judged(lemma: Lemma, found: Sequence[Found]) -> Finding:
         refuted, total = (sum(count[at] for count in counts) for at in (1, 0))
         shows[erratum.shown_by] = refuted > 0
         numbers[f"against what is printed, {erratum.shown_by}"] = f"{refuted:,} of {total:,}"
-    unmet = [part for part in found[0].result["right"] if not any(one.result["right"][part][0] for one in found)]
+    unmet = [name for name in found[0].result["right"] if not any(one.result["right"][name][0] for one in found)]
     if unmet:
         return Finding(Verdict.UNDECIDED, numbers, f"No setting has an entry of part {', '.join(unmet)}.")
-    return holds_if(not numbers["against the lemma"], numbers, lemma.note, shows=shows)
+    return holds_if(not numbers["against the lemma"] and not broken, numbers, lemma.note, shows=shows)
+
+
+def _beyond(ratio: float, relation: str, factor: float) -> bool:
+    """Whether the worst ratio of an entry to its bound contradicts the bound multiplied by a factor."""
+    if relation == "=":
+        return abs(ratio / factor - 1) > 1e-9
+    return ratio > factor if relation == "<=" else ratio < factor

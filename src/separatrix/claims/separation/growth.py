@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Verdict
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.paths import ALLOWED, DELTA, classes, passes, power_of_ten, setting
@@ -53,16 +53,22 @@ def cells(model: str, paths: Sequence[str], width: float) -> Iterator[Cell]:
         yield along.cell(seed=0, model=model, path=path, width=width)
 
 
-def paths_finding(found: Sequence[Found], note: str) -> Finding:
-    """Holds asymptotically if success passes 0.99 for good along every allowed path, and does not at fixed d."""
+FIXED = Neighbour("with d fixed, too", {"also": "10"})
+
+
+def paths_finding(found: Sequence[Found], note: str, also: str = "") -> Finding:
+    """Holds asymptotically if success passes 0.99 for good along every allowed path, and `also` along another.
+
+    At fixed d it must not pass, unless that is the other path.
+    """
     numbers: dict[str, float | str] = {}
     good = True
     for one in found:
         model, path, result = one.parameters["model"], one.parameters["path"], one.result
-        allowed = path in ALLOWED[model]
+        allowed = path in (*ALLOWED[model], also)
         reached = passes(result)
         good &= not allowed or reached is not None
-        good &= path != "10" or reached is None
+        good &= path != "10" or path == also or reached is None
         kind = "allowed" if allowed else "not allowed"
         to = f"{power_of_ten(reached)}; {result['probability'][-1]:.4f} at n = 10^{result['log10_n'][-1]:.0f}"
         numbers[f"{model}, g = {path} ({kind}): success >= 0.99 from"] = to

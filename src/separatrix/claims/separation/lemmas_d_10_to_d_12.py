@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from separatrix.claims.separation.entry_lemmas import Lemma, register
-from separatrix.claims.separation.row_lemmas import NARROW, SIZE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.row_lemmas import (
+    NARROW,
+    SIZE,
+    Statement,
+    at_corners,
+    both_rows,
+    off_centre,
+    row_lemma,
+)
 from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
 from separatrix.separation.statements import Reading
 
@@ -39,6 +47,7 @@ row_lemma(
     (
         *both_rows("ones", "lin", "1.2", "0.1", "rarely in size"),
         Statement("2", "ones", "lin", "1.2", "other", "0.1", "near its centre"),
+        *at_corners("lin", 1),
     ),
     (off_centre("lin", "1.2"),),
     home=__name__,

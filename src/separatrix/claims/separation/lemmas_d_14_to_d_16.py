@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import NARROW, SIZE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.row_lemmas import (
+    NARROW,
+    SIZE,
+    Statement,
+    at_corners,
+    both_rows,
+    off_centre,
+    row_lemma,
+)
 from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
 from separatrix.separation.statements import Reading
 
@@ -61,6 +69,7 @@ row_lemma(
     (
         *both_rows("ones", "lin", "0.01", "0.1", "rarely in size"),
         Statement("2", "ones", "lin", "0.01", "other", "0.1", "near its centre"),
+        *at_corners("lin", 0),
     ),
     (off_centre("lin", "0.01"),),
     home=__name__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, both_rows, off_centre, row_lemma
+from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, at_corners, both_rows, off_centre, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
 from separatrix.separation.statements import Line, Reading, at
 
@@ -109,6 +109,7 @@ row_lemma(
     (
         *both_rows("ones", "exp", "0.01", "0.1", "rarely in size"),
         Statement("2", "ones", "exp", "0.01", "other", "0.1", "near its centre"),
+        *at_corners("exp", 0),
     ),
     (off_centre("exp", "0.01"),),
     cited=(CITED, cells),

@@ -11,7 +11,7 @@ from typing import Any
 
 from separatrix.claims.ledger import Erratum
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
-from separatrix.claims.separation.row_lemmas import AS_N_GROWS, WIDE, Statement, row_lemma
+from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LEAST_D, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, places
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -22,13 +22,19 @@ _CLASSES = "own other"
 
 SETTINGS = (
     (12, 6, "0.05", "1", "11/61", "60/61"),
-    (24, 8, "0.05", "1.2", "13/85", "84/85"),
     (20, 12, "0.01", "1.2", "3/5", "4/5"),
     (6, 8, "0.09", "3", "11/61", "60/61"),
     (30, 5, "0.09", "1.1", "4/5", "3/5"),
     (7, 3, "0.02", "1.5", "13/85", "84/85"),
+    # Corners: the least n, a_1 = 1, and b near 0 and near 1.
+    (2, 3, "1/1000", "1", "39/761", "760/761"),
+    (2, 4, "99/1000", "1", "760/761", "39/761"),
+    (4, 4, "99/1000", "10", "39/761", "760/761"),
+    (20, 4, "1/1000", "1", "39/761", "760/761"),
+    # Drawn within the ranges.
+    (15, 7, "0.043", "1.87", "20/29", "21/29"),
 )
-"""(n, d, a_0, a_1, b, c) with b^2 + c^2 = 1 and a_1 >= 1; two of them have b < 0.2 as Theorem E.4 asks."""
+"""(n, d, a_0, a_1, b, c) with b^2 + c^2 = 1 and a_1 >= 1; some of them have b < 0.2 as Theorem E.4 asks."""
 
 
 def _bound_of_a_row(part: str, row: bool) -> tuple[Line, ...]:
@@ -213,6 +219,9 @@ row_lemma(
         Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),
         Statement("2", "identity", "exp", "1.2", "own class", "0.1", "rarely"),
         Statement("2", "identity", "exp", "1.2", "other class", "0.1", "rarely"),
+        Statement("1", "identity, least a1", "exp", "1", "special", "0.1", "often", LEAST_D),
+        Statement("2", "identity, least a1", "exp", "1", "own class", "0.1", "rarely", LEAST_D),
+        Statement("2", "identity", "exp", "10", "other class", "0.1", "rarely"),
     ),
     note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2; a_1 >= 1 is needed, as in Lemma E.2. "
     + AS_N_GROWS,

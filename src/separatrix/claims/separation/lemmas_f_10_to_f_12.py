@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.separation.entry_lemmas import Lemma, register
-from separatrix.claims.separation.row_lemmas import NARROW, both_rows, row_lemma
+from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
 from separatrix.separation.statements import Reading
 
@@ -39,6 +39,6 @@ row_lemma(
     "Cross-attention, D1, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
     "poly(n), in every row.",
     NARROW,
-    both_rows("cross", "lin", "3", "0.5", "rarely in size"),
+    (*both_rows("cross", "lin", "3", "0.5", "rarely in size"), *at_cross_corners("lin", 1)),
     home=__name__,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import NARROW, both_rows, row_lemma
+from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
 from separatrix.separation.statements import Line, Reading, at
 
@@ -102,6 +102,6 @@ row_lemma(
     "Cross-attention, D0, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
     "poly(n), in every row.",
     NARROW,
-    both_rows("cross", "lin", "0.01", "0.5", "rarely in size"),
+    (*both_rows("cross", "lin", "0.01", "0.5", "rarely in size"), *at_cross_corners("lin", 0)),
     home=__name__,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import WIDE, both_rows, row_lemma
+from separatrix.claims.separation.row_lemmas import WIDE, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import (
     CLASSES,
     HALF,
@@ -106,7 +106,7 @@ row_lemma(
     "Cross-attention, D0, d = omega(n^(2 a_0 + 0.02)): |<c_exp, sigma>| < 0.5 with probability 1 - delta / "
     "poly(n), in every row.",
     WIDE,
-    both_rows("cross", "exp", "0.01", "0.5", "rarely in size"),
+    (*both_rows("cross", "exp", "0.01", "0.5", "rarely in size"), *at_cross_corners("exp", 0)),
     cited=(CITED, cells),
     home=__name__,
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Verdict, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.claims.separation.entry_lemmas import Lemma, judged
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -26,6 +26,10 @@ _EXPONENTS = (2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 100, 120, 160, 200)
 
 _SMALL = "10"
 """The path of fixed d, followed to n = 100 only: about the paper's own size."""
+
+
+OFTEN = 0.1
+"""What the lemmas have for a chance that is not small."""
 
 
 Kind = Literal["often", "a tenth", "rarely", "rarely in size", "near its centre", "near +c"]
@@ -62,7 +66,10 @@ def row_chances(model: str, network: str, a: str, row: str, margin: str, path: s
 
 @dataclass(frozen=True)
 class Statement:
-    """One part of a lemma: which row of which network, and what it does how often."""
+    """One part of a lemma: which row of which network, and what it does how often.
+
+    `paths` are those that the part allows, where they are not the lemma's: at an a_0 near 0.1 d must grow faster.
+    """
 
     part: str
     model: str
@@ -71,10 +78,11 @@ class Statement:
     row: str
     margin: str
     kind: Kind
+    paths: tuple[str, ...] = ()
 
     def cells(self, paths: Sequence[str]) -> Iterator[Cell]:
         about = {name: getattr(self, name) for name in ("model", "network", "a", "row", "margin")}
-        for path in (*paths, _SMALL):
+        for path in (*(self.paths or paths), _SMALL):
             yield row_chances.cell(seed=0, path=path, **about)
 
     def of(self, found: Sequence[Found], small: bool = False) -> list[Found]:
@@ -90,12 +98,15 @@ class Statement:
         twice = math.log10(2) if self.kind == "rarely in size" else 0.0
         return [x + twice for x in result["reaches"]]
 
-    def holds_from(self, result: Mapping[str, Any]) -> float | None:
-        """log10 of the n from which on it holds along a path; None if it does not to the end."""
+    def holds_from(self, result: Mapping[str, Any], often: float = OFTEN, turned: bool = False) -> float | None:
+        """log10 of the n from which on it holds along a path; None if it does not to the end.
+
+        "Often" is with a chance of at least `often`; `turned`, what is said to be rare is said to be often.
+        """
         reached = None
         for log10_n, chance in zip(result["log10_n"], self.chance(result), strict=True):
-            if self.kind == "often":
-                good = chance >= -1
+            if self.kind == "often" or (turned and self.kind != "a tenth"):
+                good = chance >= math.log10(often)
             elif self.kind == "a tenth":
                 good = abs(10**chance - 0.1) < 1e-9
             else:
@@ -126,6 +137,12 @@ def row_lemma(
     The entries that the proof should have cited are `cited`, with the misprint that it cites others, and their cells.
     """
     every = (*statements, *(statement for statement, _ in slips))
+    neighbours = [Neighbour("already at n = 100 and g = 10", {"small_too": True})]
+    if any(one.kind == "often" for one in statements):
+        neighbours.append(Neighbour("with probability at least 1/2 where 1/10 is printed", {"often": 0.5}))
+    if any(one.kind != "often" for one in statements):
+        turned = "with probability at least 1/10 where at most delta / poly(n) is meant"
+        neighbours.append(Neighbour(turned, {"turned": True}))
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
 
     @claim(
@@ -138,16 +155,18 @@ def row_lemma(
         ),
         errata=errata,
         figures=("row_chances",),
+        neighbours=neighbours,
         home=home,
     )
-    def check(found: Sequence[Found]) -> Finding:
+    def check(found: Sequence[Found], often: float = OFTEN, turned: bool = False, small_too: bool = False) -> Finding:
         numbers: dict[str, float | str | Interval] = {}
         good = True
         entries = [one for one in found if "slips" in one.result]
         found = [one for one in found if "reaches" in one.result]
         for one in statements:
-            label = f"Part {one.part}, a = {one.a}, row {one.row}, {one.kind}"
-            reached = [one.holds_from(cell.result) for cell in one.of(found)]
+            model = "" if one.model in _PLAIN else f"{one.model}, "
+            label = f"Part {one.part}, {model}a = {one.a}, row {one.row}, {one.kind}"
+            reached = [one.holds_from(cell.result, often, turned) for cell in one.of(found)]
             paths_text = ", ".join(
                 f"g = {cell.parameters['path']}: {power_of_ten(n)}"
                 for cell, n in zip(one.of(found), reached, strict=True)
@@ -155,7 +174,7 @@ def row_lemma(
             numbers[f"{label}: holds from"] = paths_text
             (small,) = one.of(found, small=True)
             numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** one.chance(small.result)[0]
-            good &= None not in reached
+            good &= None not in reached and not (small_too and one.holds_from(small.result) is None)
         shows: dict[str, bool] = {}
         if cited:
             about = judged(cited[0], entries)
@@ -176,7 +195,10 @@ def row_lemma(
     return check
 
 
+_PLAIN = ("ones", "identity", "cross")
 NARROW, WIDE = ("n^0.03", "n^0.1", "n^0.5"), ("n^0.1", "n^0.5")
+LEAST_D = ("n^0.5",)
+"""The path for an a_0 near 0.1, where Lemma D.8 asks d = omega(n^(4 a_0 + 0.02)), and Lemma F.8 with 2 a_0."""
 
 
 _CENTRE = Erratum(
@@ -187,9 +209,31 @@ _CENTRE = Erratum(
 )
 
 
-def both_rows(model: str, network: Any, a: str, margin: str, kind: Kind) -> tuple[Statement, ...]:
+def both_rows(
+    model: str, network: Any, a: str, margin: str, kind: Kind, paths: tuple[str, ...] = ()
+) -> tuple[Statement, ...]:
     rows = (("1", "special"), ("2", "other"))
-    return tuple(Statement(part, model, network, a, row, margin, kind) for part, row in rows)
+    return tuple(Statement(part, model, network, a, row, margin, kind, paths) for part, row in rows)
+
+
+def at_corners(network: Any, data: int) -> tuple[Statement, ...]:
+    """Both rows of Section D's lemmas, rarely beyond c + 0.1, at two corners of Definition D.1's ranges."""
+    corners = (("ones, least b", "1/1000", "0.7"), ("ones, least c", "99/1000", "10"))
+    return tuple(
+        statement
+        for model, a0, a1 in corners
+        for statement in both_rows(model, network, a1 if data else a0, "0.1", "rarely in size", LEAST_D)
+    )
+
+
+def at_cross_corners(network: Any, data: int) -> tuple[Statement, ...]:
+    """Both rows of Section F's lemmas, rarely beyond 0.5, at two corners of Definition F.1's ranges."""
+    corners = (("cross, large a1", "1/1000", "10"), ("cross, least a1", "99/1000", "1001/1000"))
+    return tuple(
+        statement
+        for model, a0, a1 in corners
+        for statement in both_rows(model, network, a1 if data else a0, "0.5", "rarely in size", LEAST_D)
+    )
 
 
 def off_centre(network: Any, a: str) -> tuple[Statement, Erratum]:

@@ -20,13 +20,21 @@ CLASSES = "own other"
 
 SETTINGS = (
     (12, 6, "0.05", "0.7", "0.3", "0.7"),
-    (24, 8, "0.05", "1.2", "0.3", "0.7"),
     (20, 12, "0.01", "1.2", "0.2", "0.8"),
     (6, 8, "0.09", "3", "0.1", "0.9"),
     (30, 5, "0.09", "0.9", "0.5", "0.5"),
     (7, 3, "0.02", "1", "0.9", "0.1"),
+    # The corners of a_0 in (0, 0.1), a_1 >= 0.7, b from 0.1 to 0.9, at the least n there are.
+    (2, 3, "1/1000", "0.7", "0.1", "0.9"),
+    (2, 4, "99/1000", "0.7", "0.9", "0.1"),
+    (3, 3, "1/1000", "10", "0.9", "0.1"),
+    (4, 4, "99/1000", "10", "0.1", "0.9"),
+    (12, 4, "1/1000", "0.7", "0.9", "0.1"),
+    # Drawn within the ranges.
+    (15, 7, "0.043", "1.87", "0.62", "0.38"),
+    (16, 4, "0.071", "0.79", "0.44", "0.56"),
 )
-"""(n, d, a_0, a_1, b, c), within Definition D.1; the fourth has one row a class, the last has one class."""
+"""(n, d, a_0, a_1, b, c), within Definition D.1; the third has one row a class, the fifth has one class."""
 
 
 def places(n: int, d: int, a0: str, a1: str, b: str, c: str) -> Iterator[Values]:

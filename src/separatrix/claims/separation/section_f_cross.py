@@ -20,12 +20,20 @@ CLASSES = "own other"
 
 SETTINGS = (
     (12, 5, "0.05", "1.5"),
-    (24, 7, "0.05", "3"),
     (20, 11, "0.01", "3"),
     (6, 7, "0.09", "1.1"),
     (8, 2, "0.02", "2"),
+    # The corners of a_0 in (0, 0.1) and a_1 > 1, at the least n there are.
+    (2, 2, "1/1000", "1001/1000"),
+    (2, 3, "99/1000", "1001/1000"),
+    (3, 2, "1/1000", "10"),
+    (4, 3, "99/1000", "10"),
+    (12, 3, "1/1000", "1001/1000"),
+    # Drawn within the ranges.
+    (15, 6, "0.043", "1.87"),
+    (18, 4, "0.071", "1.29"),
 )
-"""(n, d, a_0, a_1) within Definition F.1; the fourth has one row a class, the last has one class."""
+"""(n, d, a_0, a_1) within Definition F.1; the third has one row a class, the fourth has one class."""
 
 
 def places(n: int, d: int, a0: str, a1: str) -> Iterator[Values]:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.separation.growth import cells, paths_finding
-from separatrix.claims.separation.network_theorems import ENOUGH, judged, last, network_cells, of_width, rare_along
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.separation import network_theorems
+from separatrix.claims.separation.growth import FIXED, cells, paths_finding
+from separatrix.claims.separation.network_theorems import (
+    ENOUGH,
+    PRINTED,
+    at_fixed_d,
+    judged,
+    last,
+    network_cells,
+    of_width,
+    rare_along,
+)
 from separatrix.separation.paths import PATHS
 
 
@@ -25,10 +35,12 @@ from separatrix.separation.paths import PATHS
         ),
     ),
     figures=("failure_of_the_parts",),
+    neighbours=(network_theorems.FIXED, Neighbour("with m = log(n / delta)", {"width": PRINTED})),
 )
-def theorem_6_2(found: Sequence[Found]) -> Finding:
+def theorem_6_2(found: Sequence[Found], fixed_too: bool = False, width: float = ENOUGH) -> Finding:
     """All four events at once, the data's special indices drawn; the printed pair has the chance 0."""
-    numbers, reached = rare_along(of_width(found, ENOUGH), "success")
+    meant = of_width(found, width) + (at_fixed_d(found) if fixed_too else [])
+    numbers, reached = rare_along(meant, "success")
     enough = of_width(found, ENOUGH)
     printed = max(10 ** last(one, "exp_fires_on_d1") for one in enough)
     right = max(10 ** last(one, "lin_silent_on_d1") for one in enough)
@@ -50,12 +62,14 @@ def theorem_6_2(found: Sequence[Found]) -> Finding:
     says="With d = omega(n^0.02), d <= n and m of order log(n / delta) the separation succeeds with high probability.",
     cells=lambda: cells("ones", PATHS["ones"], 1.0),
     figures=("success_along_paths",),
+    neighbours=(FIXED,),
 )
-def paths_ones(found: Sequence[Found]) -> Finding:
+def paths_ones(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
         "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before success passes 0.99. At "
         "fixed d it never does: m grows, and with it the chance that linear attention fires. The theorem is not sharp: "
         "g = log n is enough, because a class has 1/g of the weight and the sum over the classes deviates by "
         "b / sqrt(g).",
+        also,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
-from separatrix.claims.separation.growth import cells, paths_finding
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import CONTRADICT, fires
 from separatrix.separation.paths import PATHS
 
@@ -36,10 +36,12 @@ fires(
     "said to be similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
+    neighbours=(FIXED, Neighbour("d = n^0.02 is enough", {"also": "n^0.02"})),
 )
-def paths_identity(found: Sequence[Found]) -> Finding:
+def paths_identity(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
         "What decides is g = d - 2 against n^(b^2), a row's weight on its own class: along g = n^0.02 < n^(b^2) "
         "success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 or more.",
+        also,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Finding, Found, claim
-from separatrix.claims.separation.growth import cells, paths_finding
+from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import fires
 from separatrix.separation.paths import PATHS
 
@@ -25,9 +25,11 @@ fires(
     says="Cross-attention: d = omega(n^0.02), d <= n and m of order log(n / delta).",
     cells=lambda: cells("cross", PATHS["cross"], 1.0),
     figures=("success_along_paths",),
+    neighbours=(FIXED,),
 )
-def paths_cross(found: Sequence[Found]) -> Finding:
+def paths_cross(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
         "At fixed d success falls with n, because m grows; g = d - 1 = log n is enough, and the theorem is not sharp.",
+        also,
     )

@@ -1,9 +1,9 @@
 """What a bound on the scores saves: flops, bytes and the size of the state, of one layer as its input grows.
 
 A cell is one causal step of a layer of four heads of dimension 4, forwards and backwards, exact where nothing bounds
-the scores and by the polynomial method at a tolerance of 0.01 where R does. Flops are counted by formula, bytes as
-PyTorch dispatches them. Seconds are those that the store records for cells that do nothing else: they are drawn, and no
-verdict rests on them.
+the scores and by the polynomial method at a tolerance of 0.01 where R does. Bytes are counted as PyTorch dispatches
+them, flops by formula: that a formula has its power of n is no finding, and decides nothing. Seconds are those that the
+store records for cells that do nothing else: they are drawn, and no verdict rests on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.planning.live_bytes import LiveBytes
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.nn import TensorAttention
@@ -119,11 +119,17 @@ def crossing(slower: Found, bounded: Found, power: int) -> float:
     return float((b / a) ** (1 / (power - 1)))
 
 
-def _judged(found: Sequence[Found]) -> Finding:
-    """The claim holds if growth is as said and the polynomial method keeps its tolerance.
+_NEIGHBOURS = (
+    Neighbour("exact order 2, too, decodes from a state that does not grow", {"also": "order 2"}),
+    Neighbour("the bytes alive grow by less than 1.9 when n doubles", {"most": 1.9}),
+)
 
-    Flops must be exact powers of n; bytes alive must grow by at most 2.1 when n doubles, and what bounded layers keep
-    must not grow at all.
+
+def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Finding:
+    """The claim holds if memory grows as said and the polynomial method keeps its tolerance.
+
+    Bytes alive must grow by at most `most` when n doubles, and what bounded layers keep must not grow at all. Until it
+    was looked at again flops had to be exact powers of n as well, which those of a formula cannot fail to be.
     """
     ours = growth(found)
     powers = {
@@ -134,10 +140,12 @@ def _judged(found: Sequence[Found]) -> Finding:
         for name, some in ours.items()
     }
     doubled = {name: some[-1].result["peak_bytes"] / some[-2].result["peak_bytes"] for name, some in ours.items()}
-    constant = all(len({one.result["kept_bytes"] for one in ours[name]}) == 1 for name in _BOUNDED)
+    constant = all(
+        len({one.result["kept_bytes"] for one in ours[name]}) == 1 for name in (*_BOUNDED, *([also] if also else []))
+    )
     error = max(one.result["error"] for one in found if one.result.get("error") is not None)
     numbers: dict[str, float | str] = {
-        "largest difference from the power of n in flops": max(powers.values()),
+        "largest difference from the power of n in flops, by formula": max(powers.values()),
         "largest growth of the bytes alive when n doubles": max(doubled.values()),
         "largest error of bounded layers over the values' magnitude": error,
         "tolerance": TOLERANCE,
@@ -150,7 +158,7 @@ def _judged(found: Sequence[Found]) -> Finding:
     for name, some in ours.items():
         last = some[-1]
         numbers[f"{name}: bytes alive at n = {last.parameters['n']:,}"] = last.result["peak_bytes"]
-    holds = max(powers.values()) < 1e-9 and max(doubled.values()) <= 2.1 and constant and error <= TOLERANCE
+    holds = max(doubled.values()) <= most and constant and error <= TOLERANCE
     note = (
         "Exact attention of order 3 goes through its tuples block by block and holds little at a time. What the bound "
         "buys is time and a state that does not grow, not memory in training: the polynomial method holds running sums "
@@ -160,9 +168,10 @@ def _judged(found: Sequence[Found]) -> Finding:
 
 
 _SAYS = (
-    "A layer of order 3 whose scores are bounded by R does work linear in n, forwards and backwards, where exact order "
-    "3 does work cubic in n; it keeps its tolerance, and decodes from a state that does not grow. The smaller R, the "
-    "shorter the inputs for which that pays."
+    "A layer of order 3 whose scores are bounded by R keeps its tolerance, holds memory linear in n while it trains, "
+    "and decodes from a state that does not grow, where exact order 3 keeps all tokens; by formula its work is linear "
+    "in n, forwards and backwards, where that of exact order 3 is cubic. The smaller R, the shorter the inputs for "
+    "which that pays."
 )
 
 as_n_grows = claim(
@@ -174,6 +183,7 @@ as_n_grows = claim(
         {"linear elu": 1024, "order 2": 1024, "order 3": 256} | dict(zip(_BOUNDED, (1024, 512, 128, 64), strict=True))
     ),
     figures=("learning_growth", "learning_bytes"),
+    neighbours=_NEIGHBOURS,
 )(_judged)
 
 further = claim(
@@ -187,4 +197,5 @@ further = claim(
         | dict(zip(_BOUNDED, (4096, 4096, 2048, 512), strict=True))
     ),
     figures=("learning_growth", "learning_bytes"),
+    neighbours=_NEIGHBOURS,
 )(_judged)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Finding, Found, claim
-from separatrix.studies.learning.runs import Expectation, finding, runs
+from separatrix.studies.learning.runs import TURNED, Expectation, finding, runs
 
 _EXPECTED = (
     Expectation("order 3", "order 2"),
@@ -28,6 +28,7 @@ _EXPECTED = (
     profile="full",
     cells=lambda: runs("match", [8, 11], steps=800, batch=32, seeds=(1, 2, 3)),
     figures=("learning_curves", "learning_ends", "learning_compute"),
+    neighbours=(TURNED,),
 )
-def match_all(found: Sequence[Found]) -> Finding:
-    return finding(found, "accuracy", _EXPECTED)
+def match_all(found: Sequence[Found], turned: bool = False) -> Finding:
+    return finding(found, "accuracy", _EXPECTED, turned=turned)

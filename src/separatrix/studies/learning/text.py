@@ -18,12 +18,12 @@ from dataclasses import replace
 
 from separatrix.claims.ledger import Finding, Found, claim
 from separatrix.lab.cell import Cell
-from separatrix.studies.learning.runs import Expectation, finding, on_text, runs
+from separatrix.studies.learning.runs import TURNED, Expectation, finding, on_text, runs
 from separatrix.studies.learning.tasks.text import entropy
 
 
-def _judged(found: Sequence[Found], expectations: Sequence[Expectation]) -> Finding:
-    made = finding(found, "loss", expectations)
+def _judged(found: Sequence[Found], expectations: Sequence[Expectation], turned: bool) -> Finding:
+    made = finding(found, "loss", expectations, turned=turned)
     told = ("single characters", "pairs", "triples")
     tables = {f"loss of a table of {what}": entropy(context) for context, what in enumerate(told)}
     return on_text(replace(made, numbers={**made.numbers, **tables}), found)
@@ -48,7 +48,8 @@ text_trained = claim(
         "text", [16], steps=60, batch=8, seeds=(1, 2, 3), points=128, attentions=("linear elu", "order 2", "order 3")
     ),
     figures=("learning_curves", "learning_ends"),
-)(lambda found: _judged(found, _PAIRS))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _PAIRS, turned))
 
 text_all = claim(
     paper="beyond",
@@ -58,7 +59,8 @@ text_all = claim(
     profile="full",
     cells=_every,
     figures=("learning_curves", "learning_ends", "learning_compute"),
-)(lambda found: _judged(found, _PAIRS))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _PAIRS, turned))
 
 text_linear = claim(
     paper="beyond",
@@ -68,7 +70,8 @@ text_linear = claim(
     profile="full",
     cells=_every,
     figures=("learning_ends",),
-)(lambda found: _judged(found, _LINEAR))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _LINEAR, turned))
 
 text_bounded = claim(
     paper="beyond",
@@ -79,4 +82,5 @@ text_bounded = claim(
     profile="full",
     cells=_every,
     figures=("learning_ends",),
-)(lambda found: _judged(found, _BOUNDED))
+    neighbours=(TURNED,),
+)(lambda found, turned=False: _judged(found, _BOUNDED, turned))

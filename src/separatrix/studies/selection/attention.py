@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.learner_training import EncodingChoice, LearnerSettings, train_learner
@@ -123,12 +123,12 @@ def _numbers(chosen: dict[str, list[Found]]) -> dict[str, float | str | Interval
     return {f"loss / answering zero, {name}": summary(some) for name, some in chosen.items()}
 
 
-def _one_hot(found: Sequence[Found]) -> Finding:
+def _one_hot(found: Sequence[Found], unable: str = "identity") -> Finding:
     """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped."""
     chosen = best(found)
     worst = {name: max(_final(one) / ZERO for one in some) for name, some in chosen.items()}
     able = all(worst[name] <= LEARNED for name in ("softmax W", "softmax QK", "relu", "taylor2"))
-    stopped = all(one.result["stopped"] for one in found if one.parameters["attention"] == "identity")
+    stopped = all(one.result["stopped"] for one in found if one.parameters["attention"] == unable)
     exact = [name for name in worst if worst[name] < worst["softmax W"]]
     note = (
         "One-hot positions need no exponential: relu features select exactly with finite weights, where softmax needs "
@@ -138,10 +138,9 @@ def _one_hot(found: Sequence[Found]) -> Finding:
     return Finding(Verdict.HOLDS if able and stopped else Verdict.FAILS_AS_PRINTED, _numbers(chosen), note)
 
 
-def _fresh(found: Sequence[Found]) -> Finding:
+def _fresh(found: Sequence[Found], softmax: tuple[str, str] = ("softmax W", "softmax QK")) -> Finding:
     """The claim holds if a softmax comes first in every seed and the blunt attentions stay above a third of `ZERO`."""
     chosen = best(found)
-    softmax = ("softmax W", "softmax QK")
     first = max(min(map(_final, pair)) for pair in zip(*(chosen[name] for name in softmax), strict=True))
     ahead = all(first < _final(one) for name, some in chosen.items() if name not in softmax for one in some)
     blunt = ("elu", "relu", "random_positive", "order 3", "unnormalised", "identity")
@@ -165,6 +164,9 @@ _SAYS_FRESH = (
     "without biases, stay above a third of the loss of answering zero."
 )
 
+_RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
+_BLUNT = Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")})
+
 one_hot = claim(
     paper="beyond",
     where="Token selection",
@@ -172,6 +174,7 @@ one_hot = claim(
     says=_SAYS_ONE_HOT,
     cells=runs("one-hot", _T, 400, seeds=2),
     figures=("selection_learners", "selection_learning"),
+    neighbours=(_RELU,),
 )(_one_hot)
 
 fresh = claim(
@@ -181,6 +184,7 @@ fresh = claim(
     says=_SAYS_FRESH,
     cells=runs("stochastic", 32, 280, seeds=2),
     figures=("selection_learners", "selection_learning"),
+    neighbours=(_BLUNT,),
 )(_fresh)
 
 one_hot_longer = claim(
@@ -191,6 +195,7 @@ one_hot_longer = claim(
     profile="full",
     cells=runs("one-hot", _T, 2000, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
+    neighbours=(_RELU,),
 )(_one_hot)
 
 fresh_longer = claim(
@@ -201,6 +206,7 @@ fresh_longer = claim(
     profile="full",
     cells=runs("stochastic", 32, 1400, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
+    neighbours=(_BLUNT,),
 )(_fresh)
 
 
@@ -217,12 +223,13 @@ def _factored() -> Iterator[Cell]:
     paper="beyond",
     where="Token selection",
     part="Q and K against W",
+    neighbours=(Neighbour("the merged W never leaves the plateau from zero", {"stays": "softmax W"}),),
     says="From the zero start of the theorems the merged W leaves the plateau, and separate Q and K never do: each has "
     "the other as a factor of its gradient. From a random start both learn the selection.",
     cells=_factored,
     figures=("selection_factors",),
 )
-def factored(found: Sequence[Found]) -> Finding:
+def factored(found: Sequence[Found], stays: str = "softmax QK") -> Finding:
     """The claim holds if all learn but Q and K from zero, which stay on the plateau of uniform attention.
 
     No attention that stays uniform has a loss below d/2 (1/q - 1/T).
@@ -231,9 +238,9 @@ def factored(found: Sequence[Found]) -> Finding:
     ends: dict[tuple[str, str], list[Found]] = {}
     for one in found:
         ends.setdefault((str(one.parameters["attention"]), str(one.parameters["initial"])), []).append(one)
-    stuck = all(_final(one) > plateau - 6 * one.result["error"] for one in ends["softmax QK", "zero"])
+    stuck = all(_final(one) > plateau - 6 * one.result["error"] for one in ends[stays, "zero"])
     learnt = all(
-        _final(one) <= LEARNED * ZERO for name, some in ends.items() if name != ("softmax QK", "zero") for one in some
+        _final(one) <= LEARNED * ZERO for name, some in ends.items() if name != (stays, "zero") for one in some
     )
     numbers: dict[str, float | str | Interval] = {
         f"loss / answering zero, {attention} from {initial}": summary(some)

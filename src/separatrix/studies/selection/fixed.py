@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fixed_evaluation import encoding_losses
@@ -61,13 +61,17 @@ def _cells() -> Iterator[Cell]:
     "loss of equation (4), where outputs are averaged over encodings first: every fixed encoding is above that.",
     cells=_cells,
     figures=("fixed_encodings",),
+    neighbours=(
+        Neighbour("to within a hundredth at the paper's width", {"factor": 1.01}),
+        Neighbour("some fixed encoding has the loss of equation (4)", {"above": False}),
+    ),
 )
-def one_for_all(found: Sequence[Found]) -> Finding:
+def one_for_all(found: Sequence[Found], factor: float = 1.2, above: bool = True) -> Finding:
     """The claim holds if each loss is near the mean of the loss and above the loss of the mean.
 
     Near is within a factor of 1.2 at width 170, and of 2 at width 64.
     """
-    allowed = {170: 1.2, 64: 2.0}
+    allowed = {170: factor, 64: 2.0}
     off = dict.fromkeys(allowed, 1.0)
     numbers: dict[str, float | str] = {}
     for one in found:
@@ -80,10 +84,10 @@ def one_for_all(found: Sequence[Found]) -> Finding:
     below = sum(loss <= one.result["of_mean"] for one in found for loss in one.result["each"])
     numbers["encodings"] = sum(len(one.result["each"]) for one in found)
     numbers["encodings not above the loss of the mean"] = below
-    numbers |= {f"largest factor from the mean of the loss, width {width}": factor for width, factor in off.items()}
-    far = any(off[width] > factor for width, factor in allowed.items())
+    numbers |= {f"largest factor from the mean of the loss, width {width}": most for width, most in off.items()}
+    far = any(off[width] > most for width, most in allowed.items())
     note = "Jensen's inequality asks for no more than that the mean over encodings is above; here each of them is."
-    return Finding(Verdict.FAILS_AS_PRINTED if far or below else Verdict.HOLDS, numbers, note)
+    return Finding(Verdict.FAILS_AS_PRINTED if far or (below > 0) is above else Verdict.HOLDS, numbers, note)
 
 
 def _trained_cells() -> Iterator[Cell]:
@@ -102,15 +106,18 @@ def _trained_cells() -> Iterator[Cell]:
     profile="full",
     cells=_trained_cells,
     figures=("fixed_encodings_trained",),
+    neighbours=(Neighbour("each fixed encoding has twice the loss of fresh ones", {"factor": 2.0}),),
 )
-def one_for_all_trained(found: Sequence[Found]) -> Finding:
+def one_for_all_trained(found: Sequence[Found], factor: float = 1.0) -> Finding:
     """The claim holds if each loss is within 20% and six standard errors of the mean over fresh encodings."""
     numbers: dict[str, float | str] = {}
     off = 0
     for one in found:
         mean, mean_error = one.result["loss"][0], one.result["error"][0]
         pairs = list(zip(one.result["fixed"], one.result["fixed_error"], strict=True))
-        off += sum(abs(loss - mean) > 0.2 * mean + 6 * (error**2 + mean_error**2) ** 0.5 for loss, error in pairs)
+        off += sum(
+            abs(loss - factor * mean) > 0.2 * mean + 6 * (error**2 + mean_error**2) ** 0.5 for loss, error in pairs
+        )
         numbers[f"seed {one.seed}: fresh encodings, least and largest fixed"] = (
             f"{mean:.5f}, {min(loss for loss, _ in pairs):.5f}, {max(loss for loss, _ in pairs):.5f}"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.studies.selection.attention import ZERO, learner, summary
 
@@ -46,11 +46,11 @@ def at(one: Found, length: int) -> float:
     return float(one.result["final"] if length == one.parameters["T"] else one.result["at_length"][str(length)])
 
 
-def _positions(found: Sequence[Found]) -> Finding:
+def _positions(found: Sequence[Found], carrying: str = "stochastic") -> Finding:
     """The claim holds if at twice the length every stochastic run has less than half the loss of every other run."""
     kinds, longest = by_encoding(found), max(LENGTHS)
-    stochastic = max(at(one, longest) for one in kinds["stochastic"])
-    others = min(at(one, longest) for kind, some in kinds.items() if kind != "stochastic" for one in some)
+    stochastic = max(at(one, longest) for one in kinds[carrying])
+    others = min(at(one, longest) for kind, some in kinds.items() if kind != carrying for one in some)
     numbers: dict[str, float | str | Interval] = {
         f"loss / answering zero at T = 20, {kind}": summary(some) for kind, some in kinds.items()
     }
@@ -70,6 +70,8 @@ _SAYS = (
     "learned, sinusoidal and rotary positions have more than twice its loss there."
 )
 
+_FIXED = Neighbour("only a fixed encoding carries the selection", {"carrying": "fixed"})
+
 positions = claim(
     paper="beyond",
     where="Token selection",
@@ -77,6 +79,7 @@ positions = claim(
     says=_SAYS,
     cells=_runs(300, seeds=2),
     figures=("selection_positions",),
+    neighbours=(_FIXED,),
 )(_positions)
 
 positions_longer = claim(
@@ -87,4 +90,5 @@ positions_longer = claim(
     profile="full",
     cells=_runs(1800, seeds=5),
     figures=("selection_positions",),
+    neighbours=(_FIXED,),
 )(_positions)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -136,12 +136,16 @@ def _range(values: Sequence[float]) -> str:
     "that, and the identity, of which relu is a copy here, never succeeds.",
     cells=_at_the_papers_sizes,
     figures=("mechanisms_at_the_papers_sizes",),
+    neighbours=(
+        Neighbour("softmax at four times its temperature succeeds as often, too", {"also": "softmax, beta = 0.25"}),
+        Neighbour("linear attention with the taylor2 map succeeds as often, too", {"also": "linear, taylor2"}),
+    ),
 )
-def at_the_papers_sizes(found: Sequence[Found]) -> Finding:
+def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Finding:
     success, papers = by_mechanism(found, "success"), by_mechanism(found, "papers_success")
     own = {setting: success[setting, "softmax"][0] for setting in SETTINGS}
     apart = max(abs(own[setting] - papers[setting, "softmax"][0]) for setting in SETTINGS)
-    as_often = ("softmax, beta = 0.5", "softmax, beta = 2", "softmax, beta = 4", ORDER3[0])
+    as_often = ("softmax, beta = 0.5", "softmax, beta = 2", "softmax, beta = 4", ORDER3[0], also)
     lost = max(own[setting] - success[setting, name][0] for setting in SETTINGS for name in as_often)
     copies = all(
         by_mechanism(found, entry)[setting, "linear, relu"] == by_mechanism(found, entry)[setting, "linear, identity"]
@@ -183,14 +187,18 @@ def at_the_papers_sizes(found: Sequence[Found]) -> Finding:
     "order 3 keep their rate to n = 10^9.",
     cells=_growing,
     figures=("mechanisms_as_n_grows",),
+    neighbours=(
+        Neighbour("no feature map separates from the paper's n on", {"first": PAPERS_N}),
+        Neighbour("softmax at four times its temperature keeps its rate", {"keeps": SOFTMAX[1]}),
+    ),
 )
-def as_n_grows(found: Sequence[Found]) -> Finding:
-    late = [one for one in found if one.parameters["n"] >= 10**4]
+def as_n_grows(found: Sequence[Found], first: int = 10**4, keeps: str = "softmax") -> Finding:
+    late = [one for one in found if one.parameters["n"] >= first]
     maps = max(one.result["separates"] for one in late if one.parameters["mechanism"] in LINEAR)
     kept = by_mechanism([one for one in found if one.parameters["n"] >= PAPERS_N], "separates")
     spread = {
         name: max(max(kept[setting, name]) - min(kept[setting, name]) for setting in SETTINGS)
-        for name in ("softmax", ORDER3[0])
+        for name in ("softmax", ORDER3[0], keeps)
     }
     hot = max(one.result["separates"] for one in late if one.parameters["mechanism"] == SOFTMAX[1])
     cold = by_mechanism(late, "separates")["self-attention, identity", "softmax, beta = 4"]
@@ -222,8 +230,10 @@ def widest(one: Found, level: float) -> float:
     "that falls as 1/n. Softmax separates nine times in ten, with a tenth of tau to spare, whatever n.",
     cells=_margins,
     figures=("separation_against_margin",),
+    neighbours=(Neighbour("a margin that falls as 1/n^2", {"fall": 30.0}),),
 )
-def best_tau(found: Sequence[Found]) -> Finding:
+def best_tau(found: Sequence[Found], fall: float = 3.0) -> Finding:
+    """The margin must fall at least by `fall` when n grows tenfold, and n times the margin stay above zero."""
     tenth = MARGINS.index(0.1)
     softly = [one.result["best"][tenth] for one in found if one.parameters["mechanism"] == "softmax"]
     maps = [one for one in found if one.parameters["mechanism"] in LINEAR]
@@ -244,7 +254,7 @@ def best_tau(found: Sequence[Found]) -> Finding:
         ),
     }
     falls = all(
-        later <= earlier / 3
+        later <= earlier / fall
         for first, second in ((PAPERS_N, 2_000), (2_000, 20_000))
         for earlier, later in zip(reach[first], reach[second], strict=True)
     )
@@ -264,8 +274,9 @@ def _identity(found: Sequence[Found], n: int) -> list[Found]:
     "colder softmax loses some: on D0 the largest of the n weights then wins by chance.",
     cells=_regressions,
     figures=("mechanisms_in_regression",),
+    neighbours=(Neighbour("softmax at four times its temperature separates", {"separates": "softmax, beta = 0.25"}),),
 )
-def softmax_regression(found: Sequence[Found]) -> Finding:
+def softmax_regression(found: Sequence[Found], separates: str = "softmax") -> Finding:
     success = {one.parameters["mechanism"]: one.result["success"] for one in found}
     silent = {one.parameters["mechanism"]: one.result["silent_on_d0"] for one in found}
     maps = max(success[name][2] for name in LINEAR)
@@ -273,7 +284,7 @@ def softmax_regression(found: Sequence[Found]) -> Finding:
     numbers["silent on D0 at beta = 4"] = _interval(silent["softmax, beta = 4"])
     numbers["silent on D0, order 3"] = _interval(silent[ORDER3[0]])
     held = (
-        success["softmax"][1] > 0.9,
+        success[separates][1] > 0.9,
         maps < 0.05,
         success["softmax, beta = 0.25"][2] < success["softmax"][1] / 2,
         success[ORDER3[1]][1] > success["softmax"][2] - 0.1,

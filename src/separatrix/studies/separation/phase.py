@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict, claim
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -96,8 +96,9 @@ def _size() -> Iterator[Cell]:
     "attention fires too.",
     cells=_signal,
     figures=("phase_over_signal",),
+    neighbours=(Neighbour("reaches one half at an a1 below a third of the theorems'", {"factor": 1 / 3}),),
 )
-def over_a0_and_a1(found: Sequence[Found]) -> Finding:
+def over_a0_and_a1(found: Sequence[Found], factor: float = 1.0) -> Finding:
     numbers: dict[str, float | str | Interval] = {}
     held: list[bool] = []
     for one in found:
@@ -117,7 +118,7 @@ def over_a0_and_a1(found: Sequence[Found]) -> Finding:
             f"{name}: largest a0 with success {LEVEL:g} anywhere": max(reached),
             f"{name}: most, at a0 = 0": f"{columns[0][peak]:.3g} at a1 = {a1[peak]:g}; at a1 = {a1[-1]:g}, {last:.3g}",
         }
-        held += [moved < 1e-12, edges[0] < LEAST_A1[name], same > 3 * LARGEST_A0[name], _edges_agree(one)]
+        held += [moved < 1e-12, edges[0] < factor * LEAST_A1[name], same > 3 * LARGEST_A0[name], _edges_agree(one)]
         if name != "cross-attention":
             # Success is at most the chance that linear attention is silent, and it is that which gives way.
             held += [last < 0.6 * columns[0][peak], linear[-1] < 0.6 * linear[peak], last <= linear[-1]]
@@ -150,8 +151,9 @@ def edge_at(one: Found, log2_n: int) -> int | None:
     "n = 2^10 to 2^100 the least number of classes for a success of 0.9, of the powers of two, no more than doubles.",
     cells=_size,
     figures=("phase_over_size",),
+    neighbours=(Neighbour("the least number of classes does not grow at all", {"times": 1}),),
 )
-def over_n_and_d(found: Sequence[Found]) -> Finding:
+def over_n_and_d(found: Sequence[Found], times: int = 2) -> Finding:
     numbers: dict[str, float | str | Interval] = {}
     held: list[bool] = []
     narrow = _LOG_CLASSES.index(3)
@@ -169,6 +171,6 @@ def over_n_and_d(found: Sequence[Found]) -> Finding:
             ),
         }
         reached = [number for number in classes if number is not None]
-        doubles = len(reached) == len(classes) and max(reached) <= 2 * reached[0]
+        doubles = len(reached) == len(classes) and max(reached) <= times * reached[0]
         held += [last < first, doubles, grid[-1][-1] > 0.99]
     return Finding(Verdict.HOLDS if all(held) else Verdict.FAILS_AS_PRINTED, numbers)

@@ -56,6 +56,6 @@ def weight_heat_maps(found: Sequence[Found]) -> Drawing:
     drawn.update_layout(sliders=[slider])
     text = (
         f"Heat maps of W and V at steps {', '.join(f'{step:,}' for step in steps)}: noise at first, and in the end a "
-        "diagonal in the position block of W and in the token block of V; the first columns of W keep their start."
+        "diagonal in the position block of W and in the token block of V, and nothing else."
     )
     return Drawing(drawn, text, columns)

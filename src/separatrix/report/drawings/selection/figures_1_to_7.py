@@ -123,7 +123,7 @@ def length_tasks(found: Sequence[Found]) -> Drawing:
     drawn, columns = _tasks(found, lengths)
     text = (
         f"On longer sequences stochastic encodings end at losses of {_range(found, 'stochastic', lengths)}, and fixed "
-        f"ones, which level off, at {_range(found, 'fixed', lengths)}."
+        f"ones at {_range(found, 'fixed', lengths)}."
     )
     return Drawing(drawn, text, columns)
 

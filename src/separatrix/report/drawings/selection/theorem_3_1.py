@@ -15,7 +15,8 @@ from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing,
 @drawing
 def time_to_loss(found: Sequence[Found]) -> Drawing:
     """Theorem 3.1: counted steps against the law's, and the bound's."""
-    rows = sorted(rows_of(found), key=lambda row: float(row["law"]))
+    counted = [one for one in found if "law" in one.result]
+    rows = sorted(rows_of(counted), key=lambda row: float(row["law"]))
     drawn = figure("steps by the law", "steps", log_x=True, log_y=True)
     names = {"T": "T varies", "d": "d varies", "epsilon": "epsilon varies", "lr": "the rate varies"}
     for (sweep, name), colour in zip(names.items(), COLOURS, strict=False):

@@ -12,7 +12,7 @@ from separatrix.report.theme import COLOURS, GREY, Drawing, figure
 @drawing
 def construction_error(found: Sequence[Found]) -> Drawing:
     """Theorem C.3: the largest error of the constructed transformer against epsilon."""
-    rows = sorted(rows_of(found), key=lambda row: (row["T"], row["epsilon"]))
+    rows = sorted(rows_of([one for one in found if "error" in one.result]), key=lambda row: (row["T"], row["epsilon"]))
     drawn = figure("epsilon", "largest error", log_x=True, log_y=True)
     for T, colour in zip(sorted({row["T"] for row in rows}), COLOURS, strict=False):
         line = [row for row in rows if row["T"] == T]

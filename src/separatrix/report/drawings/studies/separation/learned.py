@@ -74,7 +74,9 @@ def learned_regression(found: Sequence[Found]) -> Drawing:
     drawn = figure("", "accuracy", height=420)
     kinds = {"signs": "random signs", "train": "trained,<br>examples seen", "held_out": "trained,<br>held out"}
     columns: dict[str, list[Value]] = {name: [] for name in ("mechanism", "kind", "mean", "least", "largest")}
-    for one, colour in zip(found, (BLUE, RED), strict=True):
+    most = max(one.parameters["n"] for one in found)
+    longest = [one for one in found if one.parameters["n"] == most]
+    for one, colour in zip(longest, (BLUE, RED), strict=True):
         values = [one.result[kind] for kind in kinds]
         means = [mean(each) for each in values]
         drawn.add_trace(

@@ -1,0 +1,112 @@
+"""Every claim has wrong neighbours that its check rejects, or says why not; proofs are in the documents."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from separatrix import studies
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.verdicts import expected
+from tests.claims.cells import ran
+from tests.lab.experiments import number
+
+studies.load()
+CLAIMS = dict(ledger._REGISTRY)
+OPEN = (Verdict.ILLUSTRATED, Verdict.NOT_REPRODUCED)
+"""Verdicts of claims that no program decides, whose neighbours may be rejected by a check that decides nothing."""
+QUICK = sorted(
+    (id, at)
+    for id, one in CLAIMS.items()
+    if one.profile == "quick" and one.paper != "beyond"
+    for at in range(len(one.neighbours))
+)
+"""The neighbours of claims beyond the papers are tested in `tests/studies`, on the cells that run there."""
+
+
+@pytest.mark.parametrize("id", sorted(CLAIMS))
+def test_a_claim_has_neighbours_or_says_why_not(id: str) -> None:
+    one = CLAIMS[id]
+    assert bool(one.neighbours) != bool(one.alone)
+    said = [other.says for other in one.neighbours]
+    assert len(said) == len(set(said)), "the evidence names a neighbour by what it says"
+    arguments = list(inspect.signature(one.check).parameters)[1:]
+    for other in one.neighbours:
+        assert other.constants
+        assert other.constants.keys() <= set(arguments), "a neighbour differs by arguments of the check"
+
+
+@pytest.mark.parametrize(("id", "at"), QUICK, ids=lambda value: str(value))
+def test_the_check_rejects_the_neighbour(id: str, at: int) -> None:
+    """On the evidence on which the claim has its recorded verdict. A claim that is decided is rejected by failing."""
+    one = CLAIMS[id]
+    neighbour = one.neighbours[at]
+    verdict = one.check(ran(id), **neighbour.constants).verdict
+    rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
+    if expected()[id] in OPEN:
+        rejecting.add(Verdict.UNDECIDED)
+    assert verdict in rejecting, f"{neighbour.says}: {verdict}"
+
+
+def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict[str, Claim]) -> None:
+    """A worked example: numbers below 3 show that they are below 4, and cannot show that no smaller bound does."""
+    neighbours = (Neighbour("below 2", {"bound": 2.0}), Neighbour("below 5", {"bound": 5.0}))
+
+    @claim(
+        paper="kronecker",
+        where="Lemma 1",
+        says="The numbers are below 4.",
+        cells=lambda: [number.cell(seed=0, x=1.0)],
+        neighbours=neighbours,
+    )
+    def below(found: Sequence[Found], bound: float = 4.0) -> Finding:
+        return ledger.holds_if(all(one.result["y"] < bound for one in found), {"bound": bound})
+
+    finding = below.judged([Found({"x": 1.0}, 0, {"y": 3.0})])
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["rejected: below 2"] == "yes"
+    assert finding.numbers["rejected: below 5"] == "no"
+    assert "below 5" in finding.note
+    assert [below.accepts(other, [Found({"x": 1.0}, 0, {"y": 3.0})]) for other in neighbours] == [False, True]
+
+
+def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[str, Claim]) -> None:
+    @claim(
+        paper="kronecker",
+        where="Lemma 1",
+        says="It is.",
+        cells=lambda: [number.cell(seed=0, x=1.0)],
+        proof="Lemma 1",
+        alone="It is a test.",
+    )
+    def positive(found: Sequence[Found]) -> Finding:
+        return ledger.holds_if(found[0].result["y"] > 0, {"y": 1.0})
+
+    assert positive.judged([Found({}, 0, {"y": 1.0})]).verdict is Verdict.PROVED
+    assert positive.judged([Found({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
+
+
+def test_what_is_not_reproduced_lists_what_was_chosen(empty: dict[str, Claim]) -> None:
+    def not_found(found: Sequence[Found]) -> Finding:
+        return Finding(Verdict.NOT_REPRODUCED)
+
+    options = {"paper": "kronecker", "says": "It is.", "cells": lambda: [number.cell(seed=0, x=1.0)]}
+    with pytest.raises(TypeError, match="lists the settings"):
+        claim(where="Lemma 1", **options)(not_found).judged([])  # type: ignore[arg-type]
+    listed = claim(where="Lemma 2", chosen=["The threshold is 0.4."], **options)(not_found)  # type: ignore[arg-type]
+    assert listed.judged([]).verdict is Verdict.NOT_REPRODUCED
+
+
+def test_proofs_are_in_the_documents(root: Path) -> None:
+    headings = {
+        line.lstrip("# ").strip()
+        for line in (root / "docs/derivations/proofs.md").read_text("utf-8").splitlines()
+        if line.startswith("#")
+    }
+    proofs = {one.proof for one in CLAIMS.values() if one.proof}
+    assert proofs
+    assert proofs <= headings

@@ -64,7 +64,7 @@ def cells(row: Row) -> list[str]:
 
 def report(title: str, rows: list[Row], load: float | None) -> dict[str, Any]:
     """What is saved: the rows, on which machine and with which versions, and how busy it was before."""
-    about = {name: value for name, value in doctor.machine() if name != "load"}
+    about = {name: value for name, value in doctor.machine() if name not in ("load", "GPU")}
     installed = dict(doctor.versions())
     about |= {name: installed[name] for name in ("python", "torch", "separatrix")}
     saved = [{**asdict(row), "ratio": row.ratio, "reached": row.reached} for row in rows]

@@ -59,7 +59,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def machine() -> list[tuple[str, str]]:
-    """The processor, the cores this process may use, the threads torch takes, how busy the machine is, the kernels.
+    """The processor, the cores this process may use, torch's threads, how busy the machine is, the kernels, the GPU.
 
     Other work on the same cores lowers the roofline, by a hundred times if torch's threads must wait for each other.
     """
@@ -95,12 +95,12 @@ def kernels() -> str:
 
 
 def gpu_engine() -> str:
-    """Which engine computes exact attention of order 3 on a GPU, and on which GPUs, or why there is none."""
+    """Which engine computes on a GPU, and on which GPUs, or that there is none."""
     with_triton = (
-        "order 3 by kernels in Triton (tested in the interpreter, compiled for sm_80, sm_90 and gfx942, not yet timed "
-        "on hardware), other orders by plain PyTorch"
+        "exact attention of order 3 and near-linear sums by kernels in Triton (tested in the interpreter, compiled for "
+        "sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
         if installed()
-        else "all orders by plain PyTorch, because Triton is not installed"
+        else "everything by plain PyTorch, because Triton is not installed"
     )
     if not torch.cuda.is_available():
         return f"none that PyTorch can use. On one: {with_triton}."

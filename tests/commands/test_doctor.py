@@ -248,3 +248,17 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": "lab"})
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
     assert "not installed: pip install 'separatrix[lab]'" in CliRunner().invoke(app, ["doctor"]).output
+
+
+@pytest.mark.parametrize("has_triton", [True, False])
+def test_the_engine_of_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch, has_triton: bool) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda: has_triton)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    told = "not yet timed on hardware" if has_triton else "because Triton is not installed"
+    assert doctor.gpu_engine().startswith("none that PyTorch can use.")
+    assert told in doctor.gpu_engine()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda at: "H100")
+    assert doctor.gpu_engine().startswith("H100: ")
+    assert told in dict(doctor.machine())["GPU"]

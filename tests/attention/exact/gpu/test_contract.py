@@ -9,6 +9,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
+from separatrix.attention.arithmetic import host
 from separatrix.attention.call import check_call
 from separatrix.attention.exact import gpu
 from separatrix.attention.exact.engine import engine_for
@@ -93,3 +94,15 @@ def test_a_gradient_is_certified():
     wide = [x.detach().double().requires_grad_() for x in leaves]
     expected = torch.autograd.grad(reference.tensor_attention(wide[0], wide[1:3], wide[3:])[0].sum(), wide)
     assert max((a - b).abs().max().item() for a, b in zip(grads, expected, strict=True)) <= 1e-5
+
+
+def test_a_pass_reads_numbers_once(monkeypatch):
+    """A look at numbers of a GPU stops its queue: one for a forward pass, and one for a backward pass."""
+    looks = []
+    monkeypatch.setattr(host, "read", lambda x: (looks.append(x.shape), x.tolist())[1])
+    query, keys, values = inputs(3, 3, [3, 4])
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])
+    assert len(looks) == 1
+    out.sum().backward()
+    assert len(looks) == 2

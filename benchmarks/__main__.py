@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import benchmarks
-from benchmarks import Row, as_row
+from benchmarks import Row, as_row, gpu
 from benchmarks.figure import svg
 from separatrix import doctor
 
@@ -138,8 +138,19 @@ def main(
     write_readme: Annotated[
         bool, typer.Option("--write-readme", help="Run nothing; put the saved results in the README.")
     ] = False,
+    compile_only: Annotated[
+        bool, typer.Option("--compile", help="With gpu: compile the kernels in Triton for GPUs, and time nothing.")
+    ] = False,
 ) -> None:
-    """Measure, print a table and save it. Run it on a machine that does nothing else."""
+    """Measure, print a table and save it. Run it on a machine that does nothing else.
+
+    The name gpu is for the kernels in Triton, on the GPU of this machine; it is run only if it is named, and alone.
+    """
+    if compile_only and names != ["gpu"]:
+        raise typer.BadParameter("--compile is for the benchmark gpu: python -m benchmarks gpu --compile")
+    if names == ["gpu"]:
+        gpu.main(compile_only, output)
+        return
     if write_readme:
         if names:
             raise typer.BadParameter("--write-readme runs nothing, so it takes no names")

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import benchmarks
-from benchmarks import Row, __main__, as_row, exact, figure, lengths, roofline, timing
+from benchmarks import Row, __main__, as_row, compiled, exact, figure, lengths, roofline, timing
 from separatrix import doctor
 from separatrix.attention import reference
 from separatrix.native import Native
@@ -273,6 +273,14 @@ def test_the_causal_peer_computes_the_same():
     inputs = query.double(), [x.double() for x in keys], [x.double() for x in values]
     expected = reference.tensor_attention(*inputs, is_causal=True)[0]
     assert torch.allclose(lengths.masked_einsum(*inputs), expected, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
+def test_a_compiled_step_is_compared_with_an_eager_one():
+    """Of the smallest case, without the code generator: one graph is counted."""
+    row = compiled.row(compiled.Case("exact", 1, 4), seconds=0.0, backend="aot_eager")
+    assert (row.name, row.peer, row.note) == ("step of training, exact, batch 1 x 4 tokens", "eager", "graphs: 1")
+    assert row.ratio > 0
 
 
 def test_benchmarks_are_found():

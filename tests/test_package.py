@@ -31,13 +31,14 @@ BELOW = {
     "studies": PAPERS | {"__init__", "lab", "claims"},
     "report": CLAIMS,
     "runs": SCIENCE | {"selection", "lab"},
-    "explorer": TABS,
-    "commands": TABS | {"explorer"},
+    "explorer": TABS | {"written_numbers"},
+    "commands": TABS | {"explorer", "written_numbers"},
     "__init__": PAPERS,
     "__main__": {"commands"},
 }
 # Modules that import what they find in their own package, what a cell names, or what a user names.
 FOUND_AT_RUN_TIME = {
+    "attention/exact/gpu/launch.py", "attention/polynomial/gpu/products.py",
     "claims/__init__.py", "studies/__init__.py", "report/figures.py", "lab/worker.py", "commands/sweep.py",
 }  # fmt: skip
 

@@ -1,9 +1,9 @@
 """What pages have from the source: the ledger, the commands, the API, notebooks.
 
 A page says where by a line of its own. The API, the notebooks and the counts of the fuzz are filled in by Sphinx while
-it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata and the commands are committed
-with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``; `python -m tests.docs.refresh`
-writes them anew, and a test fails when they are stale.
+it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands and the evidence are
+committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``; `python -m
+tests.docs.refresh` writes them anew, and a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 from docs._ext.api_pages import api
 from docs._ext.commands_page import commands
 from docs._ext.docstring_markup import rst
+from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.ledger_pages import errata_list, paper_heading, paper_table, verdicts_list
 from docs._ext.notebook_pages import notebook
@@ -30,6 +31,7 @@ _BUILT: Mapping[str, Callable[..., str]] = {"api": api, "fuzz": fuzz_counts, "no
 _COMMITTED: Mapping[str, Callable[..., str]] = {
     "commands": commands,
     "errata": errata_list,
+    "evidence": evidence,
     "paper": paper_heading,
     "table": paper_table,
     "verdicts": verdicts_list,

@@ -17,6 +17,7 @@ from torch import Tensor
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
+from separatrix.attention.dispatch.gpu import installed
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
 from separatrix.native import NONE, architectures, native, runnable
@@ -70,6 +71,7 @@ def machine() -> list[tuple[str, str]]:
         ("torch threads", str(torch.get_num_threads())),
         ("load", load),
         ("kernels", kernels()),
+        ("GPU", gpu_engine()),
     ]
 
 
@@ -90,6 +92,20 @@ def kernels() -> str:
         if name != found.architecture
     ]
     return f"{found.architecture}. {found.reason} Others: {'; '.join(others) or 'none'}."
+
+
+def gpu_engine() -> str:
+    """Which engine computes exact attention of order 3 on a GPU, and on which GPUs, or why there is none."""
+    with_triton = (
+        "order 3 by kernels in Triton (tested in the interpreter, compiled for sm_80, sm_90 and gfx942, not yet timed "
+        "on hardware), other orders by plain PyTorch"
+        if installed()
+        else "all orders by plain PyTorch, because Triton is not installed"
+    )
+    if not torch.cuda.is_available():
+        return f"none that PyTorch can use. On one: {with_triton}."
+    names = sorted({torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())})
+    return f"{', '.join(names)}: {with_triton}."
 
 
 def _processor() -> str:

@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 ORDER = [
-    {"reference", "arithmetic", "entries", "positions", "features"},
+    {"reference", "arithmetic", "positions", "features"},
+    {"entries"},
     {"arguments"},
     {"call"},
     {"dispatch"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,51 @@ def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> 
     before = invoke("claims", "--store", tmp_path / "r")
     assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
     assert "undecided" in before.stdout
+    assert "No verdict is recorded" in before.stdout
     recorded[made.id] = Verdict.HOLDS
+    before = invoke("claims", "--store", tmp_path / "r")
+    assert before.stdout.split()[:2] == ["holds", made.id]
+    assert "This verdict is recorded; nothing has been run here." in before.stdout
+    assert not (tmp_path / "r").exists()
     invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
     assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5 of 5 cells"))
+
+
+def told(*options: object) -> list[str]:
+    """The ids that `claims` lists as JSON."""
+    done = invoke("claims", "--json", *options)
+    assert done.exit_code == 0, done.output
+    return [one["id"] for one in json.loads(done.stdout)]
+
+
+def test_claims_are_chosen_by_verdict_place_and_text(recorded, tmp_path: Path) -> None:
+    first = declare("Lemma D.6", says="The rank of a sum is at most the sum of the ranks.")
+    second = declare("Lemma D.16", says="A sum of n terms.", paper="separation")
+    third = declare("Theorems D.6 and 7", part="both", says="Neither is empty.")
+    recorded.update({first.id: Verdict.HOLDS, second.id: Verdict.FAILS_AS_PRINTED, third.id: Verdict.HOLDS})
+    nowhere = ("--store", tmp_path / "none")
+    assert sorted(told(*nowhere)) == sorted([first.id, second.id, third.id])
+    assert told(*nowhere, "--verdict", "fails as printed") == [second.id]
+    assert len(told(*nowhere, "--verdict", "fails as printed", "--verdict", "holds")) == 3
+    assert told(*nowhere, "--place", "lemma d.6") == [first.id]
+    assert sorted(told(*nowhere, "--place", "D.6")) == sorted([first.id, third.id])
+    assert sorted(told(*nowhere, "--text", "a SUM")) == sorted([first.id, second.id])
+    assert told(*nowhere, "--text", "a sum", "--paper", "separation", "--verdict", "holds") == []
+    assert "No claim is like that" in invoke("claims", *nowhere, "--text", "phlogiston").stdout
+    refused = invoke("claims", *nowhere, "--verdict", "true")
+    assert refused.exit_code == 2
+    assert "--verdict: expected" in refused.stderr
+
+
+def test_json_has_what_was_found(recorded, tmp_path: Path) -> None:
+    made = declare()
+    recorded[made.id] = Verdict.HOLDS
+    invoke("reproduce", "--store", tmp_path, "--in-process")
+    (one,) = json.loads(invoke("claims", "--store", tmp_path, "--json").stdout)
+    assert (one["id"], one["verdict"], one["cells"], one["missing"]) == (made.id, "holds", 5, 0)
+    assert (one["place"], one["says"], one["command"]) == (made.where, made.says, made.command)
+    assert one["numbers"]["least"] == "1.0"
 
 
 @pytest.mark.parametrize("columns", [80, 100, 30])

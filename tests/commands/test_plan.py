@@ -15,6 +15,20 @@ def test_plan(run) -> None:
     assert all(word in done.stdout for word in ("polynomial", "rank 495", "any", "(ln n)^(1/k)"))
 
 
+@pytest.mark.parametrize("n", ["1e6", "10^6", "1000000", "1.0e+06"])
+def test_a_whole_number_is_written_in_any_way(n: str) -> None:
+    done = invoke("plan", "--n", n, "--d", "8", "--bound", "0.9")
+    assert done.exit_code == 0, done.output
+    assert "n = 1,000,000" in done.stdout
+
+
+@pytest.mark.parametrize("n", ["1e-3", "1.5", "ten", "nan", "1e99999", ""])
+def test_what_is_no_whole_number_is_refused(n: str) -> None:
+    done = invoke("plan", "--n", n, "--d", "8", "--bound", "0.9")
+    assert done.exit_code == 2
+    assert "expected a whole number, such as 1000, 1e6 or 10^6" in " ".join(done.stderr.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     "bad", [("--n", "0"), ("--d", "-1"), ("--bound", "nan"), ("--tolerance", "0"), ("--order", "1")]
 )

@@ -39,7 +39,15 @@ def test_the_command_on_no_and_on_bad_input(tmp_path: Path) -> None:
     assert "line 4: expected a 0 that ends the last clause" in done.output
     done = CliRunner().invoke(app, ["sat", str(tmp_path / "none.cnf")])
     assert done.exit_code == 2
-    assert "No such file" in done.output
+    assert done.output == f"separatrix: {tmp_path / 'none.cnf'} cannot be read: No such file or directory.\n"
+
+
+@pytest.mark.parametrize(("clauses", "code"), [("1 0", 10), ("1 0\n-1 0", 20)])
+def test_the_exit_code_of_solvers(tmp_path: Path, clauses: str, code: int) -> None:
+    file = tmp_path / "any.cnf"
+    file.write_text(f"p cnf 1 {clauses.count(' 0')}\n{clauses}\n")
+    assert CliRunner().invoke(app, ["sat", str(file), "--exit-code"]).exit_code == code
+    assert CliRunner().invoke(app, ["sat", str(file)]).exit_code == 0
 
 
 @pytest.mark.parametrize("count", [19, 20, 21, 40])

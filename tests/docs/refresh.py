@@ -1,7 +1,7 @@
 """`python -m tests.docs.refresh`: write anew what pages and notebooks have from elsewhere. Look at the diff.
 
 That is what their code prints, and the parts that are made from the source: the papers' tables, the errata, the
-commands. `python -m tests.docs.refresh --made` does the latter alone.
+commands, the evidence and its figure. `python -m tests.docs.refresh --made` does the latter alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from docs._ext import evidence_figure
 from docs._ext.made import refreshed
 from tests.docs.pages import FENCE, MADE, NOTEBOOKS, PAGES, RUN_IN_ORDER
 
@@ -57,6 +58,8 @@ if __name__ == "__main__":
     for page in MADE if asked in ([], ["--made"]) else ():
         print(page)
         refresh_made(page)
+    if asked in ([], ["--made"]):
+        evidence_figure.FIGURE.write_text(evidence_figure.svg())
     for page in map(Path, [] if asked == ["--made"] else asked or [*PAGES, *NOTEBOOKS]):
         print(page)
         (refresh_notebook if page.suffix == ".ipynb" else refresh_page)(page)

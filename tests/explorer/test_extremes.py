@@ -16,11 +16,12 @@ from separatrix.explorer.app import make_app
 from separatrix.explorer.compute import fields as compute_fields
 from separatrix.explorer.compute import sample_certificate
 from separatrix.explorer.compute.view import Sizes
-from separatrix.explorer.fields import Field, spell
+from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import figures as separate_figures
 from separatrix.explorer.separate import view as separate_view
 from separatrix.explorer.tabs import NAMES, tabs
 from separatrix.separation import extended, radicals, self_attention
+from separatrix.written_numbers import spell
 from tests.explorer.reader import Reader
 
 SECONDS, MEGABYTES = 2.0, 256

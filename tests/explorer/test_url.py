@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from separatrix.errors import ArgumentError
 from separatrix.explorer import address
 from separatrix.explorer.context import ADDRESS_CHARACTERS
-from separatrix.explorer.fields import Field, decimal, spell, whole
+from separatrix.explorer.fields import Field, decimal, whole
 from separatrix.explorer.tabs import tabs
+from separatrix.written_numbers import spell
 from tests.explorer.bad_values import bad_values
 
 EVERY = [pytest.param(tab, field, id=f"{name}-{field.name}") for name, tab in tabs().items() for field in tab.FIELDS]

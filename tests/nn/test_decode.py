@@ -354,3 +354,123 @@ def test_tokens_that_do_not_fit_a_cache():
     ):
         with pytest.raises(sx.ArgumentError, match=said):
             cache.append(keys, [torch.zeros(2, 3, 4)])
+
+
+def decoded_with(layer: TensorAttention, x: Tensor, mask: Tensor, splits: list[int], cache: object) -> Tensor:
+    """The outputs of a sequence cut at `splits`; a part without padding is decoded without a mask."""
+    stops = [*sorted(splits), x.shape[-2]]
+    parts = []
+    for a, b in zip([0, *stops], stops, strict=False):
+        given = mask[..., a:b] if mask[..., a:b].any() else None
+        parts.append(layer.decode(x[..., a:b, :], cache, key_padding_mask=given))
+    return torch.cat(parts, -2)
+
+
+@st.composite
+def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[int]]:
+    order = draws(st.integers(2, 4))
+    options: dict = {"order": order, "num_kv_heads": draws(st.sampled_from([1, 2, 6]))}
+    kind = draws(st.sampled_from(["exact", "windows", "bounded", "rotary"]))
+    if kind == "windows":
+        window = st.none() | st.integers(1, 12)
+        options["windows"] = draws(st.lists(window, min_size=order - 1, max_size=order - 1))
+    if kind == "bounded":
+        options["bound"] = 3.0
+    if kind == "rotary":
+        options["rotary"] = 100.0
+    batch, length = draws(st.sampled_from([(), (3,)])), draws(st.integers(1, 14))
+    rows = []
+    for _ in range(3):
+        count, side = draws(st.integers(0, length)), draws(st.sampled_from(["left", "right", "anywhere"]))
+        row = [i < count if side == "left" else i >= length - count for i in range(length)]
+        rows.append(row if side != "anywhere" else draws(st.lists(st.booleans(), min_size=length, max_size=length)))
+    mask = torch.tensor(rows) if batch else torch.tensor(rows[0])
+    return options, mask, (*batch, length, 12), draws(st.lists(st.integers(0, length), max_size=6))
+
+
+@settings(deadline=None, max_examples=150)
+@given(padded_cases())
+def test_any_split_with_padding_is_the_full_call_with_the_same_mask(case):
+    """A query that sees nothing but padding gives the output bias in both."""
+    options, mask, shape, splits = case
+    layer, x = make(**options), draw(*shape)
+    cache = layer.cache(3 if len(shape) == 3 else None)
+    with torch.no_grad():
+        whole = layer(x, key_padding_mask=mask, is_causal=True)
+        parts = decoded_with(layer, x, mask, splits, cache)
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-11 * max(float(whole.abs().max()), 1.0))
+
+
+LEFT = torch.tensor([[True, True, True, False, False, False], [False] * 6, [True, False, False, False, False, False]])
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}], ids=str)
+def test_padding_on_the_left_is_as_if_it_were_not_there(options):
+    """Without positions of its own a layer gives each prompt what it gives it alone, in the prefill and later."""
+    layer, x = make(**options), draw(3, 10, 12)
+    cache = layer.cache(3)
+    with torch.no_grad():
+        prompt = layer.decode(x[:, :6], cache, key_padding_mask=LEFT)
+        later = torch.cat([layer.decode(x[:, i : i + 1], cache) for i in range(6, 10)], 1)
+        for row, skipped in enumerate(LEFT.sum(1).tolist()):
+            alone = layer(x[row, skipped:], is_causal=True)
+            found = torch.cat([prompt[row, skipped:], later[row]])
+            torch.testing.assert_close(found, alone, rtol=0, atol=1e-11)
+        unmasked = layer(x, is_causal=True)
+        assert not torch.allclose(prompt[0, 4:], unmasked[0, 4:6], atol=1e-3)
+
+
+@pytest.mark.parametrize("windows", [None, [3, 5]], ids=str)
+def test_padding_is_reordered_trimmed_saved_and_pickled(windows):
+    layer, x = make(windows=windows), draw(3, 10, 12)
+    chosen = [2, 0, 0]
+    cache = layer.cache(3, spare=2)
+    with torch.no_grad():
+        layer.decode(x[:, :6], cache, key_padding_mask=LEFT)
+        layer.decode(draw(3, 2, 12, seed=1), cache, key_padding_mask=torch.ones(3, 2, dtype=torch.bool))
+        cache.trim(6)
+        cache.reorder(chosen)
+        other = layer.cache(3, spare=2)
+        other.load_state_dict(load(save(cache.state_dict())))
+        mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
+        whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
+        for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
+            found = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+        other.load_state_dict(layer.cache(3, spare=2).state_dict())  # of a cache that never had a mask
+        torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "bad", [torch.zeros(3, 5, dtype=torch.bool), torch.zeros(3, 6), torch.zeros(4, 6, dtype=torch.bool)], ids=str
+)
+def test_bad_padding_that_was_saved_is_refused(bad):
+    layer = make()
+    cache = layer.cache(3)
+    layer.decode(draw(3, 6, 12), cache, key_padding_mask=LEFT)
+    with pytest.raises(sx.ArgumentError, match=r"saved\['padding'\]: expected torch.bool of shape \(3, 6\), got"):
+        cache.load_state_dict({**cache.state_dict(), "padding": bad})
+
+
+def test_a_mask_that_does_not_fit_is_refused_and_adds_nothing():
+    layer, x = make(), draw(3, 6, 12)
+    cache = layer.cache(3)
+    for bad in (LEFT[:, :5], LEFT[0], LEFT.double(), "left"):
+        with pytest.raises(sx.ArgumentError, match="key_padding_mask: expected"):
+            layer.decode(x, cache, key_padding_mask=bad)
+    assert cache.tokens == (0, 0)
+    summed = make(bound=1.0, tolerance=1e-3)
+    state = summed.cache(3)
+    with pytest.raises(sx.ArgumentError, match="key_padding_mask: expected None for a layer with a tolerance: it adds"):
+        summed.decode(x, state, key_padding_mask=LEFT)
+    assert state.tokens == (0, 0)
+
+
+def test_gradients_through_padding():
+    layer, x = make(windows=[3, None]), draw(3, 6, 12).requires_grad_()
+    cache = layer.cache(3)
+    parts = torch.cat([layer.decode(x[:, :4], cache, key_padding_mask=LEFT[:, :4]), layer.decode(x[:, 4:], cache)], 1)
+    weights = draw(3, 6, 12, seed=2)
+    (found,) = torch.autograd.grad((parts * weights).sum(), x)
+    (expected,) = torch.autograd.grad((layer(x, key_padding_mask=LEFT, is_causal=True) * weights).sum(), x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)

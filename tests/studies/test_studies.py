@@ -18,6 +18,7 @@ studies.load("beyond")
 
 EXPERIMENTS = {
     "beyond.by_hand",
+    "beyond.language_model",
     "beyond.learned",
     "beyond.learned_regression",
     "beyond.learning",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import LOG
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
@@ -125,7 +126,7 @@ def _near_linear(run: Run, certificate: Certificate, plan: Plan, tolerance: floa
     if run.expansion.frame.shift is not None:
         terms = call.scale * (query.to(torch.float64) * key_mean(call).unsqueeze(1))
         lse = lse + terms.sum(-1)
-        moved = (query.shape[2] + 4) * 2.0**-52 * float(terms.detach().abs().sum(-1).max())
+        moved = (query.shape[2] + 4) * 2.0**-52 * number(terms.detach().abs().sum(-1).max())
     lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     certificate = replace(
         certificate,
@@ -138,10 +139,10 @@ def _near_linear(run: Run, certificate: Certificate, plan: Plan, tolerance: floa
 
 def _lse_rounding(lse: Tensor) -> float:
     """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
-    if torch.isposinf(lse).any():
+    if truth(torch.isposinf(lse).any()):
         return math.inf  # the log-sum-exp exceeds the range of the type
     finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
-    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + float(finite.abs().max())) if lse.numel() else 0.0
+    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + number(finite.abs().max())) if lse.numel() else 0.0
 
 
 def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
@@ -150,13 +151,13 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
         dtype, per_query, lse_error, gradient = exact_type(analysis, tolerance, with_lse)
     call = analysis.call
     out, lse = exact_attention(call.to(dtype))
-    reached, most = float(out.detach().abs().max()), torch.finfo(call.query.dtype).max
+    reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
     if reached > most:
         raise SeparatrixError(
             f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
             "multiply the values by a power of two."
         )
-    worst = float(per_query.max()) if per_query.numel() else 0.0
+    worst = number(per_query.max()) if per_query.numel() else 0.0
     lse_error += _lse_rounding(lse)
     lse = lse if call.query.dtype == torch.float64 else lse.float()
     if gradient is not None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.errors import ArgumentError
 from separatrix.native import HALF_TYPES, TYPES, Norm, TokensCall, done, kernels_for, put
 
@@ -77,7 +78,7 @@ def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, 
     least, most = extremes(x, mask)
     nothing = least > most
     least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
-    if not (torch.isfinite(least) & torch.isfinite(most)).all():
+    if not truth((torch.isfinite(least) & torch.isfinite(most)).all()):
         raise ArgumentError(
             name,
             expected="finite entries (an error bound must hold)",
@@ -139,7 +140,7 @@ def is_sound(x: Tensor) -> bool:
     x = x.detach() if x.requires_grad else x
     total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
     first = x.select(-1, 0)
-    return math.isfinite(total.item()) and torch.count_nonzero(first).item() == first.numel()
+    return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
 
 
 def _library(x: Tensor) -> ctypes.CDLL | None:

@@ -72,6 +72,15 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     return Judgement(claim, finding, keys, seconds)
 
 
+def recalled(claim: Claim, recorded: Mapping[str, Verdict]) -> Judgement:
+    """The recorded verdict on a claim, where nothing has been run; undecided if none is recorded."""
+    if claim.id not in recorded:
+        note = "No verdict is recorded, and nothing has been run here."
+        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), (), 0.0)
+    note = f"This verdict is recorded; nothing has been run here. To run it: {claim.command}"
+    return Judgement(claim, Finding(recorded[claim.id], note=note), (), 0.0)
+
+
 def found_in(store: Store, cell: Cell, record: Record) -> Found:
     """What came out of a cell that is done, read from the store; a damaged array is a `DamagedError`."""
     return Found(cell.arguments, cell.seed, store.result(record), record.seconds)

@@ -2,21 +2,93 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from separatrix.commands.ending import in_a_sentence
 from separatrix.commands.options import RESULTS, PaperOption, StoreOption
 from separatrix.commands.verdict_table import print_table
 
+if TYPE_CHECKING:
+    from separatrix.claims.ledger import Claim
+    from separatrix.claims.verdicts import Judgement
+
 
 @in_a_sentence
-def claims(store: StoreOption = RESULTS, paper: PaperOption = None) -> None:
-    """List the claims of the papers with the verdicts that the store supports; nothing is run."""
+def claims(
+    store: StoreOption = RESULTS,
+    paper: PaperOption = None,
+    verdict: Annotated[
+        list[str] | None,
+        typer.Option(help="Only claims with this verdict, such as 'holds corrected'; may be repeated."),
+    ] = None,
+    place: Annotated[
+        str | None, typer.Option(help="Only claims on this place of a paper, such as 'Lemma D.6' or D.6.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only claims that have this text in their name, place or statement.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a list with an object for each claim.")] = False,
+) -> None:
+    """List the claims of the papers with the verdicts that the store supports; nothing is run.
+
+    Where there is no store, the verdicts are the recorded ones, which `separatrix reproduce` compares with.
+    """
+    from separatrix.checks import one_of
     from separatrix.claims import ledger
-    from separatrix.claims.verdicts import judge
-    from separatrix.lab.store import Store
     from separatrix.studies import load
 
     load()
-    with Store.open(store) if (store / "store.sqlite").exists() else nullcontext() as kept:
-        print_table([judge(claim, kept) for claim in ledger.claims(paper)])
+    for wanted in verdict or ():
+        one_of("--verdict", wanted, [one.value for one in ledger.Verdict])
+    chosen = [one for one in ledger.claims(paper) if _is_about(one, place, text)]
+    judged = [one for one in _judged(chosen, store) if verdict is None or one.verdict.value in verdict]
+    if as_json:
+        typer.echo(json.dumps([_told(one) for one in judged], indent=2, ensure_ascii=False))
+    elif (chosen and not judged) or ((place or text) and not chosen):
+        typer.echo("No claim is like that. `separatrix claims` lists all of them.")
+    else:
+        print_table(judged)
+
+
+def _judged(claims: list[Claim], store: Path) -> list[Judgement]:
+    from separatrix.claims.verdicts import expected, judge, recalled
+    from separatrix.lab.store import Store
+
+    if not (store / "store.sqlite").exists():
+        recorded = expected()
+        return [recalled(claim, recorded) for claim in claims]
+    with Store.open(store) as kept:
+        return [judge(claim, kept) for claim in claims]
+
+
+def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:
+    """Whether a claim is on a place, given whole or by its number, and has a text in what a reader sees of it."""
+    where = claim.where.casefold()
+    if place is not None and place.casefold().strip() not in (where, *where.replace(",", " ").split()):
+        return False
+    return text is None or any(text.casefold() in part.casefold() for part in (claim.id, claim.where, claim.says))
+
+
+def _told(one: Judgement) -> dict[str, Any]:
+    """A claim and its verdict as JSON has them; numbers that are no numbers of JSON are texts."""
+    claim, finding = one.claim, one.finding
+    return {
+        "id": claim.id,
+        "paper": claim.paper,
+        "place": claim.where,
+        "says": claim.says,
+        "verdict": one.verdict.value,
+        "note": finding.note,
+        "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
+        "errata": [{"printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
+        "profile": claim.profile,
+        "cells": len(one.keys),
+        "missing": one.missing,
+        "failed": one.failed,
+        "seconds": one.seconds,
+        "command": claim.command,
+    }

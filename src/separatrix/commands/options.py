@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from separatrix.errors import ArgumentError
+from separatrix.written_numbers import number_in
 
 if TYPE_CHECKING:
     from separatrix.lab.executors import Crew
@@ -23,6 +24,25 @@ DaskOption = Annotated[
     str | None, typer.Option("--dask", help="A Dask scheduler, tls://host:port; or `local`.", metavar="ADDRESS")
 ]
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run the cells that failed before again.")]
+
+
+def whole_number(text: str | int) -> int:
+    """A whole number as a user writes it: 1000000, 1e6 or 10^6.
+
+    >>> whole_number("1e6"), whole_number("10^6"), whole_number(7)
+    (1000000, 1000000, 7)
+    """
+    if isinstance(text, int):  # the default of an option
+        return text
+    value = number_in(text)
+    if value is None or value != value.to_integral_value():
+        raise typer.BadParameter(f"expected a whole number, such as 1000, 1e6 or 10^6, and got {text!r}.")
+    return int(value)
+
+
+def whole_option(*names: str, help: str) -> Any:
+    """An option that takes a whole number as a user writes it."""
+    return typer.Option(*names, help=help, parser=whole_number, metavar="N")
 
 
 def choose_crew(workers: int | None, in_process: bool, dask: str | None) -> Crew:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from separatrix.commands.options import whole_option
+
 
 def plan(
-    n: Annotated[int, typer.Option(help="Tokens.")],
-    d: Annotated[int, typer.Option(help="Dimension of a head.")],
+    n: Annotated[int, whole_option(help="Tokens: 1000, 1e6, 10^6.")],
+    d: Annotated[int, whole_option(help="Dimension of a head.")],
     bound: Annotated[float, typer.Option(help="B: the largest magnitude of an entry, of the values too.")],
-    order: Annotated[int, typer.Option(help="k: 2 is ordinary attention.")] = 3,
+    order: Annotated[int, whole_option(help="k: 2 is ordinary attention.")] = 3,
     tolerance: Annotated[float, typer.Option(help="Error allowed in every entry of the output.")] = 1e-3,
 ) -> None:
     """Which algorithm order-k attention would take for any entries up to a bound, at which rank and cost."""
@@ -27,7 +29,7 @@ def plan(
     except SeparatrixError as error:
         typer.echo(f"separatrix plan: --{error}", err=True)
         raise typer.Exit(2) from None
-    table = Table("what", "planned", title=f"order {order}, n = {n}, d = {d}, B = {bound:g}", title_justify="left")
+    table = Table("what", "planned", title=f"order {order}, n = {n:,}, d = {d}, B = {bound:g}", title_justify="left")
     table.add_row("method", found.method)
     if found.rank is not None:
         table.add_row("index set", f"{found.index_set}, rank {found.rank}")

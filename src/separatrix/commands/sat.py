@@ -25,10 +25,13 @@ def sat(
         Road,
         typer.Option(help="To Gap-MaxIP directly, or by the Merlin-Arthur protocol (small formulas only)."),
     ] = Road.DIRECT,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 10 if satisfiable and 20 if not, as solvers do; else with 0.")
+    ] = False,
 ) -> None:
     """Decide a small formula by order-3 attention, and tell the sizes at every step of the reduction.
 
-    Prints the DIMACS lines `s SATISFIABLE` with `v` and the assignment, or `s UNSATISFIABLE`; exits with 0 for either.
+    Prints the DIMACS lines `s SATISFIABLE` with `v` and the assignment, or `s UNSATISFIABLE`.
     """
     from separatrix.hardness.sat import satisfiable
 
@@ -37,10 +40,11 @@ def sat(
         typer.echo(f"c {step.problem}: {step.sizes}")
     if found.assignment is None:
         typer.echo("s UNSATISFIABLE")
-        return
+        raise typer.Exit(20 if exit_code else 0)
     typer.echo("c the assignment was read off the attention, and checked")
     typer.echo("s SATISFIABLE")
     literals = [str(v if true else -v) for v, true in enumerate(found.assignment, start=1)]
     for start in range(0, len(literals) + 1, 20):
         chunk = literals[start : start + 20]
         typer.echo(" ".join(["v", *chunk, *([] if start + 20 <= len(literals) else ["0"])]))
+    raise typer.Exit(10 if exit_code else 0)

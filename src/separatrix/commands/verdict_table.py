@@ -38,7 +38,10 @@ def print_table(judgements: Sequence[Judgement]) -> None:
 
 def _told(one: Judgement) -> str:
     """Tell the cells, the time, and what was found."""
-    have = f"{len(one.keys) - one.missing - one.failed:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
+    have = ""
+    if one.keys:
+        done = len(one.keys) - one.missing - one.failed
+        have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     found = "; ".join(f"{name}: {_short(value)}" for name, value in one.finding.numbers.items())
     return " ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text)
 

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from separatrix.commands.ending import in_a_sentence
+from separatrix.commands.options import whole_option
 
 
 @in_a_sentence
 def verify(
     file: Annotated[Path, typer.Argument(help="What Certified.save wrote.", metavar="FILE")],
-    queries: Annotated[int, typer.Option(help="How many queries to recompute.")] = 16,
+    queries: Annotated[int, whole_option(help="How many queries to recompute.")] = 16,
 ) -> None:
     """Recompute queries of a saved call in ball arithmetic, and say whether its certificate held.
 

@@ -11,7 +11,6 @@ separatrix.errors.ArgumentError: n: expected a whole number from 2 to 10^100, go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,12 +18,10 @@ from typing import Any
 
 from separatrix.checks import is_number, one_of
 from separatrix.errors import ArgumentError
+from separatrix.written_numbers import number_in, spell
 
 LONGEST = 120
 """No value is longer than this: a longer one is refused before it is looked at."""
-
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_POWER = re.compile(r"10\^(-?\d{1,4})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def whole(
     """A whole number from low to high, written 1000000, 1e6 or 10^6."""
 
     def parse(text: str) -> int:
-        value = _number(text)
+        value = number_in(text)
         # Compared before it is made an int: 1e9999 is long.
         if value is None or not low <= value <= high or value != value.to_integral_value():
             raise ArgumentError(name, expected=f"a whole number from {spell(low)} to {spell(high)}", got=repr(text))
@@ -115,7 +112,7 @@ def decimal(
     least, most = Decimal(low), Decimal(high)
 
     def parse(text: str) -> Decimal:
-        value = _number(text)
+        value = number_in(text)
         exponent = None if value is None else value.normalize().as_tuple().exponent
         if value is None or not least <= value <= most or not isinstance(exponent, int) or exponent < -places:
             wanted = f"a number from {spell(least)} to {spell(most)} with at most {places} decimals"
@@ -140,24 +137,3 @@ def choice(
 def words(name: str, label: str, help: str, place: str = "", *, default: str = "", shared: bool = True) -> Field:
     """A text of the reader's own, as long as any value may be."""
     return Field(name, label, help, place, default, str, shared=shared)
-
-
-def spell(value: int | Decimal) -> str:
-    """A bound as a reader writes it.
-
-    >>> spell(10**100), spell(2 * 10**7), spell(200), spell(Decimal("0.05"))
-    ('10^100', '2e7', '200', '0.05')
-    """
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    head, zeros = re.fullmatch(r"(.*?)(0*)", text).groups()  # type: ignore[union-attr]
-    if "." in text or len(zeros) < 5:
-        return text
-    return f"10^{len(zeros)}" if head == "1" and len(zeros) > 9 else f"{head}e{len(zeros)}"
-
-
-def _number(text: str) -> Decimal | None:
-    """A finite decimal; None for anything else. The exponent has at most four digits, so nothing is long."""
-    power = _POWER.fullmatch(text)
-    if power:
-        return Decimal(1).scaleb(int(power.group(1)))
-    return Decimal(text) if _NUMBER.fullmatch(text) else None

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from separatrix.errors import ArgumentError
+from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.files import read_at_most
 from separatrix.hardness.cnf import Formula
 
@@ -71,7 +71,7 @@ def read_admitted(path: str | Path, admit: Callable[[int, int], object]) -> Form
         with open(path, encoding="ascii", errors="surrogateescape") as file:
             return _formula(file, str(path), admit)
     except OSError as error:
-        raise ArgumentError(str(path), expected="a DIMACS file that can be read", got=str(error.strerror)) from None
+        raise SeparatrixError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def parse_dimacs(text: str, *, name: str = "the text") -> Formula:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers.masking_utils import bidirectional_mask_function, prepare_padding_mask, sdpa_mask
 
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.errors import ArgumentError
 
 
@@ -54,6 +55,13 @@ class Pattern:
         return mask if self.seen is None else mask & self.seen.unsqueeze(-2)
 
 
+def _at_first(x: Tensor, where: Tensor) -> int | None:
+    """The entry of x at the first place where `where` is true; None if it is nowhere."""
+    if not truth(where.any()):
+        return None
+    return int(number(x.flatten().take(where.flatten().to(torch.uint8).argmax())))
+
+
 def read_mask(mask: Tensor, queries: int, keys: int) -> Pattern:
     """The pattern of a bool mask.
 
@@ -81,14 +89,15 @@ def read_mask(mask: Tensor, queries: int, keys: int) -> Pattern:
     if mask.shape[-2] == 1 or keys == 0:
         return Pattern(mask[..., 0, :] if mask.shape[-2] else None)
     seen = mask.any(-2)
-    number = mask.to(torch.uint8)
-    first, last = number.argmax(-2), queries - 1 - number.flip(-2).argmax(-2)
+    bits = mask.to(torch.uint8)
+    first, last = bits.argmax(-2), queries - 1 - bits.flip(-2).argmax(-2)
     j = torch.arange(keys, device=mask.device).expand_as(first)
     later, before = seen & (first > 0), seen & (last < queries - 1)
-    offset = int((j - first)[later][0]) if later.any() else None
-    window = int((last - j)[before][0]) + offset + 1 if offset is not None and before.any() else None
-    pattern = Pattern(None if seen.all() else seen, offset, window)
-    if not torch.equal(mask, pattern.allowed(range(queries), keys, mask.device).expand_as(mask)):
+    offset = _at_first(j - first, later)
+    width = None if offset is None else _at_first(last - j, before)
+    window = None if offset is None or width is None else width + offset + 1
+    pattern = Pattern(None if truth(seen.all()) else seen, offset, window)
+    if not truth((mask == pattern.allowed(range(queries), keys, mask.device)).all()):
         raise ArgumentError(
             "attention_mask",
             expected="padding, causal, or causal with one sliding window",
@@ -117,7 +126,7 @@ def make_mask(
         whole = prepare_padding_mask(attention_mask, kv_length, kv_offset)
         assert whole is not None
         padding = whole[:, kv_offset : kv_offset + kv_length]
-        return None if allow_is_bidirectional_skip and padding.all() else padding[:, None, None]
+        return None if allow_is_bidirectional_skip and truth(padding.all()) else padding[:, None, None]
     made: Tensor | None = sdpa_mask(
         batch_size,
         q_length,

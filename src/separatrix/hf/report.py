@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
+from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.entries import pieces
 from separatrix.attention.planning.call_plan import plan_call
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
@@ -133,7 +134,7 @@ def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
         head=h,
         tokens=analysis.shape.key_lengths[0],
         entry_bound=given.entry_bound(),
-        amplitudes=tuple(amplitudes(given).tolist()),
+        amplitudes=tuple(numbers(amplitudes(given))),
         radius=analysis.radius,
         span=_span(layer, h),
         plan=None if found is None else found.plan,
@@ -152,7 +153,7 @@ def _span(layer: Layer, h: int) -> float:
         allowed = layer.pattern.allowed(range(start, stop), key.shape[1], key.device)
         hidden = ~allowed[:, h if allowed.shape[1] > 1 else 0]
         span = scores.masked_fill(hidden, -torch.inf).amax(-1) - scores.masked_fill(hidden, torch.inf).amin(-1)
-        widest = max(widest, float(span.max()))  # the span of a query that attends nothing is -inf
+        widest = max(widest, number(span.max()))  # the span of a query that attends nothing is -inf
     return widest
 
 

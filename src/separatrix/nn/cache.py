@@ -55,6 +55,7 @@ class TokenCache:
         self._length = 0
         empty = torch.empty(*self.batch_shape, 0, head_dim, dtype=dtype, device=self.device)
         self._sets = [(_Buffer(empty), _Buffer(empty)) for _ in self.windows]
+        self._padding: Tensor | None = None
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -69,7 +70,8 @@ class TokenCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the memory that is taken, with the room for tokens to come."""
-        return sum(buffer.nbytes for pair in self._sets for buffer in pair)
+        padding = 0 if self._padding is None else self._padding.nbytes
+        return padding + sum(buffer.nbytes for pair in self._sets for buffer in pair)
 
     def append(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Add L tokens: for each set keys and values (*batch_shape, L, head_dim)."""
@@ -94,13 +96,36 @@ class TokenCache:
         found = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
         return [key for key, _ in found], [value for _, value in found]
 
-    def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-        """Hold what `joined` gave, as far as later tokens can attend it."""
-        self._length += keys[0].shape[-2] - self.held[0]
+    def padded(self, count: int, mask: Tensor | None) -> Tensor | None:
+        """Which tokens are padding: those of the set that holds most, and `count` new ones behind them.
+
+        Args:
+            count: How many tokens are new.
+            mask: (batch, count) or, without a batch, (count,), True for a new token that is padding; None if none is.
+
+        Returns:
+            The mask of all, or None if there never was a mask.
+        """
+        if mask is None and self._padding is None:
+            return None
+        batch = self.batch_shape[:-1]
+        before, new = self._padding, mask
+        if before is None:
+            before = torch.zeros(*batch, max(self.held), dtype=torch.bool, device=self.device)
+        if new is None:
+            new = torch.zeros(*batch, count, dtype=torch.bool, device=self.device)
+        return torch.cat([before, new], -1)
+
+    def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None = None) -> None:
+        """Hold what `joined` and `padded` gave, as far as later tokens can attend it."""
+        new = keys[0].shape[-2] - self.held[0]
+        padding = self.padded(new, None) if padding is None else padding
+        self._length += new
         for m, ((held, beside), key, value) in enumerate(zip(self._sets, keys, values, strict=True)):
             start = max(key.shape[-2] - self._reach(m), 0)
             held.hold(key, start)
             beside.hold(value, start)
+        self._padding = None if padding is None else padding[..., padding.shape[-1] - max(self.held) :]
 
     def _reach(self, m: int) -> int:
         """How many tokens of a set are held at the most: all that a later one can attend, and those to spare."""
@@ -128,6 +153,8 @@ class TokenCache:
         for keys, values in self._sets:
             for buffer in (keys, values):
                 buffer.drop(min(self._length - length, buffer.tokens.shape[-2]))
+        if self._padding is not None:
+            self._padding = self._padding[..., : max(self.held)]
         self._length = length
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
@@ -148,6 +175,7 @@ class TokenCache:
             (_Buffer(keys.tokens.index_select(0, chosen)), _Buffer(values.tokens.index_select(0, chosen)))
             for keys, values in self._sets
         ]
+        self._padding = None if self._padding is None else self._padding.index_select(0, chosen)
 
     def detach(self) -> None:
         """Forget how the tokens came to be: gradients go no further back than to what is appended later."""
@@ -156,12 +184,12 @@ class TokenCache:
                 buffer.tokens = buffer.tokens.detach()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors to save, with safetensors for one: all tokens held, and what they are."""
+        """Tensors to save, with safetensors for one: all tokens held, what they are, and which of them are padding."""
         saved = {"length": torch.tensor(self._length), "configuration": as_bytes(self._configuration())}
         for m, (keys, values) in enumerate(self._sets):
             for name, buffer in (("keys", keys), ("values", values)):
                 saved[f"{name}.{m}"] = buffer.tokens.detach().clone(memory_format=torch.contiguous_format)
-        return saved
+        return saved if self._padding is None else {**saved, "padding": self._padding.clone()}
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Take the place of this cache's tokens.
@@ -177,7 +205,8 @@ class TokenCache:
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
         if "configuration" in saved:  # first: what differs in it explains the rest
             compare("saved", self._configuration(), from_bytes(saved["configuration"]))
-        if set(saved) != set(names := self.state_dict()):
+        names = {*self.state_dict(), "padding"} if "padding" in saved else {*self.state_dict()} - {"padding"}
+        if set(saved) != names:
             raise ArgumentError("saved", expected=f"the entries {sorted(names)}", got=f"{sorted(saved)}")
         for name, x in saved.items():
             if not isinstance(x, Tensor):
@@ -194,7 +223,14 @@ class TokenCache:
                     expected = f"{least} to {most} tokens, of the {length} so far"
                     raise ArgumentError(f"saved['{name}']", expected=expected, got=f"shape {tuple(saved[name].shape)}")
                 self._check(f"saved['{name}']", saved[name].to(self.device), count)
+        padding = saved.get("padding")
+        if padding is not None:
+            shape = (*self.batch_shape[:-1], max(saved[f"keys.{m}"].shape[-2] for m in range(len(self.windows))))
+            if padding.shape != shape or padding.dtype != torch.bool:
+                got = f"{padding.dtype} of shape {tuple(padding.shape)}"
+                raise ArgumentError("saved['padding']", expected=f"torch.bool of shape {shape}", got=got)
         self._length = length
+        self._padding = None if padding is None else _copy(padding, self.device)
         self._sets = [
             (_Buffer(_copy(saved[f"keys.{m}"], self.device)), _Buffer(_copy(saved[f"values.{m}"], self.device)))
             for m in range(len(self.windows))

@@ -90,7 +90,7 @@ class Projections(Remembers):
         self.check("value", value, self.vdim, stands_for="key" if given_value is None else None)
         if query.dim() == 3 and not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        _check_together(query, key, value, key_padding_mask)
+        check_together(query, key, value, key_padding_mask)
         if is_causal and query_offset == 0 and key.shape[-2] != query.shape[-2]:
             expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
             raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
@@ -132,8 +132,8 @@ class Projections(Remembers):
             raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
 
 
-def _check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:
-    """With the batch first."""
+def check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:
+    """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other."""
     if key.shape[:-2] != query.shape[:-2]:
         raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
     if value.shape[:-1] != key.shape[:-1]:

@@ -18,7 +18,7 @@ from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.checks import is_number, positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache
-from separatrix.nn.projections import Projections, check_integer, refuse
+from separatrix.nn.projections import Projections, check_integer, check_together, refuse
 from separatrix.nn.rotary_positions import rotary as rotary_positions
 
 
@@ -333,7 +333,7 @@ class TensorAttention(Projections):
             raise self._without_tolerance("state")
         return found
 
-    def decode(self, x: Tensor, cache: Cache) -> Tensor:
+    def decode(self, x: Tensor, cache: Cache, *, key_padding_mask: Tensor | None = None) -> Tensor:
         """Append the tokens x to a cache and give the outputs of all of them: causal self-attention that goes on.
 
         However a sequence is cut into calls, a prompt of many tokens and then one token at a time, together they give
@@ -342,12 +342,17 @@ class TensorAttention(Projections):
         Args:
             x: The tokens, (batch, L, embed_dim) or (L, embed_dim), as the layer's other inputs.
             cache: What ``layer.cache(batch_size)`` gave, with all earlier tokens; these are added to it.
+            key_padding_mask: A bool tensor, (batch, L) or (L,), **True for each of these tokens that no token may
+                attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
+                The cache remembers it. Padding takes a position like any other token. A layer with a tolerance has no
+                mask here, because it adds every token to its sums.
 
         Returns:
             The outputs, shaped like `x`.
 
         Raises:
-            ArgumentError: The cache is none, or another layer's, or x does not fit it. Nothing is added then.
+            ArgumentError: The cache is none, or another layer's, or x or the mask does not fit it. Nothing is added
+                then.
             SeparatrixError: As in a call of the layer.
 
         Example:
@@ -363,6 +368,10 @@ class TensorAttention(Projections):
         if x.dim() == 3 and not self.batch_first:
             x = x.transpose(0, 1)
         self._check_cache(cache, x)
+        check_together(x, x, x, key_padding_mask)
+        if key_padding_mask is not None and isinstance(cache, TensorAttentionState):
+            expected = "None for a layer with a tolerance: it adds every token to its sums"
+            raise ArgumentError("key_padding_mask", expected=expected, got=f"shape {tuple(key_padding_mask.shape)}")
         q, keys, values = self.project(x, x, x)
         q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
         if isinstance(cache, TensorAttentionState):
@@ -370,8 +379,9 @@ class TensorAttention(Projections):
         before, start = cache.held, cache.tokens[0]
         q, keys = self._placed(q, keys, start, start)
         keys, values = cache.joined(keys, values)
-        heads = self._attend_held(q, keys, values, before, cache.windows)
-        cache.keep(keys, values)
+        padding = cache.padded(q.shape[-2], key_padding_mask)
+        heads = self._attend_held(q, keys, values, padding, before, cache.windows)
+        cache.keep(keys, values, padding)
         return self.joined(heads)
 
     def _extend(self, state: TensorAttentionState, q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
@@ -385,23 +395,29 @@ class TensorAttention(Projections):
         q: Tensor,
         keys: list[Tensor],
         values: list[Tensor],
+        padding: Tensor | None,
         before: tuple[int, ...],
         windows: tuple[int | None, ...],
     ) -> Tensor:
-        """The outputs of new tokens; of those before them, `before[m]` of set m are left."""
+        """The outputs of new tokens; of those before them, `before[m]` of set m are left.
+
+        `padding` is of the set of which most are left.
+        """
+        seen = None if padding is None else ~padding.unsqueeze(-2)
         if q.shape[-2] == 1:  # it attends whatever its windows reach
             keys, values = (
                 [x if w is None else x[..., -w:, :] for x, w in zip(sets, windows, strict=True)]
                 for sets in (keys, values)
             )
-            return self._exact(q, keys, values, None, False, 0, None)
+            masks = None if seen is None else [seen[..., seen.shape[-1] - key.shape[-2] :] for key in keys]
+            return self._exact(q, keys, values, masks, False, 0, None)
         # The sets are made equally long in front, with tokens beyond their windows.
         offset = max(before)
         keys, values = (
             [pad(x, (0, 0, offset - count, 0)) if count < offset else x for x, count in zip(sets, before, strict=True)]
             for sets in (keys, values)
         )
-        return self._exact(q, keys, values, None, True, offset, self.windows)
+        return self._exact(q, keys, values, None if seen is None else [seen] * len(keys), True, offset, self.windows)
 
     def _check_cache(self, cache: Cache, x: Tensor) -> None:
         """Raise an `ArgumentError` unless a cache is one of this layer's, for the batch of x."""

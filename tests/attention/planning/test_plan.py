@@ -264,3 +264,25 @@ def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal):
         )
     counted = live.peak - result.output.nbytes
     assert 0.3 * result.plan.bytes < counted <= result.plan.bytes
+
+
+@pytest.mark.parametrize("order", [2, 64])
+@pytest.mark.parametrize("bound", [0.0, 1e-300, 1e300])
+@pytest.mark.parametrize("d", [1, 2**31])
+@pytest.mark.parametrize("n", [1, 2**62])
+def test_shapes_at_the_ends_of_their_ranges_have_a_plan(n, d, bound, order):
+    for tolerance in (1e-300, 1e300):
+        plan = sx.plan_shapes(n, d, bound, order, tolerance)
+        assert plan.method in ("exact", "polynomial", "none")
+        assert plan.why
+
+
+BEYOND = {"n": 2**62 + 1, "n of 9999 digits": 10**9999, "d": 2**31 + 1, "order": 65}
+
+
+@pytest.mark.parametrize("what", BEYOND)
+def test_shapes_beyond_them_are_refused(what):
+    name = what.split()[0]
+    sizes = {"n": 10, "d": 4, "order": 3} | {name: BEYOND[what]}
+    with pytest.raises(sx.ArgumentError, match=f"^{name}: expected an integer from"):
+        sx.plan_shapes(bound=1.0, tolerance=1e-3, **sizes)

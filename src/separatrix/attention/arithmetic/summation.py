@@ -202,3 +202,35 @@ def kernel_gradient_sum(
             Step("the products of weight, incoming gradient, keys and scale", order + 8),
         )
     )
+
+
+def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
+    """How the kernels in Triton add up weights: all inner keys of a prefix key in one chain, then the prefix keys.
+
+    Both numbers are of keys that are visited, whole blocks of them. The sums are scaled down by powers of two, which is
+    exact.
+    """
+    return Summation(
+        (
+            Step("the weights of a prefix key are multiplied by their values and added up", inners + 1),
+            Step("the prefix keys are multiplied by their values and added up", prefixes + 1),
+            Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+        )
+    )
+
+
+def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shared: int) -> Summation:
+    """How the backward pass of the kernels in Triton adds up.
+
+    An inner key has one chain over the queries and prefix keys that it meets, in all heads that share it; the others
+    have one over inner keys, and then one over prefix keys or over queries.
+    """
+    return Summation(
+        (
+            Step("the inner keys are added up, for a query or a prefix key", inners + 1),
+            Step("the prefix keys are added up, for a query", prefixes + 1),
+            Step("queries and prefix keys are added up, for an inner key", queries * prefixes * shared + 1),
+            Step("the queries are added up, for a prefix key", queries * shared + 1),
+            Step("the products of weight, incoming gradient, keys and scale", order + 10),
+        )
+    )

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.polynomial.frame import Frame
 
 _SLACK = 1 + 2.0**-30
@@ -70,7 +71,7 @@ class GradientCertificate:
     @property
     def total(self) -> float:
         """The largest of all these bounds."""
-        return max(float(self.query.max()) if self.query.numel() else 0.0, *self.keys, *self.values)
+        return max(number(self.query.max()) if self.query.numel() else 0.0, *self.keys, *self.values)
 
 
 @dataclass(frozen=True)
@@ -146,5 +147,5 @@ def _largest(x: Tensor) -> Tensor:
 
 def _most(x: Tensor) -> float:
     """The largest entry; infinity if one is NaN."""
-    found = float(x.max()) if x.numel() else 0.0
+    found = number(x.max()) if x.numel() else 0.0
     return math.inf if math.isnan(found) else found

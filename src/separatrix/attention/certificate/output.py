@@ -38,6 +38,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient, reaches
 from separatrix.attention.entries import Piece, finite_extremes, pieces, token_norms
@@ -108,7 +109,7 @@ def value_range(call: Call) -> ValueRange:
         logs = torch.log2(magnitudes[m].amax(1))
         logs = logs.masked_fill(torch.isneginf(logs), 0.0)
         lows, highs = lows + logs.clamp(max=0.0), highs + logs.clamp(min=0.0) + math.log2(max(value.shape[1], 1))
-    range_ = (float(lows.min()), float(highs.max())) if heads else (0.0, 0.0)
+    range_ = (number(lows.min()), number(highs.max())) if heads else (0.0, 0.0)
     magnitude = torch.maximum(low.abs(), high.abs()) * _SLACK
     width = (high - low) * _SLACK + 4 * len(magnitudes) * 2.0**-53 * magnitude * varied
     return ValueRange(magnitude, width, tuple(_without(m, magnitudes) for m in range(len(magnitudes))), *range_)
@@ -299,4 +300,4 @@ def _power(x: Tensor, n: int) -> Tensor:
 
 
 def _largest(x: Tensor) -> float:
-    return float(x.max()) if x.numel() else 0.0
+    return number(x.max()) if x.numel() else 0.0

@@ -3,6 +3,7 @@
 - `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
 - `engine`: what an engine provides, and the rule that chooses one.
 - `kernels`: the engine in C++, for the CPU.
+- `gpu`: the engine in Triton, for GPUs.
 - `blocks`: the engine in plain PyTorch, for every device.
 - `incoming_rows`: what the backward pass of `blocks` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.

@@ -33,6 +33,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -61,11 +62,22 @@ class Magnitudes:
 
     @classmethod
     def of(cls, call: Call) -> Magnitudes:
-        """The magnitudes of a call, none of whose sets is empty."""
-        scores = [x.abs().amax(1) for x in (call.query, *call.keys)]
-        values = [x.abs().amax(1) for x in call.values]
-        largest = [torch.stack(x).to(torch.float64) for x in (scores, values)]
-        return cls(largest[0], largest[1], call.scale, call.query.dtype)
+        """The magnitudes of a call, none of whose sets is empty, of keys and values that some query may attend.
+
+        Heads of queries that share keys count as one.
+        """
+        heads = call.keys[0].shape[0]
+        query = call.query.reshape(heads, -1, call.query.shape[2])
+        hidden = [~mask.reshape(heads, -1, mask.shape[1]).any(1).unsqueeze(-1) for mask in call.masks]
+
+        def largest(sets: Sequence[Tensor]) -> list[Tensor]:
+            if hidden:
+                sets = [x.masked_fill(where, 0.0) for x, where in zip(sets, hidden, strict=True)]
+            return [x.abs().amax(1) for x in sets]
+
+        scores, values = [query.abs().amax(1), *largest(call.keys)], largest(call.values)
+        stacked = [torch.stack(x).to(torch.float64) for x in (scores, values)]
+        return cls(stacked[0], stacked[1], call.scale, call.computed_in)
 
     @property
     def multiplications(self) -> float:
@@ -73,31 +85,39 @@ class Magnitudes:
         return math.log2(2 * self.scores.shape[0] * self.scores.shape[2])
 
     def finite(self) -> bool:
-        return bool(torch.isfinite(self.scores).all() and torch.isfinite(self.values).all())
+        return truth(torch.isfinite(self.scores).all() & torch.isfinite(self.values).all())
 
     def moderate(self) -> bool:
         """Whether all is finite, and no product of some of the factors leaves the range where that could count."""
+        return truth(self._moderate())
+
+    def _moderate(self) -> Tensor:
         limit = room(self.dtype)
         scores, values = self.scores.log2().clamp(min=0.0).sum(0), self.values.log2()
         products = values.sum(0).amax(-1)
         small = (scores <= limit - self.multiplications - max(log2_abs(self.scale), 0.0)).all()
         near_one = (values.clamp(min=0.0).sum(0) <= limit / 2).all()
-        return bool(small & near_one & ((products >= -limit / 2) | (products == -math.inf)).all())
+        return small & near_one & ((products >= -limit / 2) | (products == -math.inf)).all()
 
-    def near_one(self) -> bool:
-        """Whether all is moderate, and so are the largest products of all factors but one, for each of them."""
-        if not self.moderate():
-            return False
+    def _near_one(self) -> Tensor:
+        """Whether the largest products of all factors but one are near 1, for each of them, if all is moderate."""
         limit = NEAR[self.dtype]
         factors = (self.scores.log2(), self.values.log2())
         others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
         large = torch.stack([x.clamp(min=0.0).sum(0).amax(-1) for x in factors])
         far = (large > limit).any() | ((others < -limit) & (others > -math.inf)).any()
-        return not bool(far) and (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
+        return ~far & (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
 
-    def log_output(self) -> float:
-        """The logarithm to base 2 of the largest magnitude that an output may have, rounding aside."""
-        return float(self.values.log2().sum(0).max())
+    def size(self) -> Size:
+        """Whether the factors may be multiplied as they are, read from the device in one look."""
+        return self.size_and(())[0]
+
+    def size_and(self, others: Sequence[Tensor]) -> tuple[Size, list[float]]:
+        """The size of the factors and some other numbers, tensors without dimensions, read in one look."""
+        moderate = self._moderate()
+        found = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max(), *others)
+        small, near_one, log_output, *rest = numbers(torch.stack([x.to(torch.float64) for x in found]))
+        return Size(bool(small), bool(near_one), log_output), rest
 
 
 class Size(NamedTuple):
@@ -116,8 +136,7 @@ class Size(NamedTuple):
 
 def size_of(call: Call) -> Size:
     """Whether the factors of a call are of a size that needs no balancing, by plain PyTorch."""
-    found = Magnitudes.of(call)
-    return Size(found.moderate(), found.near_one(), found.log_output())
+    return Magnitudes.of(call).size()
 
 
 def _without(x: Tensor, m: int) -> Tensor:
@@ -147,9 +166,10 @@ class Balance:
         total = scores.sum(0) + exponent
         nothing = (magnitudes.scores == 0).any(0) | (fraction == 0)
         total = total.masked_fill(nothing, torch.iinfo(total.dtype).min)
-        if float(total.max()) > room(magnitudes.dtype) - magnitudes.multiplications:
+        of_scores, of_values = numbers(torch.stack([total.max(), values.sum(0).max()]))
+        if of_scores > room(magnitudes.dtype) - magnitudes.multiplications:
             raise _scores_out_of_range(magnitudes)
-        if float(values.sum(0).max()) > _MOST:
+        if of_values > _MOST:
             raise _values_out_of_range(magnitudes)
         least = -_LEAST[magnitudes.dtype] if backward else -_MOST // 2
         factor = torch.full_like(magnitudes.scores[0], fraction)
@@ -257,9 +277,9 @@ def times_power(x: Tensor, exponents: Tensor) -> Tensor:
 
 def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
     sizes = {"scale": log2_abs(magnitudes.scale)}
-    for m, x in enumerate(magnitudes.scores.amax((1, 2)).tolist()):
+    for m, x in enumerate(numbers(magnitudes.scores.amax((1, 2)))):
         sizes[f"keys[{m - 1}]" if m else "query"] = log2_abs(x)
-    products = magnitudes.scores.log2().sum(0).max().item() + sizes["scale"]
+    products = number(magnitudes.scores.log2().sum(0).max()) + sizes["scale"]
     limit = room(magnitudes.dtype) - magnitudes.multiplications
     return SeparatrixError(
         f"{_listed(sizes)}: the scores are made of products that reach 2^{products:.0f}, and exact attention in "
@@ -268,7 +288,7 @@ def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
 
 
 def _values_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
-    sizes = {f"values[{m}]": log2_abs(x) for m, x in enumerate(magnitudes.values.amax((1, 2)).tolist())}
+    sizes = {f"values[{m}]": log2_abs(x) for m, x in enumerate(numbers(magnitudes.values.amax((1, 2))))}
     return SeparatrixError(
         f"{_listed(sizes)}: their products leave the range of {magnitudes.dtype}. Divide one of them by a power of two."
     )

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summation
 from separatrix.attention.call import Call, Changes, Gradients
-from separatrix.attention.exact import blocks, kernels
+from separatrix.attention.exact import blocks, gpu, kernels
 from separatrix.attention.exact.balance import Size
+from separatrix.errors import SeparatrixError
 
 
 class Engine(Protocol):
@@ -42,7 +43,28 @@ class Engine(Protocol):
     def gradient_summation(self, call: Call, dtype: torch.dtype) -> Summation:
         """How the backward pass adds up when it is computed in a type."""
 
+    def unproved(self, call: Call, dtype: torch.dtype) -> str | None:
+        """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
 
-def engine_for(call: Call) -> Engine:
-    """The engine that computes a call: the kernels in C++ where they have it, else plain PyTorch, by blocks."""
+
+def engine_for(call: Call, dtype: torch.dtype | None = None) -> Engine:
+    """The engine that computes a call in a type, by its device, its shape and what is installed, and by nothing else.
+
+    On a GPU that is `gpu`, the kernels in Triton, and on the CPU `kernels`, those in C++; `blocks`, in plain PyTorch,
+    has what they do not take. The type is that of the call if none is named.
+    """
+    if gpu.takes(call, dtype):
+        return gpu
     return kernels if kernels.takes(call) else blocks
+
+
+def require_proved(call: Call, dtype: torch.dtype) -> None:
+    """Raise a `SeparatrixError` if no bound on the error is proved for a call that is computed in a type.
+
+    Args:
+        call: The call; its tensors may be of another type.
+        dtype: The type of the tensors that the engine is given.
+    """
+    missing = engine_for(call, dtype).unproved(call, dtype)
+    if missing is not None:
+        raise SeparatrixError(f"query: no bound on the error is known for {dtype} on this device. {missing}")

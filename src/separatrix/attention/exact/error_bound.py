@@ -39,7 +39,7 @@ from separatrix.attention.arithmetic.precision import float32_products_are_float
 from separatrix.attention.call import Call, flattened
 from separatrix.attention.entries import finite_extremes, largest_magnitudes
 from separatrix.attention.exact.balance import log2_abs, times_power
-from separatrix.attention.exact.engine import engine_for
+from separatrix.attention.exact.engine import engine_for, require_proved
 from separatrix.attention.exact.operators import is_fused
 from separatrix.errors import SeparatrixError
 
@@ -112,7 +112,8 @@ def exact_error_bound(
     Raises:
         SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
             nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
-            digits; or for a fused kernel of which no bound is known, on devices other than the CPU.
+            digits; for a fused kernel of which no bound is known, on devices other than the CPU; or for half types on
+            a GPU whose matrix units compute them, because no vendor says how these add up.
 
     Example:
         >>> import torch
@@ -150,6 +151,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
             "torch.set_float32_matmul_precision: products of float32 may be computed with fewer digits, and no bound "
             'on the error is known then. Set it to "highest", or pass float64.'
         )
+    require_proved(call, call.query.dtype)
     if call.is_empty:
         nothing = call.shaped(call.query.new_zeros(call.query.shape[:2], dtype=torch.float64))
         return nothing, nothing
@@ -207,9 +209,10 @@ def value_ends(call: Call) -> Ends:
 
 def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its engine, in `dtype`."""
+    require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
     delta = _score_error(call, u, radii)
-    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
@@ -220,8 +223,9 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
 
     It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
     """
+    require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
-    sums = _relative(engine_for(call).summation(call, dtype).count(), u)
+    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
     return 1.01 * (2 * math.tanh(_score_error(call, u, radius) / 2) + 2 * sums + 4 * u)
 
 

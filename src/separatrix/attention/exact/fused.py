@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.entries import is_sound
 from separatrix.attention.exact.balance import room
@@ -74,7 +75,7 @@ def _computed_in(x: Tensor) -> torch.dtype:
 def _largest(x: Tensor) -> float:
     """The largest magnitude; NaN if there is one."""
     least, most = x.detach().aminmax()
-    return max(-least.item(), most.item())
+    return max(-number(least), number(most))
 
 
 def _is_sound(out: Tensor, scale: float) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.call import Call, Changes, Gradients
 from separatrix.attention.exact.balance import Balance, Magnitudes, Size
 from separatrix.attention.exact.engine import engine_for
@@ -116,7 +117,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 def _representable(out: Tensor, size: Size) -> Tensor:
     """The output, or an error if its type cannot hold it; entries are read only if the values are that large."""
     most, reach = torch.finfo(out.dtype).max, size.log_output
-    if reach > math.log2(most) - 0.5 and not bool(torch.isfinite(out).all()):
+    if reach > math.log2(most) - 0.5 and not truth(torch.isfinite(out).all()):
         raise SeparatrixError(
             f"values: their products reach 2^{reach:.1f}, and an output is beyond {most:.3g}, where {out.dtype} ends. "
             "Divide a value set by a power of two, or pass a wider type."
@@ -126,11 +127,11 @@ def _representable(out: Tensor, size: Size) -> Tensor:
 
 def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     touched, clean = _cleaned(call)
-    if not bool(touched.any()):
+    if not truth(touched.any()):
         return _forward_widened(clean, dtype)
     out, lse = engine_for(call).forward(call)
     out = out.to(dtype)
-    if not bool(touched.all()):
+    if not truth(touched.all()):
         clean_out, clean_lse = _forward_widened(clean, dtype)
         out, lse = torch.where(touched.unsqueeze(-1), out, clean_out), torch.where(touched, lse, clean_lse)
     return out, lse
@@ -148,7 +149,7 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
         grad_lse.masked_fill(touched, 0.0),
     )
     wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
-    if bool(wanted.any()):
+    if truth(wanted.any()):
         others = ~wanted
         found = engine_for(call).backward(
             call,

@@ -29,6 +29,9 @@ class IncomingRows:
         near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
         incoming: The incoming gradients over the power of their head.
         weighted: The queries times the scale and their share of the head's power.
+        share: That share, each query's own power of two over that of its head, (H, L_q); at most 1.
+
+    Heads of queries that share keys have one power: the gradients of the keys add up over all of them.
     """
 
     lse: Tensor
@@ -36,6 +39,7 @@ class IncomingRows:
     near_lse: Tensor
     incoming: Tensor
     weighted: Tensor
+    share: Tensor
     _own: Power
     _head: Power
 
@@ -47,10 +51,13 @@ class IncomingRows:
         both = torch.cat([dO, dL.unsqueeze(-1)], -1)
         own = Power.next_to(both.flatten(0, 1))
         near = own.divide(both.flatten(0, 1)).unflatten(0, lse.shape)
-        head, share = own.of_heads(both)
+        head, share = own.of_heads(
+            both.reshape(both.shape[0] // call.shared, call.shared * both.shape[1], both.shape[2])
+        )
+        shares = share.multiply(torch.ones_like(lse).flatten()).unflatten(0, lse.shape)
         incoming = share.multiply(near[..., :-1].flatten(0, 1)).unflatten(0, lse.shape)
         weighted = share.multiply(call.query.flatten(0, 1) * call.scale).unflatten(0, lse.shape)
-        return cls(lse.masked_fill(empty, 0.0), near[..., :-1], near[..., -1:], incoming, weighted, own, head)
+        return cls(lse.masked_fill(empty, 0.0), near[..., :-1], near[..., -1:], incoming, weighted, shares, own, head)
 
     def gradients(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Gradients:
         """The gradients of the call from those that the rows give."""

@@ -48,6 +48,7 @@ __all__ = [
     "summation",
     "takes",
     "tangents",
+    "unproved",
 ]
 
 
@@ -100,6 +101,11 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     found = _levels(call, dtype)
     blocks = (found.query_block, found.query_blocks)
     return kernel_gradient_sum(call.order, found.chunk, found.pairs, found.groups, *blocks, call.shared)
+
+
+def unproved(call: Call, dtype: torch.dtype) -> str | None:
+    """None: every rounding of the kernels stands in their source, half types being widened before anything else."""
+    return None
 
 
 @cache

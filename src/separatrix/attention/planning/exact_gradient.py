@@ -32,7 +32,7 @@ def exact_gradient(
     moved = (shape.d + shape.order + 8) * u * (radii + largest_lse) + lse_error + 4 * u * largest_lse
     raised = tuples * math.exp(lowest(dtype) + 1)
     tau = torch.expm1(1.01 * moved) + 2 * EXPONENTIAL * u + raised
-    gamma = engine_for(call).gradient_summation(call, dtype).gamma(dtype) * (1 + tau)
+    gamma = engine_for(call, dtype).gradient_summation(call, dtype).gamma(dtype) * (1 + tau)
     # |g . (v_t - o~)| is a sum of d_v + 1 products of magnitude at most 2 |v|_max |g|_1.
     against = (shape.d_v + shape.order + 6) * u * (1 + tau)
     weights = Weights(tau, tau, per_query, gamma + against, gamma)

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.certificate.gradient import GradientCertificate
 from separatrix.attention.entries import largest_magnitudes
@@ -47,8 +48,8 @@ def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
         radii = _radii(analysis)
         ends = Ends(*(x.amax(1, keepdim=True) for x in (analysis.values.width, analysis.values.magnitude)))
         per_query, lse = engine_bounds(call, radii, ends, dtype)
-        lse_error = float(lse.max()) if lse.numel() else 0.0
-        worst = max(float(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
+        lse_error = number(lse.max()) if lse.numel() else 0.0
+        worst = max(number(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
             if analysis.differentiable:
@@ -74,7 +75,7 @@ def _products_in_range(analysis: Analysis, dtype: torch.dtype) -> bool:
     log = torch.log2(largest_magnitudes("query", call.query, None)).clamp(min=0.0)
     for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         log = log + torch.log2(largest_magnitudes(f"keys[{m}]", key, mask)).clamp(min=0.0)
-    most = float(log.max()) if log.numel() else 0.0
+    most = number(log.max()) if log.numel() else 0.0
     most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
     lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * call.order * max(call.query.shape[2], 1))
     return lost <= math.log2(torch.finfo(dtype).eps) - 10

@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.summation import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
@@ -44,7 +45,7 @@ class Analysis:
 
     @property
     def radius(self) -> float:
-        return float(self.radii.max()) if self.radii.numel() else 0.0
+        return number(self.radii.max()) if self.radii.numel() else 0.0
 
     @cached_property
     def sampled(self) -> Tensor:
@@ -68,12 +69,12 @@ class Analysis:
     @cached_property
     def widest(self) -> tuple[int, int]:
         """The head and the place in the sample of the query with the largest bound on its scores."""
-        return divmod(int(self.sampled_radii.argmax()), self.sampled_radii.shape[1])
+        return divmod(int(number(self.sampled_radii.argmax())), self.sampled_radii.shape[1])
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
         sets = [(self.call.query, None), *zip(self.call.keys, self.call.mask_of_each, strict=True)]
-        return max(float(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
+        return max(number(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
 
 
 def analyse(call: Call, differentiable: bool = False) -> Analysis:
@@ -98,7 +99,7 @@ def in_float32(analysis: Analysis) -> bool:
         return True
     sizes = [x.amax(-1) for x in analysis.frame.largest if x.numel()]
     low, high = (2.0**-_MODERATE, 2.0**_MODERATE)
-    moderate = all(bool(((x >= low) & (x <= high)).all()) for x in sizes)
+    moderate = all(truth(((x >= low) & (x <= high)).all()) for x in sizes)
     return moderate and analysis.values.low >= -_MODERATE and analysis.values.high <= 2 * _MODERATE + 40
 
 
@@ -116,7 +117,7 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     call, frame = analysis.call, analysis.frame
     if call.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in call.query.shape:
         return None
-    width = float(analysis.values.width.max())
+    width = number(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
     basis = rotated(call, frame, None if analysis.differentiable else slack)
     if basis is None:
@@ -214,7 +215,7 @@ def forecast(
     reach = torch.stack(reaches(analysis.frame)).amax(0)
     doubled = 1 if analysis.frame.shift is None else 2
     found = [doubled * reach * scores.amax(1), *(values * others for others in analysis.values.others)]
-    return max(output, float(torch.stack(found).max()))
+    return max(output, number(torch.stack(found).max()))
 
 
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
@@ -222,7 +223,7 @@ def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
     relative = gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64)
     largest = analysis.values.magnitude.amax(1, keepdim=True)
     found = 2 * relative * mean_power(analysis, 0) * largest
-    return 0.5 * float(found.max()) if found.numel() else 0.0
+    return 0.5 * number(found.max()) if found.numel() else 0.0
 
 
 def least_error(analysis: Analysis, degree: int) -> float:
@@ -234,9 +235,9 @@ def least_error(analysis: Analysis, degree: int) -> float:
     if not analysis.sampled_radii.numel():
         return 0.0
     head, where = analysis.widest
-    R, width = float(analysis.sampled_radii[head, where]), float(analysis.values.width[head].max())
+    R, width = number(analysis.sampled_radii[head, where]), number(analysis.values.width[head].max())
     least = min(
-        R ** (degree + 1 - m) / 2.0 ** (degree - m) * float(mean_power(analysis, m)[head, where])
+        R ** (degree + 1 - m) / 2.0 ** (degree - m) * number(mean_power(analysis, m)[head, where])
         for m in range(0, degree + 1, 2)
     )
     return 0.99 * math.exp(-R) / float(math.factorial(degree + 1)) * least * width
@@ -267,7 +268,7 @@ def _forecast(
     relative = gamma(analysis, degree, rank, _steps(analysis, rank, dtype), dtype)
     rounding = 2 * relative * magnitude * mean_power(analysis, 0)
     width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
-    return float((truncation * width + rounding * largest).max())
+    return number((truncation * width + rounding * largest).max())
 
 
 def _steps(analysis: Analysis, rank: int, dtype: torch.dtype) -> Summing:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.planning.cost import AFFORDABLE, Cost, Shape, certified_cost, exact_cost, polynomial_cost
 from separatrix.attention.planning.forecast import (
@@ -149,12 +150,13 @@ def _total_degree(
 def _uneven(analysis: Analysis) -> bool:
     """Whether some coordinates matter much less than others, so that a set shaped by the amplitudes may pay."""
     b = amplitudes(analysis)
-    return bool(b.min() < 0.25 * b.max() and b.sum() < _LARGEST_RADIUS)
+    least, most, total = numbers(torch.stack([b.min(), b.max(), b.sum()]))
+    return bool(least < 0.25 * most and total < _LARGEST_RADIUS)
 
 
 def _greedy(analysis: Analysis, target: float, rank: int) -> IndexSet | None:
     """The smallest set shaped by the amplitudes, by steps of 3/4 below `rank`, whose forecast keeps the target."""
-    alphas = greedy_alphas(amplitudes(analysis).tolist(), min(rank, 1 << 14))
+    alphas = greedy_alphas(numbers(amplitudes(analysis)), min(rank, 1 << 14))
     alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
     best, size = 0, min(rank - 1, len(alphas)) * 3 // 4
     while size >= 1 and greedy_forecast(analysis, alphas[:size], torch.float64) <= target:
@@ -216,7 +218,7 @@ def exact_plan(analysis: Analysis, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     unit = torch.finfo(analysis.call.query.dtype).eps
-    largest = float(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
+    largest = number(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
     return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
 
 
@@ -307,6 +309,19 @@ def check_tolerance(tolerance: float) -> float:
     return positive("tolerance", tolerance)
 
 
+def _short(rank: int) -> str:
+    """A rank that may have hundreds of digits."""
+    return str(rank) if rank < 10**9 else f"some 10^{math.floor(math.log10(rank))}"
+
+
+def _to_the(base: float, exponent: int) -> float:
+    """A power of a number that is not negative; infinity where it is beyond the range of floats."""
+    try:
+        return float(base) ** exponent
+    except OverflowError:
+        return math.inf
+
+
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
     """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
 
@@ -316,18 +331,21 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495
     """
-    for name, number, least in (("n", n, 1), ("d", d, 1), ("order", order, 2)):
-        if not is_whole(number, low=least):
-            raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+    for name, size, least, most in (("n", n, 1, 2**62), ("d", d, 1, 2**31), ("order", order, 2, 64)):
+        if not is_whole(size, low=least, high=most):
+            expected = f"an integer from {least} to {most if most < 2**62 else '2^62'}"
+            got = f"about 2^{size.bit_length()}" if is_whole(size, low=2**31) else size
+            raise ArgumentError(name, expected=expected, got=got)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
         raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
     tolerance = check_tolerance(tolerance)
     shape = Shape(1, n, (n,) * (order - 1), d, d)
-    radius, largest = bound**order, bound ** (order - 1)
+    radius, largest = _to_the(bound, order), _to_the(bound, order - 1)
     exact = exact_cost(shape, False)
 
     def relative(B: float) -> float:
-        return tolerance / B ** (order - 1) if B else math.inf
+        largest = _to_the(B, order - 1)
+        return tolerance / largest if largest else math.inf
 
     degree = 0 if not largest else worst_case_degree(radius, relative(bound))
     border = threshold(n, order)
@@ -335,13 +353,14 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     why = f"{side}, and no degree up to {LARGEST_DEGREE} keeps {tolerance:.3g} in the worst case"
     if degree is not None:
         rank = math.comb(d + degree, degree)
-        cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
-        if cost.time < exact.time and rank <= LARGEST_RANK:
-            why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
-            return Plan("polynomial", degree, rank, f"total degree {degree}", tolerance, cost.flops, cost.bytes, why)
-        why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
-        if rank > LARGEST_RANK:
-            why = f"{side}, and the worst case takes rank {rank}, where at most {LARGEST_RANK} is tried"
+        why = f"{side}, and the worst case takes rank {_short(rank)}, where at most {LARGEST_RANK} is tried"
+        if rank <= LARGEST_RANK:
+            cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
+            if cost.time < exact.time:
+                why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
+                kind = f"total degree {degree}"
+                return Plan("polynomial", degree, rank, kind, tolerance, cost.flops, cost.bytes, why)
+            why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
     if exact.flops > AFFORDABLE:
         why = f"neither method is in reach: {side}; {_in_reach(shape, bound, 1 / d, relative)}"
         return Plan("none", None, None, None, math.inf, exact.flops, exact.bytes, why)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.call import Call
 from separatrix.attention.entries import largest_magnitudes
 from separatrix.errors import SeparatrixError
@@ -127,11 +128,10 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     logs = torch.stack([torch.log2(x) for x in largest])
     zero = torch.isneginf(logs)
     used = ~zero.any(0)
-    kept = (
-        (used.any(0) if not all_of_them else torch.ones(used.shape[1:], dtype=torch.bool, device=used.device))
-        .nonzero()
-        .squeeze(-1)
-    )
+    coordinates = list(range(used.shape[1]))
+    if not all_of_them:
+        coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
+    kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
     # Where a factor is zero throughout, the others are brought near 1, so that their powers do not overflow.
     others = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
@@ -143,7 +143,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
         exponents[m] += whole
         lost -= whole
     exponents[0] = -exponents[1:].sum(0)
-    if (exponents.abs() > 1000).any():
+    if truth((exponents.abs() > 1000).any()):
         raise SeparatrixError(
             "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "
             "Rescale them first (a factor moved from the query to a key set changes no score)."

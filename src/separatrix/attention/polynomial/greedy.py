@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import numbers
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.frame import Frame
@@ -124,7 +125,7 @@ def greedy_error(
     query: Tensor, frame: Frame, alphas: Array, amplitudes: Tensor, powers: Mapping[int, Tensor]
 ) -> Tensor:
     """E (H, L_q); `amplitudes` (d',) are the largest over the heads, `powers` those of `key_powers`."""
-    tail = greedy_tail(alphas, amplitudes.tolist())
+    tail = greedy_tail(alphas, numbers(amplitudes))
     weights = {e: torch.from_numpy(tail[e]).to(powers[e]) * powers[e] for e in POWERS}
     E = torch.zeros(query.shape[:2], dtype=torch.float64, device=query.device)
     for start, stop in pieces(query.shape[1], 1 << 14):

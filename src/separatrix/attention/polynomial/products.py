@@ -3,9 +3,9 @@ r"""Products with the monomials of a chunk: B(x; M, W) = sum_n sum_alpha x_n^alp
 The polynomial method needs no more of the monomials Phi than this form: a state is dB/dM = Phi W, the sums of the
 queries are dB/dW = M^T Phi, and the backward passes need dB/dx too.
 
-The kernels in C++ compute them where they can (`native_products`). In PyTorch `Direct` multiplies out all monomials.
-`Factored` leaves the last factor of each to the other operand. With l the largest coordinate of alpha and beta = alpha
-less one there,
+The kernels in C++ compute them where they can (`native_products`), and those in Triton on GPUs (`gpu`). In PyTorch
+`Direct` multiplies out all monomials. `Factored` leaves the last factor of each to the other operand. With l the
+largest coordinate of alpha and beta = alpha less one there,
 
     x^alpha W = x^beta (x_l W),    sum_alpha x^alpha M_alpha = sum_l x_l sum_beta x^beta M_(beta + e_l),
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.polynomial.expanded import Expanded, direct
+from separatrix.attention.polynomial.gpu import products as gpu_products
 from separatrix.attention.polynomial.lanes import Lanes, lanes
 from separatrix.attention.polynomial.monomials import (
     Array,
@@ -126,7 +127,10 @@ def expanded_total_degree(d: int, degree: int) -> Expanded:
 
 
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
-    """Products by the kernels where they compute with tensors like this one, and else by PyTorch."""
+    """Products by the kernels in Triton or in C++, where they compute with tensors like this one, else by PyTorch."""
+    if gpu_products.takes(like, columns):
+        plain = partial(in_pytorch, index_set, heads, size, columns, like)
+        return gpu_products.GpuProducts(index_set, heads, columns, like, plain)
     library = kernels_for(like)
     if library is None:
         return in_pytorch(index_set, heads, size, columns, like)

@@ -32,6 +32,8 @@ import torch
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number
+
 _ROUNDING = 2.0**-40
 """Relative room for the rounding of the numbers below, which are sums of some dozens of positive terms."""
 
@@ -95,7 +97,7 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     (True, 0.71828183)
     """
     first = degree + 1
-    largest = float(radii.max()) if radii.numel() else 0.0
+    largest = number(radii.max()) if radii.numel() else 0.0
     # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-30 of the first, and beyond
     # which the terms halve at least: from there on they sum to no more than twice that term.
     last, term = first, 1.0

@@ -28,6 +28,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.frame import Basis, Frame, balance
@@ -44,15 +45,15 @@ def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
     `slack` bounds the sum of the amplitudes that are left out; None to leave out none, as gradients need.
     """
     C_q, C_k = (_moments(call, frame, m) for m in range(2))
-    if not (torch.isfinite(C_q).all() and torch.isfinite(C_k).all()):
+    if not truth(torch.isfinite(C_q).all() & torch.isfinite(C_k).all()):
         return None
     L, failed = torch.linalg.cholesky_ex(_ridged(C_q))
     both = L.mT @ _ridged(C_k) @ L
-    if not torch.isfinite(both).all():
+    if not truth(torch.isfinite(both).all()):
         return None
     squares, U = torch.linalg.eigh(both)
     squares, U = squares.flip(-1), U.flip(-1)
-    if failed.any() or not (squares > 0).all() or not _gains(C_q, C_k, squares.sqrt()):
+    if truth(failed.any() | ~(squares > 0).all()) or not _gains(C_q, C_k, squares.sqrt()):
         return None
     roots = squares.sqrt().sqrt().unsqueeze(-1)
     B_q = roots * torch.linalg.solve_triangular(L.mT, U, upper=True).mT
@@ -63,7 +64,7 @@ def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
     amplitudes = largest[0] * largest[1]
     upwards = amplitudes.amax(0).argsort()
     left_out = torch.nn.functional.pad(amplitudes[:, upwards].cumsum(1), (1, 0))
-    count = 0 if slack is None else min(int((left_out.amax(0) <= slack).sum()), len(upwards)) - 1
+    count = 0 if slack is None else min(int(number((left_out.amax(0) <= slack).sum())), len(upwards)) - 1
     kept, left_out = upwards[count:].sort().values, left_out[:, count]
     _, factors, balanced = balance([x[:, kept] for x in largest], True)
     query, keys = (B[:, kept] * factor.unsqueeze(-1) for B, factor in zip((B_q, B_k), factors, strict=True))
@@ -88,7 +89,7 @@ def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
     if frame.basis is None:
         return [torch.zeros_like(frame.largest[0][:, :1])] * (len(frame.largest))
     basis = frame.basis
-    assert not basis.absolute.any(), "a basis for gradients leaves out no coordinate"
+    assert not truth(basis.absolute.any()), "a basis for gradients leaves out no coordinate"
     by_query = abs(frame.scale) * frame.factors[0].amax(1) * basis.longest * basis.defect
     by_key = (frame.factors[1].amax(1) * basis.defect).unsqueeze(-1) * _query_norms(call, frame)
     return [1.01 * by_query.unsqueeze(-1) + 2.0**-1000, 1.01 * by_key + 2.0**-1000]
@@ -156,4 +157,4 @@ def _gains(C_q: Tensor, C_k: Tensor, singular: Tensor) -> bool:
     before, after = ((x.sum(1), x.square().sum(1)) for x in (now, singular))
     less = after[0] < _GAIN * before[0]
     fewer = after[0] ** 2 * before[1] < _GAIN * before[0] ** 2 * after[1]
-    return bool((less | fewer).any())
+    return truth((less | fewer).any())

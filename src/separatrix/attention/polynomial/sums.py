@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
@@ -189,7 +190,7 @@ def far_apart(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> bool:
     """Whether the incoming gradients of two queries of a head differ by so much that float32 would lose the smaller."""
     sizes = _incoming(sums, grad_out, grad_lse)
     least = sizes.masked_fill(sizes == 0, math.inf).amin(1) if sizes.shape[1] else sizes.new_zeros(sizes.shape[0])
-    return bool((least < 2.0**-40 * sizes.amax(1)).any()) if sizes.numel() else False
+    return truth((least < 2.0**-40 * sizes.amax(1)).any()) if sizes.numel() else False
 
 
 def _incoming(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Tensor:

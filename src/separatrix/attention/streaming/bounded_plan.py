@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
+from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.summation import Step, Summation, Summing, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.output import Certificate
@@ -155,7 +156,7 @@ class BoundedPlan:
         relative = self.relative_error(roundings)
         truncation, rounding, reached = self._errors(relative, magnitude)
         total = (truncation + rounding).masked_fill(~(reached <= torch.finfo(self.dtype).max), math.inf)
-        worst = [float(part.max()) if part.numel() else 0.0 for part in (truncation, rounding, total)]
+        worst = [number(part.max()) if part.numel() else 0.0 for part in (truncation, rounding, total)]
         return Certificate(worst[0], worst[1], worst[2], sum(relative) * (1 + 2.0**-30), total)
 
     def certificate_of_all(self, roundings: float, magnitude: float, device: torch.device) -> Certificate:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.errors import ArgumentError
 
@@ -98,14 +99,14 @@ def check_sums(
             expected = f"{least} or more, for {count} tokens"
             raise ArgumentError(f"{argument}['roundings'][{m}]", expected=expected, got=steps)
         name = f"{argument}['states.{m}']"
-        if not torch.isfinite(Z).all():
+        if not truth(torch.isfinite(Z).all()):
             raise ArgumentError(name, expected="finite entries", got="NaN or infinity")
         wrong = Z[:, 0, -1] != count
-        if wrong.any():
+        if truth(wrong.any()):
             expected = f"{count} in the column of ones, as many as tokens"
             raise ArgumentError(name, expected=expected, got=float(Z[:, 0, -1][wrong][0]))
         most = (count * (1 + 2.0**-20)) * (sizes[m] ** degrees).to(Z.device)
-        beyond = (Z[..., -1].abs() > most).any() or (Z[..., :-1].abs().amax(-1) > most * magnitude).any()
+        beyond = truth((Z[..., -1].abs() > most).any() | (Z[..., :-1].abs().amax(-1) > most * magnitude).any())
         if beyond:
             expected = f"sums that {count} tokens with values up to {magnitude:.3g} can have"
             raise ArgumentError(name, expected=expected, got=f"entries up to {float(Z.abs().max()):.3g}")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, is_dense, layout
+from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
@@ -88,9 +89,9 @@ class TensorAttentionState:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        for name, number, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
-            if not is_whole(number, low=least):
-                raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
+        for name, size, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
+            if not is_whole(size, low=least):
+                raise ArgumentError(name, expected=f"an integer >= {least}", got=size)
         if norm not in NORMS:
             raise ArgumentError("norm", expected=f"one of {NORMS}", got=norm)
         if dtype not in DTYPES:
@@ -230,7 +231,7 @@ class TensorAttentionState:
         """Refuse what the state is not planned for, and values that are not finite."""
         for m, (key, value) in enumerate(zip(keys, values, strict=True)):
             self.refuse_beyond_bound(f"keys[{m}]", key)
-            if not torch.isfinite(value).all():
+            if not truth(torch.isfinite(value).all()):
                 raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
 
     def _append(self, m: int, key: Tensor, value: Tensor) -> None:
@@ -243,7 +244,7 @@ class TensorAttentionState:
         self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._shared = True  # it may be part of a graph
         self._tokens[m] += length
-        self._largest[m] = max(self._largest[m], float(value.detach().abs().max()))
+        self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
         added = Summing(size, size).tokens([length])
         # What was there before is rounded once more, and so are the new tokens when they are added to it.
         self._roundings[m] = max(self._roundings[m], added.count() + added.count(wide=True)) + 1
@@ -325,7 +326,7 @@ class TensorAttentionState:
         if 0 in query.shape or self._heads == 0:
             return query.new_zeros(*query.shape[:-1], self.value_dim)
         flat = [self._flat(x) for x in (*keys, *values)]
-        magnitudes = [float(value.detach().abs().max()) for value in values]
+        magnitudes = [number(value.detach().abs().max()) for value in values]
         largest = [max(pair) for pair in zip(self._largest, magnitudes, strict=True)]
         outputs = []
         for one in query.unbind(-3):
@@ -334,7 +335,7 @@ class TensorAttentionState:
             roundings = [before + scan.count() + scan.count(wide=True) for before in self._roundings]
             self._refuse_roundings([count + length for count in self._tokens], largest, roundings)
             out = attend_after(self._expansion, self.scale, len(keys), call.query, *flat, *self._states)
-            if not torch.isfinite(out).all():
+            if not truth(torch.isfinite(out).all()):
                 self._check_reached(math.inf)
             outputs.append(out.reshape(*self.batch_shape, length, self.value_dim))
         return torch.stack(outputs, -3)
@@ -345,7 +346,7 @@ class TensorAttentionState:
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
         found = sums[:, :-1] / sums[:, -1:]
-        self._check_reached(float(found.detach().abs().max()))
+        self._check_reached(number(found.detach().abs().max()))
         return found.mT.to(self.dtype)
 
     def _attend_few(self, library: ctypes.CDLL, query: Tensor) -> Tensor:
@@ -491,10 +492,10 @@ class TensorAttentionState:
             return
         wide = x.detach().to(torch.float64)
         sizes = wide.abs().amax(-1) if self.norm == "entries" else torch.linalg.vector_norm(wide, self.order, dim=-1)
-        worst = float(sizes.max())
+        worst = number(sizes.max())
         if not worst <= self._most:  # as it is not for NaN
             what = "entries" if self.norm == "entries" else f"l_{self.order} norms"
-            token = int((~(sizes <= self._most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0])
+            token = int(number((~(sizes <= self._most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0]))
             raise ArgumentError(
                 name,
                 expected=f"{what} of at most {self.bound:g}, for which the state is planned",
@@ -521,8 +522,8 @@ def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.devi
         chosen = torch.tensor(indices, dtype=torch.int64, device=device)
     else:
         raise ArgumentError("indices", expected=expected, got=indices)
-    if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < size:
-        raise ArgumentError("indices", expected=expected, got=chosen.tolist())
+    if len(chosen) and not 0 <= number(chosen.min()) <= number(chosen.max()) < size:
+        raise ArgumentError("indices", expected=expected, got=numbers(chosen))
     return chosen
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call, grouped
 from separatrix.attention.exact.balance import Balance, Magnitudes
@@ -77,8 +78,8 @@ def of_heads(call: Call, heads: Range) -> Call:
         part = part.to(torch.float64)
     magnitudes = Magnitudes.of(part)
     broken = ~torch.isfinite(magnitudes.scores).flatten(1).all(1)
-    if broken.any():
-        name = call.name(int(broken.nonzero()[0]))
+    if truth(broken.any()):
+        name = call.name(int(number(broken.nonzero()[0])))
         raise ArgumentError(name, expected="finite numbers, by which tuples can be compared", got="NaN or infinity")
     return part if magnitudes.moderate() else Balance.of(part, magnitudes).call
 
@@ -153,9 +154,10 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
 def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:
     """Put scores (H, queries, keys, others) to -inf where a query may not attend one of these keys of set m."""
     length = call.keys[m].shape[1]
-    seen_from = call.positions.visible(m, int(queries[-1]), length)[0]
-    seen_to = call.positions.visible(m, int(queries[0]), length)[1]
-    if int(keys.min()) < seen_from or int(keys.max()) >= seen_to:
+    first, last, lowest, highest = numbers(torch.stack([queries[0], queries[-1], keys.min(), keys.max()]))
+    seen_from = call.positions.visible(m, last, length)[0]
+    seen_to = call.positions.visible(m, first, length)[1]
+    if lowest < seen_from or highest >= seen_to:
         scores.masked_fill_(~call.positions.allowed_to(m, queries, keys).unsqueeze(-1), -math.inf)
     if call.masks:
         scores.masked_fill_(~call.masks[m][:, keys][:, None, :, None], -math.inf)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.positions import Range
@@ -136,7 +137,7 @@ def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequ
     for block in blocks(call, index, box, size):
         largest = block.scores.amax(-1)
         better = largest > best[..., -1]  # a tuple that comes later does not replace one of equal score
-        if better.any():
+        if truth(better.any()):
             scores, at = first_largest(block.scores[better], listed)
             scores = torch.cat([best[better], scores], -1)
             at = torch.cat([places[better], at + block.start], -1)
@@ -168,7 +169,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     found, places = x.topk(k + 1)
     last, places = found[:, k - 1 : k], places[:, :k].sort(-1).values
     tied = found[:, k] == last[:, 0]  # then topk takes any of the equal ones
-    if tied.any():
+    if truth(tied.any()):
         rows, least = x[tied], last[tied]
         above, equal = rows > least, rows == least
         room = k - above.sum(-1, keepdim=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from separatrix.commands.ending import again, in_a_sentence
-from separatrix.commands.options import RESULTS, StoreOption
+from separatrix.commands.options import RESULTS, StoreOption, whole_option
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab.interrupts import INTERRUPTED
 
@@ -56,10 +56,10 @@ def root() -> None:
 @train_app.command()
 @in_a_sentence
 def selection(
-    length: Annotated[int, typer.Option("--T", help="Tokens of a sequence.")] = 200,
-    q: Annotated[int, typer.Option("--q", help="Tokens of a subset.")] = 3,
-    d: Annotated[int, typer.Option("--d", help="Dimension of a token.")] = 5,
-    width: Annotated[int, typer.Option("--d-e", "--width", help="Dimension of an encoding.")] = 170,
+    length: Annotated[int, whole_option("--T", help="Tokens of a sequence.")] = 200,
+    q: Annotated[int, whole_option("--q", help="Tokens of a subset.")] = 3,
+    d: Annotated[int, whole_option("--d", help="Dimension of a token.")] = 5,
+    width: Annotated[int, whole_option("--d-e", "--width", help="Dimension of an encoding.")] = 170,
     encoding: Annotated[Encoding, typer.Option(help="Drawn anew at each step, or once.")] = Encoding.STOCHASTIC,
     threshold: Annotated[float, typer.Option(help="The largest |dot product| of two encodings.")] = 0.4,
     optimiser: Annotated[Optimiser, typer.Option(help="Plain gradient steps, or Adam.")] = Optimiser.SGD,
@@ -75,21 +75,21 @@ def selection(
     std: Annotated[
         float | None, typer.Option(help="The deviation of random weights; 1/sqrt(d + d_e) if left out.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Examples a step.")] = 256,
-    steps: Annotated[int, typer.Option(help="Updates.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="The first run's seed.")] = 0,
-    seeds: Annotated[int, typer.Option(help="How many runs, with seeds one after the other.")] = 1,
-    validate_every: Annotated[int, typer.Option(help="Steps between two records.")] = 100,
+    batch: Annotated[int, whole_option(help="Examples a step.")] = 256,
+    steps: Annotated[int, whole_option(help="Updates.")] = 100_000,
+    seed: Annotated[int, whole_option(help="The first run's seed.")] = 0,
+    seeds: Annotated[int, whole_option(help="How many runs, with seeds one after the other.")] = 1,
+    validate_every: Annotated[int, whole_option(help="Steps between two records.")] = 100,
     validation_length: Annotated[
         list[int] | None,
-        typer.Option("--validation-T", help="A length to validate at; T times 1.25, 1.5, 1.75 and 2 if left out."),
+        whole_option("--validation-T", help="A length to validate at; T times 1.25, 1.5, 1.75 and 2 if left out."),
     ] = None,
     validation_q: Annotated[
         list[int] | None,
-        typer.Option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 if left out."),
+        whole_option("--validation-q", help="A subset size to validate at; q + 2 to q + 5 if left out."),
     ] = None,
     store: StoreOption = RESULTS,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 1000,
+    checkpoint_every: Annotated[int, whole_option(help="Steps between two checkpoints.")] = 1000,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for TensorBoard's events.", metavar="DIR", show_default=False)
     ] = None,

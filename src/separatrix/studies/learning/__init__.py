@@ -11,10 +11,11 @@ training     runs, which yield records
 
 What is claimed:
 
-runs         the experiment that the claims share, and what the seeds of two attentions say together
-recall       on recall by key parts that stand in different tokens
-match        on planted triples
-text         on characters of a text
-polynomial   on training by the polynomial method
-growth       on flops, bytes and seconds as the length grows
+runs             the experiment that the claims share, and what the seeds of two attentions say together
+recall           on recall by key parts that stand in different tokens
+match            on planted triples
+text             on characters of a text
+language_model   on a language model of four layers, of which one is of order 3
+polynomial       on training by the polynomial method
+growth           on flops, bytes and seconds as the length grows
 """

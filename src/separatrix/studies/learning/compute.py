@@ -7,11 +7,16 @@ dimension d, S the number of tuples that are seen (n^(k-1) a query, 1/k of that 
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
     linear         2 h r (d + 1) (n + L_q)                    r features, likewise
 
+Where windows w_1, ... limit how far back the key sets are seen, S is counted: query i sees the product over the sets of
+min(i + 1, w_m) tuples.
+
 A bounded layer is the same function however it is computed: the cheaper of the first two is counted for it. Looking up
 embeddings, norms and softmax itself are not counted.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 
@@ -33,7 +38,8 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
     """The flops of one layer's attention for one input, without its projections.
 
     Args:
-        kind: The attention; a bounded one is charged the cheaper of exact attention and the polynomial method.
+        kind: The attention of one layer; a bounded one is charged the cheaper of exact attention and the polynomial
+            method.
         heads: The number of heads.
         d: The dimension of a head.
         n: The number of tokens.
@@ -49,6 +55,9 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
     if kind.features is not None:
         features = FEATURE_MAPS[kind.features](torch.zeros(1, d)).shape[-1]
         return float(2 * heads * features * (d + 1) * (n + asked))
+    if kind.windows is not None:
+        tuples = sum(math.prod(min(i + 1, window) for window in kind.windows) for i in range(n - asked, n))
+        return float(4 * heads * tuples * d)
     exact = exact_cost(Shape(heads, asked, (n,) * (kind.order - 1), d, d, is_causal=asked == n), wide=False).flops
     return exact if kind.bound is None else min(exact, polynomial_flops(kind, heads, d, n, asked))
 
@@ -74,8 +83,8 @@ def step_flops(task: Task, sizes: Sizes, kind: Mechanism, batch: int) -> float:
     w, n = sizes.width, task.n
     hidden, d = hidden_units(task, sizes, kind), w // sizes.heads
     total = 2.0 * task.asked * w * task.classes
-    for layer in range(kind.layers):
-        asked = task.asked if layer == kind.layers - 1 else n
-        total += 2 * w * w * (2 * asked + 2 * (kind.order - 1) * n) + 2 * asked * 2 * w * hidden
-        total += attention_flops(kind, sizes.heads, d, n, asked)
+    for layer, one in enumerate(kind.stack, start=1):
+        asked = task.asked if layer == kind.layers else n
+        total += 2 * w * w * (2 * asked + 2 * (one.order - 1) * n) + 2 * asked * 2 * w * hidden
+        total += attention_flops(one, sizes.heads, d, n, asked)
     return 3 * batch * total

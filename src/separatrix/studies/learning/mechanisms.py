@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from separatrix.attention.linear import linear_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 
-__all__ = ["MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"]
+__all__ = ["LAYERED", "MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"]
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,29 @@ class Mechanism:
         bound: R, which scores cannot exceed; None for unbounded scores.
         features: The feature map of linear attention; None for softmax.
         layers: The number of layers that attend one after the other.
+        windows: How far back softmax attention sees each key set; None for all the way.
+        every: One layer in so many has this attention, the last of them, and the others are of order 2.
+        rotary: The base of rotary positions in every layer; None for none.
     """
 
     order: int = 2
     bound: float | None = None
     features: str | None = None
     layers: int = 1
+    windows: tuple[int, ...] | None = None
+    every: int = 1
+    rotary: float | None = None
+
+    @property
+    def stack(self) -> tuple[Mechanism, ...]:
+        """The attention of each layer, from the first on.
+
+        Example:
+            >>> [one.order for one in Mechanism(3, layers=4, every=2).stack]
+            [2, 3, 2, 3]
+        """
+        alone, other = replace(self, layers=1, every=1), Mechanism(rotary=self.rotary)
+        return tuple(other if layer % self.every else alone for layer in range(1, self.layers + 1))
 
 
 RADII = (0.5, 1.0, 2.0, 4.0)
@@ -45,12 +62,23 @@ MECHANISMS = {
 }
 """The attentions that are compared, by name; R bounds the scores."""
 
+LAYERED = {
+    "four layers of order 2": Mechanism(layers=4, rotary=10000.0),
+    "four layers, the last of order 3": Mechanism(3, layers=4, windows=(512, 32), every=4, rotary=10000.0),
+}
+"""The attentions of the language models that are compared, by name.
+
+One layer in four is of order 3, in windows of 512 and 32 tokens: that is how models with such layers have been trained.
+Every layer has rotary positions.
+"""
+
 
 def mechanism(name: str) -> Mechanism:
-    """The mechanism that has this name in `MECHANISMS`; an error names those that there are."""
-    if name not in MECHANISMS:
-        raise ArgumentError("mechanism", expected=" or ".join(MECHANISMS), got=name)
-    return MECHANISMS[name]
+    """The mechanism that has this name in `MECHANISMS` or `LAYERED`; an error names those that there are."""
+    known = MECHANISMS | LAYERED
+    if name not in known:
+        raise ArgumentError("mechanism", expected=" or ".join(known), got=name)
+    return known[name]
 
 
 def layer_of(
@@ -59,7 +87,7 @@ def layer_of(
     """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
 
     Args:
-        kind: The attention.
+        kind: The attention of one layer.
         width: The dimension of the embedding.
         heads: The number of heads.
         tolerance: The tolerance of a bounded layer, which then computes by the polynomial method; None for exact
@@ -69,7 +97,10 @@ def layer_of(
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
-        return TensorAttention(width, heads, kind.order, scale=(heads / width) ** 0.5, generator=generator)
+        scale, windows, rotary = (heads / width) ** 0.5, kind.windows, kind.rotary
+        return TensorAttention(
+            width, heads, kind.order, scale=scale, windows=windows, rotary=rotary, generator=generator
+        )
     method = "auto" if tolerance is None else "polynomial"
     return TensorAttention(
         width, heads, kind.order, method=method, bound=kind.bound, tolerance=tolerance, generator=generator

@@ -12,6 +12,7 @@ each layer has: those that an attention of higher order or a second layer takes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
+from separatrix.nn import TensorAttention
+from separatrix.nn.tensor_attention import Cache
 from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 
@@ -55,9 +58,11 @@ def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> i
     Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
     """
     w = sizes.width
-    projections = 2 * kind.order * w * (w + 1) + (sizes.heads if kind.bound is not None else 0)
-    block = projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
-    return task.symbols * w + kind.layers * block + 2 * w + task.classes * (w + 1)
+    blocks = 0
+    for one in kind.stack:
+        projections = 2 * one.order * w * (w + 1) + (sizes.heads if one.bound is not None else 0)
+        blocks += projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
+    return task.symbols * w + blocks + 2 * w + task.classes * (w + 1)
 
 
 def hidden_units(task: Task, sizes: Sizes, kind: Mechanism) -> int:
@@ -90,7 +95,16 @@ class Block(nn.Module):
             last = last + self.attention(read, is_causal=True)
         else:
             last = last + self.attention(read[:, -asked:], read)
-        out: Tensor = last + self.out_of(torch.relu(self.into(self.before_network(last))))
+        return self._followed(last)
+
+    def decode(self, h: Tensor, cache: Cache) -> Tensor:
+        """The block's outputs at tokens h (batch, L, width) that come after those in the cache, and are added to it."""
+        assert isinstance(self.attention, TensorAttention)
+        return self._followed(h + self.attention.decode(self.before_attention(h), cache))
+
+    def _followed(self, h: Tensor) -> Tensor:
+        """What comes after attention."""
+        out: Tensor = h + self.out_of(torch.relu(self.into(self.before_network(h))))
         return out
 
 
@@ -122,18 +136,51 @@ class Model(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.asked = task.asked
+        self.asked_everywhere = task.asked == task.n
         self.hidden = hidden_units(task, sizes, kind)
         self.embedding = nn.Parameter(torch.randn(task.symbols, sizes.width, generator=generator))
-        self.blocks = nn.ModuleList(Block(kind, sizes, self.hidden, tolerance, generator) for _ in range(kind.layers))
+        self.blocks = nn.ModuleList(Block(one, sizes, self.hidden, tolerance, generator) for one in kind.stack)
         self.norm = nn.LayerNorm(sizes.width)
         self.answer = linear(sizes.width, task.classes, generator)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The logits (batch, asked, classes) of tokens (batch, n, fields)."""
+        """The logits (batch, asked, classes) of tokens (batch, n, fields), or of fewer tokens than the task's n.
+
+        `asked` is as many as there are tokens where the task asks at every token, and 1 where it asks at the last.
+        """
         h = self.embedding[tokens].sum(-2)
         for block in self.blocks[:-1]:
             h = block(h, h.shape[1])
-        h = self.blocks[-1](h, self.asked)
+        h = self.blocks[-1](h, h.shape[1] if self.asked_everywhere else 1)
+        logits: Tensor = self.answer(self.norm(h))
+        return logits
+
+    def caches(self, batch: int) -> list[Cache]:
+        """Empty caches for `decode`, one for each layer, of `batch` sequences.
+
+        Raises:
+            ArgumentError: The attention is linear: that of this study keeps no state.
+        """
+        made = []
+        for block in self.blocks:
+            if not isinstance(block.attention, TensorAttention):
+                raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
+            made.append(block.attention.cache(batch))
+        return made
+
+    def decode(self, tokens: Tensor, caches: Sequence[Cache]) -> Tensor:
+        """The logits (batch, L, classes) of tokens (batch, L, fields) that go on from those in the caches.
+
+        However a sequence is cut into calls, the logits are those of one call of the model on all of it, at every
+        token.
+
+        Args:
+            tokens: The tokens that come next; they are added to the caches.
+            caches: What `caches` gave, with all earlier tokens.
+        """
+        h = self.embedding[tokens].sum(-2)
+        for block, cache in zip(self.blocks, caches, strict=True):
+            assert isinstance(block, Block)
+            h = block.decode(h, cache)
         logits: Tensor = self.answer(self.norm(h))
         return logits

@@ -19,7 +19,7 @@ from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdic
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
-from separatrix.studies.learning.mechanisms import MECHANISMS, mechanism
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, mechanism
 from separatrix.studies.learning.models import Sizes
 from separatrix.studies.learning.tasks.match import match_task
 from separatrix.studies.learning.tasks.recall import Recall
@@ -47,7 +47,7 @@ def learned(
     task: TaskName, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
     """One run on a task whose inputs are drawn, judged eight times on the way to `steps` and at `compute_steps`."""
-    return _measured(task_of(task, size), attention, steps, compute_steps, batch, points, seed)
+    return measured(task_of(task, size), attention, steps, compute_steps, batch, points, seed)
 
 
 @experiment(version=1, name="beyond.learning_text")
@@ -56,17 +56,39 @@ def learned_text(
 ) -> dict[str, Any]:
     """One run on the text with this SHA-256, judged as `learned` is; `size` is the number of characters of a window."""
     asked = text_task(*size, text=text)
-    measured = _measured(asked, attention, steps, compute_steps, batch, points, seed)
-    return {**measured, "python": platform.python_version()}
+    found = measured(asked, attention, steps, compute_steps, batch, points, seed)
+    return {**found, "python": platform.python_version()}
 
 
-def _measured(
-    asked: Task, attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
+def measured(
+    asked: Task,
+    attention: str,
+    steps: int,
+    compute_steps: int,
+    batch: int,
+    points: int,
+    seed: int,
+    *,
+    sizes: Sizes = SIZES,
+    lr: float = LR,
 ) -> dict[str, Any]:
+    """One run on a task, judged eight times on the way to `steps` and at `compute_steps`: its records in columns.
+
+    Args:
+        asked: The task.
+        attention: The name of the attention.
+        steps: The updates that every attention takes.
+        compute_steps: The updates that this one takes for as many flops as the others.
+        batch: The inputs of a batch.
+        points: The number of held-out inputs.
+        seed: What the data and the first weights are drawn from.
+        sizes: The sizes of the model.
+        lr: The learning rate.
+    """
     kind = mechanism(attention)
     last = max(steps, compute_steps)
     judged_at = {step * steps // 8 for step in range(9)} | {compute_steps, last}
-    run = Run(kind, last, tuple(judged_at), SIZES, batch, LR, points, seed=seed)
+    run = Run(kind, last, tuple(judged_at), sizes, batch, lr, points, seed=seed)
     model = fresh(asked, run)
     records = list(train(asked, run, model))
     return {
@@ -74,7 +96,7 @@ def _measured(
         "accuracy": [record.accuracy for record in records],
         "loss": [record.loss for record in records],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "step_flops": step_flops(asked, SIZES, kind, batch),
+        "step_flops": step_flops(asked, sizes, kind, batch),
     }
 
 
@@ -102,9 +124,9 @@ def runs(
 
 
 def by_attention(found: Sequence[Found]) -> dict[str, list[Found]]:
-    """The runs of each attention, seeds ascending, in the order of `MECHANISMS`."""
+    """The runs of each attention, seeds ascending, in the order of `MECHANISMS` and then `LAYERED`."""
     ours: dict[str, list[Found]] = {}
-    for name in MECHANISMS:
+    for name in (*MECHANISMS, *LAYERED):
         some = sorted((one for one in found if one.parameters["attention"] == name), key=lambda one: one.seed)
         if some:
             ours[name] = some
@@ -141,14 +163,15 @@ def finding(
     what: Literal["accuracy", "loss"],
     expectations: Sequence[Expectation],
     note: str = "",
+    plain: str = "order 2",
     *,
     turned: bool = False,
 ) -> Finding:
     """The finding on some expectations: it holds if every lead is above zero beyond chance.
 
     It fails if a lead is below zero beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
-    Models must have as many parameters as order 2's, to one in a hundred. `turned`, the other attention of each pair is
-    expected to be ahead.
+    Models must have as many parameters as that of the attention `plain`, to one in a hundred. `turned`, the other
+    attention of each pair is expected to be ahead.
     """
     if turned:
         expectations = [Expectation(one.worse, one.better, one.reading) for one in expectations]
@@ -165,11 +188,11 @@ def finding(
             numbers[f"{what} at {words}, {name}"] = interval([at(one, reading, what) for one in some])
     parameters = [one.result["parameters"] for one in found]
     numbers["parameters, least and most"] = f"{min(parameters):,} and {max(parameters):,}"
-    numbers["flops a step over those of order 2"] = ", ".join(
-        f"{name}: {some[0].result['step_flops'] / ours['order 2'][0].result['step_flops']:.2f}"
+    numbers[f"flops a step over those of {plain}"] = ", ".join(
+        f"{name}: {some[0].result['step_flops'] / ours[plain][0].result['step_flops']:.2f}"
         for name, some in ours.items()
     )
-    unequal = any(abs(count / ours["order 2"][0].result["parameters"] - 1) > 0.01 for count in parameters)
+    unequal = any(abs(count / ours[plain][0].result["parameters"] - 1) > 0.01 for count in parameters)
     if unequal or against:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, note)
     return Finding(Verdict.UNDECIDED if open_ones else Verdict.HOLDS, numbers, note)

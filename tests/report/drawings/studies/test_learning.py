@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,8 +14,8 @@ from separatrix.claims.ledger import Found
 from separatrix.report.drawings.studies import learning
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import THEME, Drawing
-from separatrix.studies.learning import growth, match, polynomial, recall, runs, text
-from separatrix.studies.learning.mechanisms import MECHANISMS
+from separatrix.studies.learning import growth, language_model, match, polynomial, recall, runs, text
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
 NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads"]
@@ -61,7 +62,7 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_these_are_all_of_them_and_claims_name_them() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, match, polynomial, recall, runs, text)
+    claims = (growth, language_model, match, polynomial, recall, runs, text)
     named = {figure for module in claims for one in vars(module).values() for figure in getattr(one, "figures", ())}
     assert named == ours
 
@@ -113,6 +114,26 @@ def test_seconds_are_those_of_the_cells_that_do_nothing_else() -> None:
     assert drawn("learning_growth").columns["seconds"][0] == pytest.approx(0.01)
     untimed = [Found(one.parameters, 0, one.result) for one in results("learning_growth")]
     assert all(trace.xaxis == "x" for trace in FIGURES["learning_growth"](untimed).figure.data)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_language_models_are_compared_with_the_one_of_order_2(name: str) -> None:
+    """The first seeds of two attentions, under the names of the language models."""
+    found = [
+        replace(one, parameters={**one.parameters, "attention": given})
+        for given, attention in zip(LAYERED, ("linear elu", "order 3"), strict=True)
+        for one in results(name, "text")
+        if one.parameters["attention"] == attention
+    ]
+    drawing = FIGURES[name](found)
+    if name == "learning_ends":
+        assert list(drawing.figure.data[0].text) == list(LAYERED)
+        assert drawing.text.endswith("and four layers of order 2 has 0.796.")
+    else:
+        assert [trace.name for trace in drawing.figure.data] == list(LAYERED)
+    if name == "learning_compute":
+        assert "one of four layers of order 2." in drawing.text
+    assert len(drawing.text) < 330
 
 
 def test_the_radius_reaches_what_it_says() -> None:

@@ -12,7 +12,7 @@
 from separatrix.attention.exact.balance import size_of
 from separatrix.attention.exact.blocks.passes import backward, forward
 from separatrix.attention.exact.blocks.tangents import tangents
-from separatrix.attention.exact.blocks.tiling import gradient_summation, summation
+from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, unproved
 
 NAME = "PyTorch, by blocks"
 TAKES_AS_GIVEN = False
@@ -26,4 +26,5 @@ __all__ = [
     "size_of",
     "summation",
     "tangents",
+    "unproved",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import truth
+
 
 def by_amplitudes(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
     """For each head, the largest sum_l |q_l| prod_m max_j |k_m,jl|, which no |score| / |scale| exceeds.
@@ -49,4 +51,4 @@ def needs_no_shift(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tenso
     room = 0.9 * math.log(torch.finfo(query.dtype).max) - tuples - largest.abs()
     near = abs(scale) * by_amplitudes(query, keys) < room
     # Hoelder's bound takes several times as long, and is seldom needed.
-    return bool(near.all()) or bool((near | (abs(scale) * by_hoelder(query, keys) < room)).all())
+    return truth(near.all()) or truth((near | (abs(scale) * by_hoelder(query, keys) < room)).all())

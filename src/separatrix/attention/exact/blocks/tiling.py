@@ -91,6 +91,11 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     )
 
 
+def unproved(call: Call, dtype: torch.dtype) -> str | None:
+    """None: what the bounds assume of PyTorch's products is among the assumptions that are measured on each device."""
+    return None
+
+
 def _longest_chunk(tiling: Tiling) -> int:
     return max((min(tiling.chunk_size(box), box.tuples) for box in tiling.found), default=0)
 

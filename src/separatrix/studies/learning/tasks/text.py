@@ -20,7 +20,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.studies.learning.tasks.task import Batch, Draw, Task
 
-__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task"]
+__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task", "tokens_of"]
 
 _HELD_OUT = 10
 """One part in so many, the last of the text, is held out."""
@@ -69,11 +69,34 @@ def alphabet() -> str:
     return "".join(sorted(set(corpus())))
 
 
+def _symbols(text: str) -> Tensor:
+    """The characters of a text as indices into the alphabet."""
+    index = {character: place for place, character in enumerate(alphabet())}
+    if unknown := sorted(set(text) - set(index)):
+        raise ArgumentError("text", expected="characters of the alphabet alone", got=repr("".join(unknown)))
+    return torch.tensor([index[character] for character in text], dtype=torch.int64)
+
+
+def tokens_of(text: str, start: int = 0) -> Tensor:
+    """The tokens (1, length, 2) of a text that stands from place `start` of a window on.
+
+    Example:
+        >>> tokens_of("with", start=3).shape, tokens_of("with", start=3)[0, :, 1].tolist() == [
+        ...     len(alphabet()) + place for place in (3, 4, 5, 6)
+        ... ]
+        (torch.Size([1, 4, 2]), True)
+
+    Raises:
+        ArgumentError: A character is none of the alphabet's.
+    """
+    symbols = _symbols(text)
+    return torch.stack([symbols, len(alphabet()) + start + torch.arange(len(symbols))], -1).unsqueeze(0)
+
+
 @cache
 def _parts() -> tuple[Tensor, Tensor]:
     """The text as indices into the alphabet: what is trained on, and what is held out."""
-    index = {character: place for place, character in enumerate(alphabet())}
-    symbols = torch.tensor([index[character] for character in corpus()])
+    symbols = _symbols(corpus())
     return tuple(symbols.tensor_split([len(symbols) - len(symbols) // _HELD_OUT]))  # type: ignore[return-value]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal
 
@@ -11,6 +11,7 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 from separatrix.claims.ledger import Found
 from separatrix.report.strokes import curve, drawing
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
+from separatrix.studies.learning.mechanisms import LAYERED
 from separatrix.studies.learning.runs import READINGS, at, by_attention
 from separatrix.studies.seeds import interval
 
@@ -25,6 +26,8 @@ LINES = {
     "order 3, R = 2": (SKY, "solid"),
     "order 3, R = 4": (PURPLE, "solid"),
     "order 3": (BLUE, "solid"),
+    "four layers of order 2": (ORANGE, "solid"),
+    "four layers, the last of order 3": (BLUE, "solid"),
 }
 What = Literal["accuracy", "loss"]
 
@@ -32,6 +35,11 @@ What = Literal["accuracy", "loss"]
 def what_of(found: Sequence[Found]) -> What:
     """What a task is judged by: the loss of a text, the accuracy otherwise."""
     return "loss" if "text" in found[0].parameters else "accuracy"
+
+
+def _plain(ours: Mapping[str, Sequence[Found]]) -> str:
+    """The attention that the others are compared with: order 2, or layers of it."""
+    return "order 2" if "order 2" in ours else next(iter(LAYERED))
 
 
 def _axis(found: Sequence[Found]) -> str:
@@ -120,7 +128,7 @@ def learning_ends(found: Sequence[Found]) -> Drawing:
     text = (
         f"{what.capitalize()} of {len(names)} attentions at equal steps and at equal compute, each seed and the mean "
         f"with its 95% interval (cut off at the edge): at equal compute {best} is first with {compute[best]:.3f}, and "
-        f"order 2 has {compute['order 2']:.3f}."
+        f"{_plain(ours)} has {compute[_plain(ours)]:.3f}."
     )
     return Drawing(drawn, text, _columns(found))
 
@@ -139,9 +147,9 @@ def learning_compute(found: Sequence[Found]) -> Drawing:
     drawn.add_vline(x=budget, line={"color": GREY, "width": 1, "dash": "dash"})
     drawn.update_layout(legend={"y": -0.2})
     flops = {name: some[0].result["step_flops"] for name, some in ours.items()}
-    most = max(flops, key=lambda name: flops[name])
+    most, plain = max(flops, key=lambda name: flops[name]), _plain(ours)
     text = (
         f"{what.capitalize()} against the flops spent in training, the mean of the seeds, to the same {budget:.2g} for "
-        f"all: a step of {most} costs {flops[most] / flops['order 2']:.1f} times one of order 2."
+        f"all: a step of {most} costs {flops[most] / flops[plain]:.1f} times one of {plain}."
     )
     return Drawing(drawn, text, _columns(found))

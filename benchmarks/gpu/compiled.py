@@ -1,0 +1,299 @@
+"""What the compilers make of the kernels in Triton, for GPUs that need not be there: one row for each configuration.
+
+Registers and spills are those that `ptxas` reports for NVIDIA's GPUs and that AMD's assembly carries as metadata; both
+compilers come with Triton. The throughput is an estimate: the peak of the GPU's matrix units and of its exponentials,
+whichever is reached first, with nothing lost to memory, to waiting or to tuples that a block holds and may not attend.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.targets import TARGETS, Target
+from separatrix.attention.dispatch.gpu import REGISTERS
+from separatrix.attention.exact.gpu.configurations import KERNELS, WIDTHS, Configuration, configuration
+from separatrix.attention.polynomial.gpu import products as near_linear
+
+HERE = Path(__file__).resolve().parents[1]
+RESULTS = HERE / "results"
+ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
+SOURCES = (
+    "exact/gpu/programs/*.py",
+    "exact/gpu/configurations.py",
+    "polynomial/gpu/programs/*.py",
+    "polynomial/gpu/products.py",
+    "dispatch/gpu.py",
+)
+"""Everything that decides what is compiled."""
+KINDS = {
+    "bfloat16": (torch.bfloat16, "bf16", "fp32", "ieee"),
+    "float16": (torch.float16, "fp16", "fp32", "ieee"),
+    "tf32": (torch.float32, "fp32", "fp32", "tf32"),
+    "float32": (torch.float32, "fp32", "fp32", "ieee"),
+}
+"""For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
+NEAR_LINEAR = ("add_state", "against_state")
+"""The kernels of near-linear attention, for NVIDIA's GPUs and float32: a score of theirs is a monomial of a token."""
+PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
+"""How many products over the columns of keys, and over those of values, a kernel has for each score."""
+MATRIX = {"cuda": r"^\s*(?:@\S+\s+)?(?:mma\.sync|wgmma\.mma_async)\S*", "hip": r"^\s*v_mfma_\S+"}
+NUMBERS = ("left", "incoming", "lse", "delta", "share", "gradient", "_gradient", "key_gradient", "value_gradient")
+WAYS = {"everything hidden": True, "nothing hidden": False}
+"""What a kernel is compiled for: causality, windows and masks, or none of them. Others have some of this code."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compiler made of a kernel.
+
+    Attributes:
+        target: The GPU.
+        kernel: The kernel.
+        kind: The kind of its products.
+        width: The columns of keys and of values.
+        way: Whether anything is hidden.
+        block: Queries and inner keys of a block, warps, and stages of the pipeline.
+        registers: Vector registers of a thread.
+        spilled: Bytes of a thread that its registers do not hold and memory does.
+        moved: Scalar registers that AMD's compiler keeps in lanes of vector registers; these are not in memory.
+        shared: Bytes of shared memory.
+        matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
+        per_score: What these come to for one score of a block, of all its warps.
+        occupancy: The share of a multiprocessor's warps that can run at once.
+        estimate: At most so many 10^9 scores a second, an estimate.
+    """
+
+    target: str
+    kernel: str
+    kind: str
+    width: int
+    way: str
+    block: tuple[int, int, int, int]
+    registers: int
+    spilled: int
+    moved: int
+    shared: int
+    matrix: int
+    per_score: float
+    occupancy: float
+    estimate: float
+
+
+def configurations() -> Iterator[tuple[str, str, str, int, str]]:
+    """Everything that ships: a target, a kernel, a kind of product, a width and what is hidden."""
+    for name, kernel, kind, width, way in product(TARGETS, KERNELS, KINDS, WIDTHS, WAYS):
+        if kind in TARGETS[name].tera:
+            yield name, kernel, kind, width, way
+    for name, kernel, width in product(TARGETS, NEAR_LINEAR, WIDTHS):
+        if TARGETS[name].vendor == "cuda":
+            yield name, kernel, "float32", width, "nothing hidden"
+
+
+def block_of(target: Target, kernel: str, kind: str, width: int) -> Configuration:
+    """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
+    if kernel in NEAR_LINEAR:
+        return Configuration(near_linear.ROWS, near_linear.TOKENS, near_linear.WARPS[width], 1)
+    dtype, _, _, precision = KINDS[kind]
+    return configuration(kernel, dtype, width, of=target.vendor, precision=precision)
+
+
+def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
+    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    target = TARGETS[name]
+    _, narrow, wide, precision = KINDS[kind]
+    block = block_of(target, kernel, kind, width)
+    package = "polynomial" if kernel in NEAR_LINEAR else "exact"
+    program = getattr(import_module(f"separatrix.attention.{package}.gpu.programs.{kernel}"), kernel)
+    limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
+    constants = {
+        **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), WAYS[way]),
+        **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
+        **{"QUERIES": block.queries, "KEYS": block.keys},
+    }
+    if kernel in NEAR_LINEAR:
+        constants = {"ROWS": block.queries, "TOKENS": block.keys, "COLUMNS": width}
+    signature = {each: "constexpr" if each in constants else _type(each, narrow, wide) for each in program.arg_names}
+    # Tensors of PyTorch begin at multiples of 16 bytes.
+    aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(signature.values()) if each[0] == "*"}
+    return triton.compile(
+        ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
+        target=GPUTarget(target.vendor, target.arch, target.lanes),
+        options={"num_warps": block.warps, "num_stages": block.stages, **limit},
+    )
+
+
+def inexact(ptx: str) -> set[str]:
+    """The instructions of a text for NVIDIA's GPUs that are not rounded correctly, or flush subnormal numbers.
+
+    >>> sorted(inexact("fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2, %f3;"))
+    ['add.ftz.f32', 'ex2.approx.ftz.f32']
+    """
+    return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", ptx))
+
+
+def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
+    """Compile one configuration for a target, and look at what came out."""
+    target = TARGETS[name]
+    made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width)
+    registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
+    matrix = len(re.findall(MATRIX[target.vendor], made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], re.M))
+    shared = made.metadata.shared
+    return Compiled(
+        name,
+        kernel,
+        kind,
+        width,
+        way,
+        tuple(block),
+        registers,
+        spilled,
+        moved,
+        shared,
+        matrix,
+        round(matrix * block.warps / (block.queries * block.keys), 6),
+        round(target.occupancy(registers, shared, block.warps), 4),
+        round(estimate(target, kernel, kind, width), 2),
+    )
+
+
+def estimate(target: Target, kernel: str, kind: str, width: int) -> float:
+    """At most so many 10^9 scores a second: by the peak of the products, and by that of the exponentials.
+
+    >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64))
+    1219
+    """
+    if kernel in NEAR_LINEAR:
+        return 1e3 * target.tera[kind] / (2 * width)
+    operations = 2 * width * sum(PRODUCTS[kernel])
+    return 1e3 * min(target.tera[kind] / operations, target.exponentials)
+
+
+def _type(name: str, narrow: str, wide: str) -> str:
+    if name in ("factors", "state"):
+        return {"factors": "*i32", "state": "*fp64"}[name]
+    if name in ("x", "weights"):
+        return f"*{narrow}"
+    if name in NUMBERS:
+        return f"*{wide}"
+    if name.endswith("_mask"):
+        return "*u8"
+    return f"*{narrow}" if name == "out" or name.endswith(("_keys", "_values")) else "i32"
+
+
+def _of_ptx(asm: dict[str, Any]) -> tuple[int, int, int]:
+    """Registers, bytes spilled, and 0, as the assembler that comes with Triton reports them."""
+    import triton
+
+    assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    arch = re.search(r"^\.target (\w+)", asm["ptx"], re.M)[1]  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernel.ptx").write_text(asm["ptx"])
+        command = [str(assembler), "-v", f"--gpu-name={arch}", "kernel.ptx", "-o", "kernel.cubin"]
+        said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stderr
+    used = re.search(r"Used (\d+) registers", said)
+    spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    if not (used and spills):
+        raise RuntimeError(f"ptxas did not say what it used: {said}")
+    return int(used[1]), int(spills[1]) + int(spills[2]), 0
+
+
+def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
+    """Vector registers, bytes spilled, and scalar registers that were moved to vector ones, from the metadata."""
+
+    def number(name: str) -> int:
+        return int(re.search(rf"^\s*\.{name}:\s+(\d+)", asm["amdgcn"], re.M)[1])  # type: ignore[index]
+
+    spilled = 4 * number("vgpr_spill_count") + number("private_segment_fixed_size")
+    return number("vgpr_count"), spilled, number("sgpr_spill_count")
+
+
+def digest() -> str:
+    """A hash of everything that decides what is compiled: the kernels, their configurations and Triton's version."""
+    found = hashlib.sha256(version("triton").encode())
+    for file in sorted(file for pattern in SOURCES for file in ATTENTION.glob(pattern)):
+        found.update(file.name.encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+def compile_all(workers: int = 2) -> list[Compiled]:
+    """Compile everything that ships."""
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(compile_one, *zip(*configurations(), strict=True), chunksize=4))
+
+
+def faults(rows: list[Compiled]) -> list[str]:
+    """A sentence for each configuration that spills, or has more shared memory than its target."""
+    found = []
+    for row in rows:
+        what = f"{row.kernel} of {row.kind}, {row.width} columns, {row.way}, on {row.target}"
+        if row.spilled:
+            found.append(f"{what}: {row.spilled} bytes spilled.")
+        if row.shared > TARGETS[row.target].shared:
+            found.append(f"{what}: {row.shared} bytes of shared memory, of {TARGETS[row.target].shared}.")
+    return found
+
+
+def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
+    """Write the table as JSON and as Markdown."""
+    saved = {"digest": digest(), "triton": version("triton"), "rows": [asdict(row) for row in rows]}
+    (folder / "gpu-compiled.json").write_text(json.dumps(saved, indent=0) + "\n")
+    (folder / "gpu-compiled.md").write_text(markdown(rows))
+
+
+def load(folder: Path = RESULTS) -> dict[str, Any]:
+    """What was saved, with the rows as `Compiled`."""
+    saved: dict[str, Any] = json.loads((folder / "gpu-compiled.json").read_text())
+    saved["rows"] = [Compiled(**{**row, "block": tuple(row["block"])}) for row in saved["rows"]]
+    return saved
+
+
+HEADINGS = (
+    "kernel", "products", "columns", "hidden", "block", "registers", "spilled", "shared", "matrix per score",
+    "occupancy", "at most, 10^9 scores/s",
+)  # fmt: skip
+
+
+def markdown(rows: list[Compiled]) -> str:
+    """The table, one section for each target."""
+    lines = [
+        "# The kernels in Triton, compiled",
+        "",
+        "Tested in the interpreter, compiled for these targets, not yet timed on hardware. `python -m benchmarks gpu "
+        "--compile` makes this table; `benchmarks/gpu/compiled.py` says what its columns are. The last column is an "
+        "estimate from peaks. A block is queries x inner keys, warps, stages; for near-linear attention (`add_state`, "
+        "`against_state`) it is monomials x tokens, and a score is a monomial of a token.",
+    ]
+    for name in TARGETS:
+        here = [row for row in rows if row.target == name]
+        moved = max((row.moved for row in here), default=0)
+        lines += ["", f"## {name}", ""]
+        if moved:
+            lines += [f"Up to {moved} scalar registers are kept in lanes of vector registers, none in memory.", ""]
+        lines += ["| " + " | ".join(HEADINGS) + " |", "| " + " | ".join(["---"] * len(HEADINGS)) + " |"]
+        for row in here:
+            queries, keys, warps, stages = row.block
+            cells = (
+                row.kernel, row.kind, row.width, row.way.split()[0], f"{queries} x {keys}, {warps}, {stages}",
+                row.registers, row.spilled, row.shared, f"{row.per_score:.3g}", f"{row.occupancy:.0%}",
+                f"{row.estimate:.4g}",
+            )  # fmt: skip
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"

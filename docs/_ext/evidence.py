@@ -1,0 +1,222 @@
+"""The tables of evidence for higher orders, from the numbers that the ledger's full profile has found.
+
+`python -m docs._ext.evidence STORE` reads the verdicts and numbers of the claims below from a store and writes them to
+`evidence.json`; the store is filled by the commands that `python -m docs._ext.evidence` prints. Pages have their tables
+from that file alone, and `python -m tests.docs.refresh --made` writes them and the figure anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from separatrix.claims.ledger import Claim, Finding, Interval, claims
+from separatrix.claims.verdicts import judge
+from separatrix.errors import SeparatrixError
+from separatrix.lab.store import Store
+from separatrix.studies import load
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, RADII
+
+RECORDED = Path(__file__).resolve().parent / "evidence.json"
+TRIPLES, SIZES = "beyond/does-it-learn/triples-every-attention", "beyond/triples-by-training/over-n-and-m"
+RECALL, TEXT = "beyond/does-it-learn/recall-every-attention", "beyond/does-it-learn/text-every-attention"
+GROWTH = "beyond/does-it-learn/what-r-buys-further"
+COMPUTE, STEPS = "beyond/language-model/at-equal-compute", "beyond/language-model/at-equal-steps"
+CLAIMS = (TRIPLES, SIZES, RECALL, TEXT, GROWTH, COMPUTE, STEPS)
+"""The claims whose numbers the pages show."""
+
+Numbers = Mapping[str, Any]
+
+
+def fingerprint(claim: Claim) -> str:
+    """A hash of the cells of a claim: another one means that what is recorded is of other runs."""
+    return sha256("\n".join(sorted(cell.key for cell in claim.cells())).encode()).hexdigest()
+
+
+def plain(finding: Finding) -> dict[str, Any]:
+    """The numbers of a finding as JSON has them; an interval is its value and its two ends."""
+    return {
+        name: [value.value, value.low, value.high] if isinstance(value, Interval) else value
+        for name, value in finding.numbers.items()
+    }
+
+
+def write(store: Store, path: Path = RECORDED) -> None:
+    """Write what a store has found of the claims; an error if it lacks one of their cells, or compares to no record."""
+    load("beyond")
+    found: dict[str, Any] = {}
+    for one in claims(only=CLAIMS):
+        judged = judge(one, store)
+        if judged.missing or judged.failed or judged.problem:
+            raise SeparatrixError(f"{one.id}: {judged.finding.note} Run `{one.command}`.")
+        if not judged.finding.comparable:
+            raise SeparatrixError(f"{one.id}: {judged.finding.note}")
+        found[one.id] = {
+            "verdict": judged.verdict.value,
+            "cells": fingerprint(one),
+            "numbers": plain(judged.finding),
+        }
+    path.write_text(json.dumps({id: found[id] for id in CLAIMS}, indent=1, ensure_ascii=False) + "\n")
+
+
+@cache
+def recorded() -> dict[str, dict[str, Any]]:
+    """What is recorded of each claim: verdict, hash of its cells, numbers."""
+    found: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())
+    return found
+
+
+def number(id: str, name: str) -> Any:
+    """One number of a claim; an interval as a list of its value and ends."""
+    return recorded()[id]["numbers"][name]
+
+
+def mean(id: str, name: str) -> float:
+    """The value of an interval."""
+    return float(number(id, name)[0])
+
+
+def listed(text: str, names: Iterable[str]) -> dict[str, str]:
+    """The entries of a number that the ledger writes as "name: value, name: value".
+
+    >>> listed("order 2: 1.00, order 2, R = 4: 1.50", ["order 2, R = 4", "order 2"])
+    {'order 2, R = 4': '1.50', 'order 2': '1.00'}
+    """
+    found = {name: re.search(rf"(?:^|, ){re.escape(name)}: ([\d.]+)(?=,|$)", text) for name in names}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def _spread(value: Sequence[float], digits: int) -> str:
+    """A mean with half the width of its interval.
+
+    >>> _spread([0.9, 0.8, 1.0], 2)
+    '0.90 ± 0.10'
+    """
+    middle, low, high = value
+    return f"{middle:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    align = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, align, *rows))
+
+
+def learned() -> str:
+    """Every attention: flops, accuracy on triples and recall at equal steps and compute, loss on text."""
+    flops = listed(number(TRIPLES, "flops a step over those of order 2"), MECHANISMS)
+    rows = []
+    for name in MECHANISMS:
+        told = [
+            _spread(number(id, f"{what} at equal {reading}, {name}"), digits)
+            for id, what, reading, digits in (
+                (TRIPLES, "accuracy", "steps", 2),
+                (TRIPLES, "accuracy", "compute", 2),
+                (RECALL, "accuracy", "steps", 2),
+                (RECALL, "accuracy", "compute", 2),
+                (TEXT, "loss", "compute", 3),
+            )
+        ]
+        rows.append([name, flops[name], *told])
+    head = ["attention of one layer", "flops a step", "triples, equal steps", "triples, equal compute"]
+    return _table([*head, "recall, equal steps", "recall, equal compute", "text in nats, equal compute"], rows)
+
+
+def sizes() -> str:
+    """Planted triples over lengths and moduli: the accuracy of order 2 and of order 3, and the lead."""
+    rows = []
+    for name in recorded()[SIZES]["numbers"]:
+        if match := re.fullmatch(r"n = (\d+), M = (\d+): accuracy at order 3, order 2", name):
+            third, second = map(float, number(SIZES, name).split(", "))
+            lead = number(SIZES, f"n = {match[1]}, M = {match[2]}: lead of order 3")
+            rows.append([f"{match[1]} tokens modulo {match[2]}", f"{second:.2f}", f"{third:.2f}", _spread(lead, 2)])
+    return _table(["task", "order 2", "order 3", "lead of order 3"], rows)
+
+
+def bounds() -> str:
+    """What a bound on the scores costs and buys, for each bound."""
+    shares = listed(number(RECALL, "largest share of the attention on one pair, by R"), [f"{R:g}" for R in RADII])
+    rows = []
+    for R in RADII:
+        name = f"order 3, R = {R:g}"
+        state, length = number(GROWTH, f"{name}: bytes kept, and the n at which order 3 keeps as many").split("; ")
+        accuracy = [_spread(number(id, f"accuracy at equal steps, {name}"), 2) for id in (TRIPLES, RECALL)]
+        from_n = number(GROWTH, f"{name}: flops below order 3 from n")
+        rows.append([f"{R:g}", shares[f"{R:g}"], *accuracy, f"{from_n:.0f}", state, length])
+    head = ["R", "largest share of one pair in recall", "triples", "recall", "fewer flops than exact from n"]
+    return _table([*head, "bytes of the state", "n at which a cache is as large"], rows)
+
+
+def language_model() -> str:
+    """The two language models: flops, and losses at equal compute and at equal steps."""
+    second, third = LAYERED
+    flops = listed(number(COMPUTE, f"flops a step over those of {second}"), LAYERED)
+    readings = ((COMPUTE, "compute"), (STEPS, "steps"))
+    rows = [
+        [name, flops[name], *(_spread(number(id, f"loss at equal {how}, {name}"), 3) for id, how in readings)]
+        for name in LAYERED
+    ]
+    ahead = number(COMPUTE, f"{second} ahead of {third} at equal compute: loss")
+    behind = number(STEPS, f"{third} ahead of {second} at equal steps: loss")
+    leads = [ahead, [-end for end in (behind[0], behind[2], behind[1])]]
+    rows.append(["how much more order 3 has, seed by seed", "", *(_spread(lead, 3) for lead in leads)])
+    return _table(["model", "flops a step", "nats, equal compute", "nats, equal steps"], rows)
+
+
+def verdicts() -> str:
+    """The claims with their verdicts."""
+    return _table(["claim", "verdict"], ([f"`{id}`", f"**{one['verdict']}**"] for id, one in recorded().items()))
+
+
+def short() -> str:
+    """The few numbers of the readme."""
+    third = "order 3, R = 4"
+    rows = []
+    for task, id, what, digits in (
+        ("does a token have two others with which it sums to zero? accuracy", TRIPLES, "accuracy", 2),
+        ("recall by a key whose parts stand in two tokens, accuracy", RECALL, "accuracy", 2),
+        ("next character of a text, loss in nats", TEXT, "loss", 2),
+    ):
+        means = [mean(id, f"{what} at equal compute, {name}") for name in ("order 2", "order 3", third)]
+        rows.append([task, *(f"{value:.{digits}f}" for value in means)])
+    losses = [mean(COMPUTE, f"loss at equal compute, {name}") for name in LAYERED]
+    rows.append(["the same, four layers, the last of order 3 in windows", *(f"{value:.2f}" for value in losses), ""])
+    return _table(["at equal parameters and compute", "order 2", "order 3", "order 3, scores below 4"], rows)
+
+
+_TABLES: Mapping[str, Callable[[], str]] = {
+    "bounds": bounds,
+    "language-model": language_model,
+    "learned": learned,
+    "short": short,
+    "sizes": sizes,
+    "verdicts": verdicts,
+}
+
+
+def evidence(table: str) -> str:
+    """A table by its name."""
+    return _TABLES[table]()
+
+
+def _main(given: Sequence[str]) -> int:
+    if len(given) != 1:
+        load("beyond")
+        print("\n".join(f"{one.command} --store FOLDER" for one in claims(only=CLAIMS)))
+        return 2
+    try:
+        with Store.open(given[0]) as store:
+            write(store)
+    except SeparatrixError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""The one place where numbers of tensors are read on the host, which waits for a device to finish what it was given.
+
+Whether factors need balancing, which plan is chosen and whether an output is refused depend on numbers. On a GPU each
+look at one stops the queue, and a fake tensor has none to look at. Because all of them go through `read`, tests can
+count the looks, and answer for fake tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+
+def read(x: Tensor) -> Any:
+    """The entries of a tensor as Python numbers, read from its device: `numbers`, `number` and `truth` call this."""
+    return x.tolist()
+
+
+def numbers(x: Tensor) -> Any:
+    """The entries of a tensor as nested lists of Python numbers, or one number for a tensor without dimensions.
+
+    >>> import torch
+    >>> numbers(torch.tensor([[1.0, 2.0]])), numbers(torch.tensor(True))
+    ([[1.0, 2.0]], True)
+    """
+    return read(x)
+
+
+def number(x: Tensor) -> float:
+    """The one entry of a tensor as a float.
+
+    >>> import torch
+    >>> number(torch.tensor([3]))
+    3.0
+    """
+    return float(read(x if x.dim() == 0 else x.reshape(())))
+
+
+def truth(x: Tensor) -> bool:
+    """The one entry of a tensor as a bool.
+
+    >>> import torch
+    >>> truth(torch.ones(3).eq(1).all())
+    True
+    """
+    return bool(read(x if x.dim() == 0 else x.reshape(())))

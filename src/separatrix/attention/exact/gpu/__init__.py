@@ -1,0 +1,37 @@
+"""Exact attention of order 3 by kernels in Triton: the engine for GPUs. Other orders are those of `blocks`.
+
+- `programs`: the kernels, forward and backward, which are compiled when they are first launched.
+- `launch`: a call as the kernels take it, and their launches.
+- `configurations`: the blocks that the kernels are compiled for.
+- `engine`: what the rule of the engines asks for.
+- `size`: whether the factors of a call may be multiplied as they are.
+
+They are tested in Triton's interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on hardware.
+"""
+
+from separatrix.attention.exact.blocks import tangents
+from separatrix.attention.exact.gpu.engine import (
+    backward,
+    forward,
+    gradient_summation,
+    summation,
+    takes,
+    unproved,
+)
+from separatrix.attention.exact.gpu.size import size_of
+
+NAME = "kernels in Triton"
+TAKES_AS_GIVEN = True
+
+__all__ = [
+    "NAME",
+    "TAKES_AS_GIVEN",
+    "backward",
+    "forward",
+    "gradient_summation",
+    "size_of",
+    "summation",
+    "takes",
+    "tangents",
+    "unproved",
+]

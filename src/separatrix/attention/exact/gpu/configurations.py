@@ -1,0 +1,83 @@
+"""The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
+
+They are the largest of a short list that spill nothing to memory on any target of their vendor. `python -m benchmarks
+gpu --compile` compiles all of them, and fails if one spills; benchmarks/results/gpu-compiled.md is its table. Nothing
+is searched at run time: the first call compiles what is written here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.gpu import padded, vendor
+
+KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient")
+WIDTHS = (16, 32, 64, 128)
+"""The padded numbers of columns of keys and values, the larger of which counts."""
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""The types that configurations ship for; float64 is computed by plain PyTorch."""
+
+
+class Configuration(NamedTuple):
+    """A kernel's block: how many queries, how many inner keys, and how many warps and stages of a pipeline it has."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def width_of(call: Call) -> int:
+    """The width by which the configuration of a call is chosen."""
+    return max(padded(call.query.shape[2]), padded(call.values[0].shape[2]))
+
+
+def configuration(
+    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee"
+) -> Configuration:
+    """The configuration that ships for a kernel, for tensors of a type and a padded width, on the GPUs of a vendor.
+
+    Args:
+        kernel: One of `KERNELS`.
+        dtype: The type of the tensors.
+        width: One of `WIDTHS`.
+        of: The vendor, None for that of this build of PyTorch.
+        precision: How products of float32 are computed, "ieee" or "tf32".
+
+    Example:
+        >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
+        128
+    """
+    kind = precision if precision == "tf32" else f"{8 * dtype.itemsize} bits"
+    return SHIPPED[of or vendor(), kernel, kind][WIDTHS.index(width)]
+
+
+def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
+    return tuple(Configuration(*block) for block in blocks)
+
+
+SHIPPED = {
+    ("cuda", "attend", "16 bits"): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits"): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits"): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
+    ("cuda", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "attend", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("hip", "attend", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits"): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("hip", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
+    ("hip", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+}

@@ -1,0 +1,97 @@
+"""Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
+
+Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or not;
+2^x errs by two units in the last place (`ex2.approx`) and CUDA's logarithm to base 2 by one: all within what the
+certificates assume. How matrix units add up products of half types is documented nowhere, nor how those of AMD add up
+float32; for these a bound is refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.summation import Summation, tile_gradient_sum, tile_sum
+from separatrix.attention.call import Call, Gradients
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact.gpu import launch
+from separatrix.attention.exact.gpu.configurations import TYPES, WIDTHS, configuration, width_of
+from separatrix.attention.exact.gpu.size import spare
+from separatrix.attention.exact.incoming_rows import IncomingRows
+
+
+def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
+    """Whether there are kernels for a call in a type, its own if none is named.
+
+    They are for GPUs, need Triton, and take order 3 in float32 and the half types, with at most 128 columns.
+    """
+    if call.query.device.type not in gpu.DEVICES or call.order != 3 or call.is_empty or not gpu.installed():
+        return False
+    farthest = max(call.query.shape[1], *call.key_lengths, abs(call.positions.offset))
+    widest = max(call.query.shape[2], call.values[0].shape[2])
+    return widest <= WIDTHS[-1] and (dtype or call.query.dtype) in TYPES and farthest <= launch.FARTHEST
+
+
+def forward(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+    return launch.forward(call, _precision(call))
+
+
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    wide = call.computed_in
+    rows = IncomingRows.of(call, lse, grad_out.to(wide), grad_lse)
+    delta = (rows.near * out).sum(-1) - rows.near_lse.squeeze(-1)
+    up = spare(call)
+    given = (rows.near, rows.lse * launch.LOG2_E - up, delta, rows.share)
+    query, keys, values = launch.gradients(call, _precision(call), tuple(x.contiguous() for x in given))
+    query = query * (call.scale * 2.0**-up)
+    keys, values = [x * (math.log(2.0) * 2.0**-up) for x in keys], [x * 2.0**-up for x in values]
+    query, keys, values = rows.gradients(query, keys, values)
+    return query.to(call.query.dtype), [x.to(call.query.dtype) for x in keys], [x.to(call.query.dtype) for x in values]
+
+
+def summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How a weight gets into the sums of its query when the call is computed in a type."""
+    _, inners, prefixes = _visited("attend", call, dtype)
+    return tile_sum(call.order, inners, prefixes)
+
+
+def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How the backward pass adds up when it is computed in a type."""
+    most = [_visited(kernel, call, dtype) for kernel in ("query_gradient", "inner_gradient", "prefix_gradient")]
+    queries, inners, prefixes = (max(sizes) for sizes in zip(*most, strict=True))
+    return tile_gradient_sum(call.order, inners, prefixes, queries, call.shared)
+
+
+def unproved(call: Call, dtype: torch.dtype) -> str | None:
+    """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
+    if dtype.itemsize == 2:
+        return (
+            "No vendor says in which order and with which rounding the matrix units of a GPU add up products of half "
+            "types. Pass float32."
+        )
+    if torch.version.hip is not None and call.query.device.type == "cuda":
+        return "AMD does not say how its matrix units add up products of float32. Pass float64."
+    return None
+
+
+def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
+    """The queries, inner keys and prefix keys that a kernel visits at the most for one of the others, whole blocks."""
+    block = configuration(kernel, dtype, width_of(call))
+    prefix = launch.prefix_of(call)
+    inners, queries = call.key_lengths[1 - prefix], call.query.shape[1]
+    return _whole(queries, block.queries), _whole(inners, block.keys), call.key_lengths[prefix]
+
+
+def _whole(length: int, block: int) -> int:
+    """A length and what a block that begins anywhere in it may go beyond: sums of zeros are exact but may be fused."""
+    return -(-length // block) * block + block
+
+
+def _precision(call: Call) -> str:
+    """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and the GPU has it."""
+    asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return "tf32" if asked and call.query.dtype == torch.float32 and torch.version.hip is None else "ieee"

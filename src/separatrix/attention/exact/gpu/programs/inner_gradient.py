@@ -1,0 +1,113 @@
+"""The gradients of inner keys and values of order 3 in Triton: a block of them against all queries that attend it.
+
+    dv_j = sum_i sum_p P g_i * v_p,    dk_j = sum_i sum_p dS q_i * k_p
+
+A block belongs to one program, which adds up the heads of queries that share it, in a fixed order: no two programs
+write to the same place, and the bits do not depend on how programs are scheduled.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from separatrix.attention.exact.gpu.programs.tiles import (
+    add_product,
+    allowed,
+    looking,
+    prefix_at,
+    prefixes_of,
+    product,
+    put_rows,
+    reach,
+    rows_of,
+    sees,
+    shown,
+)
+
+
+@triton.jit
+def inner_gradient(
+    left,
+    prefix_keys,
+    prefix_values,
+    inner_keys,
+    inner_values,
+    prefix_mask,
+    inner_mask,
+    incoming,
+    lse,
+    delta,
+    share,
+    key_gradient,
+    value_gradient,
+    queries,
+    prefixes,
+    inners,
+    offset,
+    prefix_window,
+    inner_window,
+    shared,
+    mask_shared,
+    CAUSAL: tl.constexpr,
+    PREFIX_WINDOW: tl.constexpr,
+    INNER_WINDOW: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    d: tl.constexpr,
+    d_v: tl.constexpr,
+    D: tl.constexpr,
+    D_V: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    """Write the gradients of one block of inner keys and values, those of keys times log2(e)."""
+    blocks = tl.cdiv(inners, KEYS)
+    own, place = tl.program_id(0) // blocks, tl.program_id(0) % blocks * KEYS
+    keys = place + tl.arange(0, KEYS)
+    exists = keys < inners
+    K = rows_of(inner_keys, own, keys, inners, exists, d, D)
+    V = rows_of(inner_values, own, keys, inners, exists, d_v, D_V)
+    narrow = inner_keys.dtype.element_ty
+    wide = left.dtype.element_ty
+
+    of_keys = tl.zeros((KEYS, D), wide)
+    of_values = tl.zeros((KEYS, D_V), wide)
+    last_key = tl.minimum(place + KEYS, inners) - 1
+    start, stop = looking(place, last_key, offset, inner_window, queries, CAUSAL or INNER_WINDOW, INNER_WINDOW)
+    for member in range(shared):
+        head = own * shared + member
+        masked_as = head // mask_shared
+        inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+        if MASKED:  # what is hidden may be NaN
+            K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+            V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+        for first in range(start, stop, QUERIES):
+            rows = first + tl.arange(0, QUERIES)
+            last = tl.minimum(first + QUERIES, queries) - 1
+            live, here = rows < queries, rows + offset
+            of_head = head.to(tl.int64) * queries + rows
+            shift = tl.load(lse + of_head, mask=live, other=0.0)
+            against = tl.load(delta + of_head, mask=live, other=0.0)
+            weight = tl.load(share + of_head, mask=live, other=0.0)
+            begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
+            for step in range(begin, end):
+                at = prefix_at(step, here, PREFIX_WINDOW)
+                inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
+                k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
+                v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
+                # Read anew each time: registers are scarcer than cache.
+                row = (rows_of(left, head, rows, queries, live, d, D) * k.to(wide)).to(narrow)
+                g_row = (rows_of(incoming, head, rows, queries, live, d_v, D_V) * v.to(wide)).to(narrow)
+                may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+                ends = reach(here, may, CAUSAL or INNER_WINDOW)
+                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
+                # Keys in rows and queries in columns: so the weights are the left factors of the next products.
+                S = product(K, tl.trans(row), wide, PRECISION)
+                P = tl.where(seen, tl.exp2(S - shift[None, :]), 0.0) * weight[None, :]
+                of_values = add_product(of_values, P.to(narrow), g_row, PRECISION)
+                dP = product(V, tl.trans(g_row), wide, PRECISION)
+                dS = (P * (dP - against[None, :])).to(narrow)
+                of_keys = add_product(of_keys, dS, row, PRECISION)
+    put_rows(key_gradient, own, keys, inners, exists, of_keys, d, D)
+    put_rows(value_gradient, own, keys, inners, exists, of_values, d_v, D_V)

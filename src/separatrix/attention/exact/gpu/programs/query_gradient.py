@@ -1,0 +1,104 @@
+"""The gradients of the queries of order 3 in Triton: a block of queries against one prefix key after the other.
+
+With P = 2^(S - lse) the weights of a query,
+
+    dS = P * (g (v_p * v_j) - delta),    dq = sum_p k_p * (sum_j dS_j k_j),
+
+where g is the incoming gradient of the query and delta its product with the output, less the log-sum-exp's gradient.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from separatrix.attention.exact.gpu.programs.tiles import (
+    add_product,
+    allowed,
+    prefix_at,
+    prefixes_of,
+    product,
+    put_rows,
+    reach,
+    rows_of,
+    sees,
+    shown,
+    visible,
+)
+
+
+@triton.jit
+def query_gradient(
+    left,
+    prefix_keys,
+    prefix_values,
+    inner_keys,
+    inner_values,
+    prefix_mask,
+    inner_mask,
+    incoming,
+    lse,
+    delta,
+    share,
+    gradient,
+    _gradient,
+    queries,
+    prefixes,
+    inners,
+    offset,
+    prefix_window,
+    inner_window,
+    shared,
+    mask_shared,
+    CAUSAL: tl.constexpr,
+    PREFIX_WINDOW: tl.constexpr,
+    INNER_WINDOW: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    d: tl.constexpr,
+    d_v: tl.constexpr,
+    D: tl.constexpr,
+    D_V: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    """Write the gradients of one block of queries of one head, over the scale; two arguments are not used."""
+    blocks = tl.cdiv(queries, QUERIES)
+    head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
+    own, masked_as = head // shared, head // mask_shared
+    rows = first + tl.arange(0, QUERIES)
+    last = tl.minimum(first + QUERIES, queries) - 1
+    live, here = rows < queries, rows + offset
+    of_head = head.to(tl.int64) * queries + rows
+    shift = tl.load(lse + of_head, mask=live, other=0.0)
+    against = tl.load(delta + of_head, mask=live, other=0.0)
+    narrow = inner_keys.dtype.element_ty
+    wide = left.dtype.element_ty
+
+    found = tl.zeros((QUERIES, D), wide)
+    start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
+    begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
+    for step in range(begin, end):
+        at = prefix_at(step, here, PREFIX_WINDOW)
+        inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
+        k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
+        v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
+        # Read anew each time: registers are scarcer than cache.
+        row = (rows_of(left, head, rows, queries, live, d, D) * k.to(wide)).to(narrow)
+        g_row = (rows_of(incoming, head, rows, queries, live, d_v, D_V) * v.to(wide)).to(narrow)
+        may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+        ends = reach(here, may, CAUSAL or INNER_WINDOW)
+        row_found = tl.zeros((QUERIES, D), wide)
+        for place in range(start, stop, KEYS):
+            keys = place + tl.arange(0, KEYS)
+            inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+            K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+            V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+            S = product(row, tl.trans(K), wide, PRECISION)
+            dP = product(g_row, tl.trans(V), wide, PRECISION)
+            seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
+            P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0)
+            dS = (P * (dP - against[:, None])).to(narrow)
+            row_found = add_product(row_found, dS, K, PRECISION)
+        found += row_found * rows_of(prefix_keys, own, at, prefixes, inside, d, D).to(wide)
+    put_rows(gradient, head, rows, queries, live, found, d, D)

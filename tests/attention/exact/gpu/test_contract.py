@@ -1,0 +1,95 @@
+"""The contract of attention with the kernels in Triton, in its interpreter, and what bounds on their error say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import separatrix as sx
+from separatrix.attention import reference
+from separatrix.attention.call import check_call
+from separatrix.attention.exact import gpu
+from separatrix.attention.exact.engine import engine_for
+from tests.contracts.attention_contract import AttentionContract, draw, inputs
+from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
+
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+
+
+class TestTriton(AttentionContract):
+    """Order 3 is computed by the kernels in Triton; the other orders go where they would on a machine without."""
+
+    def attend(self, query, keys, values, **options):
+        call = check_call(query, keys, values, **options)
+        assert (engine_for(call) is gpu) == (len(keys) == 2 and not call.is_empty)
+        return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
+
+    @pytest.mark.parametrize("options", [{"is_causal": True}, {"windows": [2, 3], "masked": True}])
+    def test_gradients(self, options):
+        """Along random directions: the interpreter takes seconds for all entries, which `test_programs` looks at."""
+        leaves = [x.requires_grad_() for x in draw(0, 5, 1, 3, 2)]
+        masks = [torch.tensor([True, False, True])] * 2 if options.get("masked") else None
+        options = {name: option for name, option in options.items() if name != "masked"}
+
+        def function(query, *sets):
+            return self.attend(query, list(sets[:2]), list(sets[2:]), key_masks=masks, **options)
+
+        assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("order", [2, 4])
+def test_other_orders_are_computed_elsewhere(order):
+    call = check_call(*inputs(order, 3, [4, 5, 2]))
+    assert not gpu.takes(call)
+    assert engine_for(call) is not gpu
+
+
+@pytest.mark.parametrize("d", [128, 129])
+def test_rows_of_up_to_128_columns_are_taken(d):
+    assert gpu.takes(check_call(*inputs(3, 2, [2, 2], d=d))) == (d == 128)
+    assert gpu.takes(check_call(*inputs(3, 2, [2, 2], d_v=d))) == (d == 128)
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": [3, 20]}], ids=["all", "windows"])
+def test_float32_errs_by_no_more_than_the_bound(options):
+    for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
+        query = size * draw(seed, 1, 7, 5).float()
+        keys, values = [draw(seed + 1, 2, 1, n, 5).float() for n in (5, 20)], None
+        keys, values = [x[0] for x in keys], [x[1] for x in keys]
+        out, lse = sx.tensor_attention(query, keys, values, return_lse=True, **options)
+        wide = [x.double() for x in (query, *keys, *values)]
+        exact, exact_lse = reference.tensor_attention(wide[0], wide[1:3], wide[3:], **options)
+        bound, lse_bound = sx.exact_error_bound(query, keys, values, return_lse=True, **options)
+        assert bool(((out - exact).abs().amax(-1) <= bound).all())
+        seen = exact_lse > -math.inf
+        assert bool(((lse - exact_lse)[seen].abs() <= lse_bound[seen]).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_no_bound_is_given_for_half_types(dtype):
+    query, keys, values = inputs(3, 2, [3, 4])
+    query, keys, values = query.to(dtype), [x.to(dtype) for x in keys], [x.to(dtype) for x in values]
+    with pytest.raises(sx.SeparatrixError, match="in which order and with which rounding the matrix units"):
+        sx.exact_error_bound(query, keys, values)
+
+
+def test_a_tolerance_widens_half_types():
+    """The certificate is for float32, in which the call is then computed, and not for the matrix units."""
+    query, keys, values = inputs(3, 3, [3, 4])
+    query, keys, values = query.bfloat16(), [x.bfloat16() for x in keys], [x.bfloat16() for x in values]
+    found = sx.certified_attention(query, keys, values, tolerance=1e-1, method="exact")
+    expected, _ = reference.tensor_attention(query.double(), [x.double() for x in keys], [x.double() for x in values])
+    assert (found.output.double() - expected).abs().max() <= found.certificate.total <= 1e-1
+
+
+def test_a_gradient_is_certified():
+    query, keys, values = inputs(3, 3, [3, 4])
+    leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
+    found = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-3, method="exact")
+    assert found.certificate.gradient.total <= 1e-3
+    grads = torch.autograd.grad(found.output.sum(), leaves)
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    expected = torch.autograd.grad(reference.tensor_attention(wide[0], wide[1:3], wide[3:])[0].sum(), wide)
+    assert max((a - b).abs().max().item() for a, b in zip(grads, expected, strict=True)) <= 1e-5

@@ -1,0 +1,122 @@
+"""The page of evidence, the readme's table and the figure: from the ledger's recorded numbers, and no others."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from docs._ext import evidence, evidence_figure
+from docs._ext.made import refreshed
+from separatrix.claims.ledger import claims
+from separatrix.claims.verdicts import expected
+from separatrix.commands.app import app
+from separatrix.errors import SeparatrixError
+from separatrix.lab.store import Store
+from separatrix.studies import load
+from separatrix.studies.learning.runs import RECORDED_TEXT
+from separatrix.studies.learning.tasks.text import digest
+from tests.docs.pages import EVIDENCE, FENCE, ROOT
+
+QUICK = "beyond/does-it-learn/recall-by-hand"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ledger() -> None:
+    load("beyond")
+
+
+def test_docstrings() -> None:
+    done = doctest.testmod(evidence)
+    assert done.attempted
+    assert not done.failed
+
+
+def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
+    """The verdicts are those of the ledger, and the numbers those of the cells that the claims ask for today."""
+    recorded, verdicts = evidence.recorded(), expected()
+    assert tuple(recorded) == evidence.CLAIMS
+    for one in claims(only=evidence.CLAIMS):
+        assert recorded[one.id]["verdict"] == verdicts[one.id]
+        on_text = any("text" in cell.arguments for cell in one.cells())
+        if not on_text or digest() == RECORDED_TEXT:
+            assert recorded[one.id]["cells"] == evidence.fingerprint(one), "run the claim, and docs._ext.evidence"
+
+
+def test_the_figure_is_drawn_from_what_is_recorded() -> None:
+    assert evidence_figure.FIGURE.read_text() == evidence_figure.svg(), "python -m tests.docs.refresh --made"
+
+
+@pytest.mark.parametrize("page", [EVIDENCE, ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_page_with_another_number_is_stale(page: Path) -> None:
+    text = page.read_text()
+    assert refreshed(text) == text
+    parts = re.findall(r"^<!-- made: evidence [\w-]+ -->$.*?^<!-- end -->$", text, re.MULTILINE | re.DOTALL)
+    assert parts
+    for part in parts:
+        numbers = list(re.finditer(r"\d+\.\d\d+", part))
+        for found in numbers[:: max(len(numbers) // 5, 1)]:
+            other = f"{part[: found.start()]}9.99{part[found.end() :]}"
+            assert refreshed(text.replace(part, other)) == text
+
+
+@pytest.mark.parametrize(
+    ("table", "id", "name"),
+    [
+        ("learned", evidence.TRIPLES, "accuracy at equal steps, order 3"),
+        ("learned", evidence.RECALL, "accuracy at equal compute, order 3, R = 4"),
+        ("learned", evidence.TEXT, "loss at equal compute, order 2"),
+        ("bounds", evidence.GROWTH, "order 3, R = 2: flops below order 3 from n"),
+        ("language-model", evidence.COMPUTE, "loss at equal compute, four layers of order 2"),
+        ("short", evidence.TRIPLES, "accuracy at equal compute, order 2"),
+        ("short", evidence.COMPUTE, "loss at equal compute, four layers, the last of order 3"),
+        ("sizes", evidence.SIZES, "n = 8, M = 11: lead of order 3"),
+    ],
+)
+def test_another_run_would_give_another_table(table: str, id: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = copy.deepcopy(evidence.recorded())
+    number = changed[id]["numbers"][name]
+    changed[id]["numbers"][name] = [x + 0.07 for x in number] if isinstance(number, list) else number + 7
+    before = evidence.evidence(table)
+    monkeypatch.setattr(evidence, "recorded", lambda: changed)
+    assert evidence.evidence(table) != before
+
+
+def test_numbers_stand_in_the_tables_alone() -> None:
+    """No decimal number in the prose of the page, which nothing would check; the theorems' have no such check."""
+    text = FENCE.sub("", EVIDENCE.read_text())
+    prose = re.sub(r"^<!-- made: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = prose.replace("Theorems 1.3 and 1.4", "")
+    assert "<!-- made" not in prose
+    assert re.findall(r"\d\.\d", prose) == []
+
+
+def test_what_a_store_has_found_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "CLAIMS", (QUICK,))
+    store, path = tmp_path / "store", tmp_path / "evidence.json"
+    with (
+        Store.create(store) as empty,
+        pytest.raises(SeparatrixError, match="Run `separatrix reproduce --profile quick"),
+    ):
+        evidence.write(empty, path)
+    assert not path.exists()
+    ran = CliRunner().invoke(app, ["reproduce", "--only", QUICK, "--store", str(store), "--in-process"])
+    assert ran.exit_code == 0, ran.output
+    with Store.open(store) as full:
+        evidence.write(full, path)
+    written = json.loads(path.read_text())[QUICK]
+    assert written["verdict"] == "holds"
+    assert written["numbers"]["wrong by one head of order k"] == 0
+    assert written["cells"] == evidence.fingerprint(claims(only=[QUICK])[0])
+
+
+def test_without_a_store_the_commands_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert evidence._main([]) == 2
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == len(evidence.CLAIMS)
+    assert all(line.startswith("separatrix reproduce --profile full --only beyond/") for line in told)

@@ -1,0 +1,160 @@
+"""The claims on language models: fair cells, models as they are said to be, and verdicts that hang on the results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+
+from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.errors import ArgumentError
+from separatrix.studies.learning import language_model
+from separatrix.studies.learning.compute import attention_flops, step_flops
+from separatrix.studies.learning.language_model import PAIRS, TRIPLES, sizes_of, trained
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, Mechanism, mechanism
+from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
+from separatrix.studies.learning.runs import RECORDED_TEXT
+from separatrix.studies.learning.tasks.text import digest, text_task
+from tests.studies.cells import claims_of, judged_as_recorded
+
+OURS = claims_of(language_model)
+HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_one_layer_in_four_is_of_order_3_in_windows() -> None:
+    task = text_task(40)
+    sizes = sizes_of(task, 16, 4)
+    counts = []
+    for name, kind in LAYERED.items():
+        model = Model(task, sizes, kind, generator=generator())
+        layers = [block.attention for block in model.blocks]
+        assert [layer.order for layer in layers] == ([2, 2, 2, 3] if name == TRIPLES else [2] * 4)
+        assert [layer.windows for layer in layers] == [None] * 3 + ([(512, 32)] if name == TRIPLES else [None])
+        counts.append(sum(weight.numel() for weight in model.parameters()))
+        assert counts[-1] == parameter_count(task, sizes, kind, model.hidden)
+    assert hidden_units(task, sizes, mechanism(PAIRS)) == 64
+    assert abs(counts[0] - counts[1]) <= 4 * (2 * 16 + 1) / 2
+
+
+def test_an_order_at_every_second_layer() -> None:
+    kind = Mechanism(3, bound=2.0, layers=5, windows=(4, 2), every=2)
+    assert kind.stack == (Mechanism(), Mechanism(3, 2.0, windows=(4, 2))) * 2 + (Mechanism(),)
+    for one in MECHANISMS.values():
+        assert [replace(layer, layers=one.layers) for layer in one.stack] == [one] * one.layers
+
+
+def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
+    """Two heads of dimension 3, seven tokens, windows of 5 and 2: counted one by one."""
+    kind = Mechanism(3, windows=(5, 2))
+    seen = [(i, j, k) for i, j, k in product(range(7), repeat=3) if i - 5 < j <= i and i - 2 < k <= i]
+    assert attention_flops(kind, 2, 3, 7, 7) == 2 * len(seen) * (2 * 3 + 2 * 3)
+    assert attention_flops(kind, 2, 3, 7, 1) == 2 * 5 * 2 * (2 * 3 + 2 * 3)
+
+
+@pytest.mark.parametrize("id", OURS)
+def test_both_models_are_treated_alike(id: str) -> None:
+    """The same seeds and settings but for the rate; flops spent at equal compute within one step; never seed 0."""
+    kinds: dict[str, list[object]] = {}
+    spent, step = {}, {}
+    for cell in OURS[id].cells():
+        given = dict(cell.arguments)
+        name, steps = given.pop("attention"), given.pop("compute_steps")
+        assert given.pop("lr") == language_model.RATES["steps" if id.endswith("steps") else "compute_steps"][name]
+        kinds.setdefault(name, []).append((cell.seed, given))
+        task = text_task(given["n"])
+        step[name] = step_flops(task, sizes_of(task, given["width"], given["heads"]), mechanism(name), given["batch"])
+        spent[name] = steps * step[name]
+        assert given["text"] == digest()
+        assert cell.seed != 0
+    assert kinds[PAIRS] == kinds[TRIPLES]
+    assert spent[TRIPLES] == given["steps"] * step[TRIPLES]
+    if id.endswith("steps"):
+        assert spent[PAIRS] == given["steps"] * step[PAIRS]
+    else:
+        assert spent[TRIPLES] - step[PAIRS] < spent[PAIRS] <= spent[TRIPLES]
+
+
+def test_a_run_is_of_the_sizes_and_the_rate_that_its_cell_names() -> None:
+    given = {"n": 6, "width": 8, "heads": 2, "attention": TRIPLES, "batch": 2, "points": 4}
+    found = trained(text=digest(), lr=0.01, **given, steps=2, compute_steps=3, seed=1)
+    assert found["step"] == [0, 1, 2, 3]
+    task = text_task(6)
+    sizes = sizes_of(task, 8, 2)
+    assert found["parameters"] == parameter_count(
+        task, sizes, mechanism(TRIPLES), hidden_units(task, sizes, LAYERED[TRIPLES])
+    )
+    assert found["step_flops"] == step_flops(task, sizes, mechanism(TRIPLES), 2)
+    slower = trained(text=digest(), lr=0.001, **given, steps=2, compute_steps=3, seed=1)
+    assert slower["loss"][0] == found["loss"][0]
+    assert slower["loss"][1] != found["loss"][1]
+
+
+def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str = RECORDED_TEXT) -> list[Found]:
+    """Four seeds of each model, a little apart: losses at equal steps and at equal compute."""
+    found = []
+    for (name, ends), seed in product({PAIRS: pairs, TRIPLES: triples}.items(), (1, 2, 3, 4)):
+        given = {"text": text, "attention": name, "steps": 10, "compute_steps": 20}
+        losses = [3.0, *(end + 0.01 * seed for end in ends)]
+        result = {"step": [0, 10, 20], "loss": losses, "accuracy": [0.0] * 3, "parameters": 1000, "step_flops": 7.0}
+        found.append(Found(given, seed, {**result, "python": "3.99.1"}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pairs", "triples", "compute", "steps"),
+    [((2.0, 1.0), (1.5, 1.5), HOLDS, HOLDS), ((2.0, 1.0), (2.5, 0.5), FAILS, FAILS)],
+)
+def test_each_claim_is_read_at_its_own_steps(
+    pairs: tuple[float, float], triples: tuple[float, float], compute: Verdict, steps: Verdict
+) -> None:
+    found = runs(pairs, triples)
+    assert OURS["language-model/at-equal-compute"].check(found).verdict is compute
+    assert OURS["language-model/shorter"].check(found).verdict is compute
+    made = OURS["language-model/at-equal-steps"].check(found)
+    assert made.verdict is steps
+    assert f"loss at equal compute, {PAIRS}" not in made.numbers
+    lead = made.numbers[f"{TRIPLES} ahead of {PAIRS} at equal steps: loss"]
+    assert isinstance(lead, Interval)
+    assert lead.value == pytest.approx(pairs[0] - triples[0])
+
+
+def test_differences_within_chance_decide_nothing_and_more_parameters_fail() -> None:
+    claim = OURS["language-model/at-equal-compute"]
+    found = runs((2.0, 1.0), (2.0, 1.1))
+    assert claim.check(found).verdict is HOLDS
+    worse = replace(found[0], result={**found[0].result, "loss": [3.0, 2.0, 1.6]})
+    assert claim.check([worse, *found[1:]]).verdict is OPEN
+    larger = replace(found[0], result={**found[0].result, "parameters": 1011})
+    assert claim.check([larger, *found[1:]]).verdict is FAILS
+    assert not claim.check(runs((2.0, 1.0), (2.0, 1.1), text="0123")).comparable
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("id", OURS)
+def test_the_recorded_verdict(id: str) -> None:
+    judged_as_recorded(OURS[id])
+
+
+@pytest.mark.parametrize("name", [*LAYERED, "order 2, two layers", "order 3, R = 2"])
+def test_decoding_through_caches_is_the_whole_call(name: str) -> None:
+    """Forty tokens, beyond the window of 32: a prompt, single tokens, and several at once."""
+    task = text_task(40)
+    model = Model(task, Sizes(8, 2, 400), mechanism(name), generator=generator()).double()
+    tokens = task.training(3, generator(1)).tokens
+    caches = model.caches(3)
+    with torch.no_grad():
+        parts = [model.decode(part, caches) for part in tokens.split([9, 1, 1, 24, 1, 4], 1)]
+        assert torch.allclose(torch.cat(parts, 1), model(tokens), rtol=0, atol=1e-10)
+        assert torch.allclose(model(tokens[:, :7]), model(tokens)[:, :7], rtol=0, atol=1e-10)
+
+
+def test_linear_attention_has_no_cache() -> None:
+    model = Model(text_task(4), Sizes(), mechanism("linear elu"), generator=generator())
+    with pytest.raises(ArgumentError, match="caches: expected a model with softmax attention, got linear attention"):
+        model.caches(1)

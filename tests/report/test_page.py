@@ -263,7 +263,7 @@ def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.Monk
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
     declare("kronecker", "Lemma 9", Verdict.HOLDS_CORRECTED, figures=["lines"])  # it names no erratum
     reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
-    assert "its errata say whether it holds corrected" in reader.text("details", class_="problem")
+    assert "errata and a proof say whether it is corrected" in reader.text("details", class_="problem")
     assert not reader.all("div", class_="plot")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,11 +49,28 @@ def test_another_training_is_another_verdict(id: str, where: dict[str, Any], to:
 
 
 def test_the_longer_runs_ask_the_same_of_more() -> None:
-    for id, longer in ((ATTENTION, "attention-wider"), (LEARNED_REGRESSION, "softmax-regression-longer")):
-        short, long = (list(OURS[name].cells()) for name in (id, f"learned-weights/{longer}"))
-        assert [cell.experiment for cell in short] == [cell.experiment for cell in long]
-        assert all(one.arguments["n"] < other.arguments["n"] for one, other in zip(short, long, strict=True))
-        assert OURS[f"learned-weights/{longer}"].check(ran(id)).verdict is HOLDS
+    short, long = (list(OURS[name].cells()) for name in (ATTENTION, "learned-weights/attention-wider"))
+    assert [cell.experiment for cell in short] == [cell.experiment for cell in long]
+    assert all(one.arguments["n"] < other.arguments["n"] for one, other in zip(short, long, strict=True))
+    assert OURS["learned-weights/attention-wider"].check(ran(ATTENTION)).verdict is HOLDS
+
+
+@pytest.mark.parametrize(("held_out", "verdict"), [(0.5, HOLDS), (0.74, FAILS)])
+def test_the_longer_regression_is_compared_with_the_shorter(held_out: float, verdict: Verdict) -> None:
+    """Beside the shorter runs, longer ones whose linear attention is nearer to guessing, or farther from it."""
+    longer = OURS["learned-weights/softmax-regression-longer"]
+    short = ran(LEARNED_REGRESSION)
+    assert {cell.arguments["n"] for cell in longer.cells()} == {100, 300}
+    long = [
+        replace(
+            one,
+            parameters={**one.parameters, "n": 300},
+            result={**one.result, "held_out": [held_out]} if one.parameters["mechanism"] == "linear" else one.result,
+        )
+        for one in short
+    ]
+    assert longer.check([*long, *short]).verdict is verdict
+    assert longer.check([*long, *short], nearer=False).verdict is (FAILS if verdict is HOLDS else HOLDS)
 
 
 def test_the_name_of_a_setting_is_checked() -> None:

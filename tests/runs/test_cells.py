@@ -58,3 +58,9 @@ def test_runs_are_read_back(tmp_path: Path) -> None:
     assert (sorted(first.kept()), sorted(second.kept())) == ([20, 40, 50], [50])
     assert first.records() == second.records()
     assert [record["step"] for record in first.records()] == [0, 10, 20, 30, 40, 50]
+
+
+def test_a_run_with_another_token_of_the_query_is_not_kept() -> None:
+    run = TrainingSettings(T=8, q=2, d=1, width=16, threshold=0.9, validation_T=(), validation_q=(), query="drawn")
+    with pytest.raises(ArgumentError, match=r"^query: expected 'zero' for a run that is kept in a store, got 'drawn'"):
+        pieces(run, checkpoint_every=100)

@@ -2,7 +2,7 @@
 
 A piece ends at the step `until`, which is a multiple of `checkpoint_every` or the last step. What came out of it is a
 function of its parameters alone, as with every cell: the piece of a run that went on from a checkpoint is the same, bit
-for bit, as that of a run that never stopped.
+for bit, as that of a run that never stopped. The token of the query is zero in all of them, and no parameter.
 
 >>> from separatrix.selection import TrainingSettings
 >>> run = TrainingSettings(T=8, q=2, d=1, width=16, threshold=0.9, steps=250, validation_T=(), validation_q=())
@@ -18,6 +18,7 @@ from contextlib import closing
 from typing import Any
 
 from separatrix.checks import whole
+from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.checkpoint import Checkpoint
@@ -103,6 +104,8 @@ def settings_of(arguments: Mapping[str, Any]) -> TrainingSettings:
 
 
 def _piece(settings: TrainingSettings, checkpoint_every: int, until: int) -> Cell:
-    names = [field.name for field in dataclasses.fields(settings) if field.name not in ("seed", "snapshots")]
+    if settings.query != "zero":
+        raise ArgumentError("query", expected="'zero' for a run that is kept in a store", got=repr(settings.query))
+    names = [field.name for field in dataclasses.fields(settings) if field.name not in ("seed", "snapshots", "query")]
     given = {name: getattr(settings, name) for name in names}
     return selection_piece.cell(seed=settings.seed, **given, checkpoint_every=checkpoint_every, until=until)

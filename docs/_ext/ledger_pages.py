@@ -61,8 +61,11 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
             found += f"<br>no wrong neighbour: {plain(one.alone)}"
         if one.chosen:
             found += "<br>chosen by us: " + "; ".join(map(plain, one.chosen))
+        if one.history:
+            found += "<br>changed after results were seen: " + " ".join(map(plain, one.history))
         checked = " and ".join(map(_code, claim_files(one)))
-        code = "<br>".join([*map(_code, files), f"checked in {checked}"])
+        defined = [f"is {_code(name)}" for name in one.defines]
+        code = "<br>".join([*defined, *map(_code, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {plain(one.says)} | {code} | {found} |")
     return rows
 

@@ -281,9 +281,9 @@ def _rests() -> set[str]:
     [
         (
             '[kronecker]\n"lemma-1" = "true"',
-            r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true',
+            r'kronecker\."lemma-1": expected proved or defined here or holds or holds corrected or .*, got true',
         ),
-        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or holds'),
+        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or defined here or holds'),
         ('kronecker = "holds"', "kronecker: expected a table of verdicts, got holds"),
         ("[kronecker", r"expected\.toml is not TOML: .*line 1"),
     ],

@@ -20,7 +20,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 from scipy.special import ive  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.exponents import least_degree
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -135,6 +135,7 @@ def degree_cells() -> Iterator[Cell]:
     cells=degree_cells,
     errata=(
         Erratum(
+            rank=Rank.STATEMENT,
             printed="g = Theta(max{log(1/eps) / log(log(1/eps) / B), B}) for every B > 1 and eps in (0, 0.1).",
             right="log(e + log(1/eps) / B) in the denominator.",
             why="The printed logarithm is zero where log(1/eps) = B, so that the degree is not defined, and just above "

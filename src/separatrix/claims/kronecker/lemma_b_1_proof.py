@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
         shown_by="blocks of A",
         printed="A is partitioned into eight blocks of n rows and n^2 neighbouring columns, the first of them with the "
         "inner products.",
@@ -28,24 +29,28 @@ PROOF = (
         "second.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="index of a pair",
         printed="A_{i, j_1 + (j_2 - 1) n} = exp(beta <a_i, b_{j_1}, c_{j_2}> / d~), in Equations (6) and (7).",
         right="A_{i, j_1 + (j_2 - 1) n~} with n~ = 2 n.",
         why="K_1 has n~ = 2 n rows.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="length of the ones",
         printed="D_{i,i} = (A 1_{n~})_i.",
         right="(A 1_{n~^2})_i, as in the line before.",
         why="A has n~^2 columns.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="blanks of a query",
         printed="The entries of A_2, A_3, A_6, A_7 have <a_{j_0}, 0, 1> or <a_{j_0}, 1, 0> as their second product.",
         right="<1, 0, 1> and <1, 1, 0>.",
         why="The second half of every row of Q is 1_d. The products are zero either way.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="which epsilon",
         printed="In the other case all inner products are at most (1 - eps_a) t.",
         right="(1 - eps) t.",
@@ -53,6 +58,7 @@ PROOF = (
         "would be nearly all there are, and case 2 of the proof uses eps.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="third vector",
         printed="Case 1: <a_i, b_{j_1}, b_{j_2}> >= t.",
         right="<a_i, b_{j_1}, c_{j_2}> >= t.",

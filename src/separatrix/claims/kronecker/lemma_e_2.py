@@ -19,7 +19,7 @@ from separatrix.attention.planning.paper_rules import paper_rank
 from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.attention.reference import tensor_scores
 from separatrix.claims.kronecker.corollary_d_2 import ENOUGH, formula
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -128,6 +128,7 @@ RANGE = "the printed degree is below every constant times 1"
     cells=_cells,
     errata=(
         Erratum(
+            rank=Rank.STATEMENT,
             printed="It takes O(n r) time to construct U_1, U_2 and U_3.",
             right="O(n r g), as in Lemma E.1, Algorithm 1 and Theorem E.3. O(n r) is possible too, if every column is "
             "made from an earlier one with one multiplication.",
@@ -135,6 +136,7 @@ RANGE = "the printed degree is below every constant times 1"
             shown_by=TIME,
         ),
         Erratum(
+            rank=Rank.STATEMENT,
             printed="For every B > 0 and eps in (0, 1) there are positive integers g and r.",
             right="B > 1 and eps in (0, 0.1), as in Corollary D.2 and Definition D.4, which the proof applies.",
             why="For small B and eps near 1 the printed order of g is below every multiple of 1, and where log(1/eps) "

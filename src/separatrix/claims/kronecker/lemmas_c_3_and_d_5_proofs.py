@@ -8,7 +8,7 @@ import torch
 
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.lemma_c_3 import integers
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -65,6 +65,7 @@ def _sum_cells() -> Iterator[Cell]:
     cells=_product_cells,
     errata=(
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="A_{*,i} is the i-th column of A, in R^{n^2}, for i in [d]; A^T B is the sum of A_{*,i} B_{*,i}^T "
             "for i from 1 to n^2.",
             right="A_{i,*}, the i-th row as a vector of R^{d_1}, for i in [n^2].",
@@ -73,6 +74,7 @@ def _sum_cells() -> Iterator[Cell]:
             shown_by=_COLUMNS,
         ),
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="The first step follows from the definition of C in R^{d x d}.",
             right="C in R^{d_1 x d_2}.",
             why="A has d_1 columns and B has d_2.",
@@ -103,6 +105,7 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
     cells=_sum_cells,
     errata=(
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="|sum over l of A~_{i,l} - sum over j of A_{i,l}|.",
             right="Both sums over l.",
             why="The second sum runs over j, which its terms do not have: it is n^2 A_{i,l}.",

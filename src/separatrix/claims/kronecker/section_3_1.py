@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -53,12 +53,14 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=(
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="Given U_1, U_2, U_3, D~ is computed in O(n d) time.",
             right="In O(n r) time, r the number of their columns, as in Algorithm 1.",
             why="Their n r entries must be read; r is the number of monomials, and r / d is not bounded.",
             shown_by=_SUMS,
         ),
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="A~ (V_1 (x) V_2) is computed in O(T_mat(d, n, d)) time.",
             right="In O(T_mat(r, n, d)) time, as in Algorithm 1.",
             why="The matrices that are multiplied are r by n and n by d, and then n by r and r by d.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import protocol_sizes, to_gap_maxip
@@ -64,6 +64,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=(
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="For each i in [n / T] the entries of the three codewords are bits.",
             right="For each i in [m / T].",
             why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol.",
@@ -93,12 +94,14 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
     cells=_cells,
     errata=(
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             printed="Gap-MaxIP with d = 2 (T')^2 m; the vectors have dimension 2 (T')^2 m.",
             right="d = (T')^2 m.",
             why="They are in {0, 1}^{(T')^2 x m} by their definition. Only the constant in d = O(log n) changes.",
             shown_by=_TWICE,
         ),
         Erratum(
+            rank=Rank.PROOF,
             printed="(|A| + |B| + |C|)^(3 - delta_OV) = (2^(m/c))^(3 - delta_OV).",
             right="(3 2^(m/c))^(3 - delta_OV), which is at least that.",
             why="Each of the three sets has 2^(m/c) vectors. The constant does not change the order.",

@@ -9,7 +9,7 @@ import torch
 
 from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import RegressionInput, regression_input
@@ -91,6 +91,7 @@ def _data_cells() -> Iterator[Cell]:
 
 
 LAYERS = Erratum(
+    rank=Rank.TYPOGRAPHICAL,
     printed="F_exp is a three-layer network (Definition 3.5), and F_lin a four-layer network (Definition 3.6).",
     right="The same number for both: three, as they are counted in Definition 3.5.",
     why="They differ in exp and lin alone: attention, m neurons, and the neuron that sums them.",

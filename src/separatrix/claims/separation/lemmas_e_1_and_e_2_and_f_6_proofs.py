@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -63,6 +63,7 @@ _proof(
     "Lemma E.1",
     "Part 1b: with QK^T = I, u_exp of a key of the same class is exp of a sum of two squares.",
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="exponent of Part 1b",
         printed="exp((b sqrt(log n) + c sqrt(log n)) (b sqrt(log n) + c sqrt(log n))^2).",
         right="exp((b sqrt(log n))^2 + (c sqrt(log n))^2).",
@@ -73,6 +74,7 @@ _proof(
     "Lemma E.2",
     "Part 4: in a row j_0 != j_3 the weight of key j_3 is at most n^(b^2 - 1).",
     Erratum(
+        rank=Rank.PROOF,
         shown_by="bound for Part 4",
         printed="f_exp(j_0, j_1) <= 1 / n^(1 - a_1), by Part 5 of Lemma E.1.",
         right="<= 1 / n^(1 - b^2), by Part 4.",
@@ -83,6 +85,7 @@ _proof(
     "Lemma F.6",
     "Part 3a: f_exp(j_2, j_3) is at most n^(1 + a_0) / n^2 = n^(a_0 - 1).",
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="bound for Part 3a",
         printed="n^(1 + a_0) / n^2 <= 1 / (1 - a_0).",
         right="= 1 / n^(1 - a_0).",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
@@ -35,6 +35,8 @@ register(
             Slip(
                 ON_D0,
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D0 for D1",
                     shown_by="Lemma F.10 on D0",
                     printed="{A_1, A_2, A_3} from D0.",
                     right="From D1.",
@@ -58,6 +60,8 @@ CITED = Lemma(
         Slip(
             ON_D0,
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="D0 for D1",
                 shown_by="Lemma F.10 on D0",
                 printed="{A_1, A_2, A_3} from D0; the proof takes their entries from Lemma F.11, Parts 1 to 6.",
                 right="From D1; Lemma F.11 has four parts. (Lemmas F.4 and F.16 also cite Parts 4, 5 and 6 of lemmas "

@@ -39,8 +39,8 @@ def _worst_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem C.2",
-    says="A net whose first layer has at most (T - q + 1) d - 1 neurons misses some input by at least 1/(2q) in "
-    "squared norm.",
+    says="A net whose first layer has at most $(T - q + 1) d - 1$ neurons misses some input by at least "
+    "$1 / (2 q)$ in squared norm.",
     cells=_worst_cells,
     neighbours=(Neighbour("on some input whose tokens have norm at most 1/2", {"bounded": True}),),
 )

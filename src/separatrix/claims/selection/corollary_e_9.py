@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
@@ -60,6 +60,7 @@ def corollary_e_9(found: Sequence[Found], power: float = 2.0, constant: float = 
 
 LAST_LINE = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="epsilon of the first term",
         printed="Proof of Corollary E.9: in the last line, T_2 (T_2 - q_2) q_1^3 / (2 q_2^2 T_1 (T_1 - q_1)).",
         right="Times epsilon (and over q_2^3; with q_2^2 it is still an upper bound).",

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -171,18 +171,21 @@ def _listed(found: Sequence[Found], name: str) -> str:
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
         shown_by="lower bound of the softmax",
         printed="e^a / (q e^a + N e^{a/2}) >= 1/q - (T / q^2) e^{-a}.",
         right="1/q - (T / q^2) e^{-a/2}; N is T.",
         why="The quotient is 1 / (q + T e^{-a/2}), and 1 / (q + u) >= 1/q - u / q^2.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="interval of the weights",
         printed="The weights of the q positions lie in [1/q, 1/q + epsilon / (2q)].",
         right="in [1/q - epsilon / (2q), 1/q].",
         why="A weight that q positions share cannot exceed 1/q.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="scale",
         printed="a = ceil(2 log(2T) / epsilon) makes the lower bound 1/q - epsilon / (2q), for any epsilon.",
         right="a = 2 log(2T / epsilon).",
@@ -190,6 +193,7 @@ PROOF = (
         "and exponentially larger than needed for small ones.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="width of the encodings",
         printed="d_e of order q log T gives e_y = E_y (E_y^T E_y)^-1 1 overlaps of at most 1/2 with all others.",
         right="With d_e of order q^2 log T; or with q log T and, for e_y, the dual vector of Lemma 2.2 of Candes and "

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import HYPOTHESES, PANELS, Bracket, SelfAttention, Setting, panel_settings
@@ -170,12 +170,15 @@ _SWEPT_TWICE = Erratum(
     printed="In panel (e) a_0 is swept, and a_0 = 0.01 is in the list of what is fixed.",
     right="a_0 is swept.",
     why="A parameter has one value; at most one point of the sweep has this one.",
+    rank=Rank.TYPOGRAPHICAL,
+    slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
 )
 _SUM_OF_B_AND_C = Erratum(
     printed="Panel (f) takes its data from Definition D.1 with c in [0.5, 0.9] and b = 0.2.",
     right="Only c = 0.8 is a setting of Definition D.1; the other points are outside it.",
     why="Definition D.1 has b + c = 1.",
+    rank=Rank.STATEMENT,
     shown_by="b + c = 1 at c = 0.8 alone",
 )
 
@@ -232,6 +235,7 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
             printed="X = 1_{n^2} (Section 7.2.2 and the caption).",
             right="X = 1_{d^2}.",
             why="X stands for vec(QK^T), which has d^2 entries (Definition C.1).",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="QK^T has d^2 and not n^2 entries",
         ),
     ),
@@ -257,6 +261,7 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
             printed="Panels (d) and (e) have n = 200 and d = 12.",
             right="d = 11, as in panels (a) and (c); or a stack of identities that is cut off.",
             why="Definition F.1 has n = (d - 1) t, and 11 does not divide 200. Both readings are drawn.",
+            rank=Rank.STATEMENT,
             shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
         ),
         Erratum(
@@ -264,6 +269,8 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
             "m = log(n / delta) is fixed.",
             right="a_0 and m are swept; a_1 = 3 as elsewhere.",
             why="A parameter has one value.",
+            rank=Rank.TYPOGRAPHICAL,
+            slip="swept and fixed",
             shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",
         ),
     ),

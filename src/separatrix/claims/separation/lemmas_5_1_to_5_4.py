@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.separation.lemmas_4_1_and_4_2 import LOG_10, TAU, entry_cells, split
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -88,12 +88,14 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
             printed="m <= delta / poly(n) (also in the proofs of Lemmas 5.3 and 5.4).",
             right="m <= poly(n), so that m delta / poly(n) is again delta / poly(n).",
             why="m is at least 1, and delta / poly(n) is below 1.",
+            rank=Rank.PROOF,
             shown_by="m > delta at every n, and m <= n^2",
         ),
         Erratum(
             printed="In the proof: F_lin(A, x) = phi(sum_l phi_tau(<f_exp(A, x), y_l>)).",
             right="F_exp(A, x).",
             why="The two networks have different values on the same data.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="F_exp and F_lin differ on the same data",
         ),
     ),
@@ -148,18 +150,21 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False) -> Finding:
             printed="Definition 3.7: m = C log(n / delta) for some C > 1; (1/2)^m <= delta / poly(n).",
             right="C >= 1 / log 2 = 1.443.",
             why="(1/2)^m = (delta / n)^(C log 2), and delta must have a power of at least 1.",
+            rank=Rank.STATEMENT,
             shown_by="m = log(n / delta) is too few",
         ),
         Erratum(
             printed="The sums of Section 5 go from l = 0 to m.",
             right="From l = 1.",
             why="y has m columns; m + 1 of them would give 1 - 2^-(m+1), and the probability is 1 - 2^-m.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="the probability is 1 - 2^-m and not 1 - 2^-(m+1)",
         ),
         Erratum(
             printed="By Lemma 4.2, phi_tau(<f_exp, y_l>) > 1/4 with probability 1/2.",
             right="<f_exp, y_l> is above 1/2 if it is positive, hence phi_tau is above 1/4 at tau = 1/4.",
             why="Lemma 4.2 gives only |<f_exp, y_l>| >= 1/4, for which phi_tau may be 0.",
+            rank=Rank.PROOF,
             shown_by="<f_exp, y> is above 1/2 where it is positive",
         ),
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
 from separatrix.claims.separation.growth import cells
 from separatrix.lab.cell import Cell
 from separatrix.separation.paths import ALLOWED, power_of_ten, rare_from
@@ -79,6 +79,7 @@ _WIDTH = Erratum(
     right="m >= C log(n / delta) with C >= 1 / log(4/3) = 3.48 (the lemma's 1/10 alone would ask C >= 9.5).",
     why="m = 1 is O(log(n / delta)), and then F_exp is 0 with a chance of 3/4 (1/2 where a_1 is large); with C = 1 the "
     "chance is (delta / n)^0.288, or (delta / n)^0.693, which is not delta / poly(n).",
+    rank=Rank.STATEMENT,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
 
@@ -190,6 +191,8 @@ def cites_wrongly(printed: str, right: str) -> Erratum:
         printed=f"The proof follows from {printed}.",
         right=f"{right}.",
         why=f"{printed} says that c_exp on D1 exceeds tau with probability at least 1/10.",
+        rank=Rank.TYPOGRAPHICAL,
+        slip="reference to Lemma D.4 or F.4",
         shown_by=_UNLIKE,
     )
 
@@ -198,6 +201,8 @@ WRONG_SET = Erratum(
     printed="For any {A_1, A_2, A_3} from D1, F_exp = 0.",
     right="From D0.",
     why="On D1 F_exp > 0 by the theorem before.",
+    rank=Rank.TYPOGRAPHICAL,
+    slip="D1 for D0",
     shown_by="on D1 F_exp = 0 has a chance below 10^-15",
 )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Rank, Verdict, claim
 from separatrix.claims.separation.entry_lemmas import Lemma, judged
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -202,6 +202,7 @@ LEAST_D = ("n^0.5",)
 
 
 _CENTRE = Erratum(
+    rank=Rank.PROOF,
     shown_by="a sum near +c",
     printed="In the proof: |<c_j0, sigma> - c sqrt(log n)| <= 0.1 sqrt(log n) with high probability.",
     right="|<c_j0, sigma> - sigma_d c sqrt(log n)|.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.separation import network_theorems
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import (
@@ -31,6 +31,7 @@ from separatrix.separation.paths import PATHS
             printed="On D1: F_exp > 0, F_exp = 0. On D0: F_lin = 0, F_lin = 0.",
             right="On D1: F_exp > 0, F_lin = 0. On D0: F_exp = 0, F_lin = 0.",
             why="F_exp > 0 and F_exp = 0 exclude each other.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
         ),
     ),

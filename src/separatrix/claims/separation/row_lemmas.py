@@ -32,6 +32,10 @@ _LOG = "log n"
 """A path that no lemma allows: d grows as log n alone."""
 
 
+LESS_D = (_SMALL, _LOG)
+"""The paths that no lemma allows."""
+
+
 OFTEN = 0.1
 """What the lemmas have for a chance that is not small."""
 
@@ -86,7 +90,7 @@ class Statement:
 
     def cells(self, paths: Sequence[str]) -> Iterator[Cell]:
         about = {name: getattr(self, name) for name in ("model", "network", "a", "row", "margin")}
-        for path in (*(self.paths or paths), _SMALL, _LOG):
+        for path in (*(self.paths or paths), *LESS_D):
             yield row_chances.cell(seed=0, path=path, **about)
 
     def of(self, found: Sequence[Found], path: str = "") -> list[Found]:
@@ -95,7 +99,7 @@ class Statement:
         mine = [one for one in found if all(one.parameters[name] == getattr(self, name) for name in about)]
         if path:
             return [one for one in mine if one.parameters["path"] == path]
-        return [one for one in mine if one.parameters["path"] not in (_SMALL, _LOG)]
+        return [one for one in mine if one.parameters["path"] not in LESS_D]
 
     def chance(self, result: Mapping[str, Any]) -> list[float]:
         """log10 of what should be large (for "often" and "a tenth") or small, at each point."""

@@ -123,14 +123,14 @@ def _numbers(chosen: dict[str, list[Found]]) -> dict[str, float | str | Interval
     return {f"loss / answering zero, {name}": summary(some) for name, some in chosen.items()}
 
 
-def _one_hot(found: Sequence[Found], unable: str = "identity", also: str = "relu") -> Finding:
+def _one_hot(found: Sequence[Found], unable: str = "identity", also: str = "relu", part: float = LEARNED) -> Finding:
     """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped.
 
-    `also` names one more that is said to learn.
+    `also` names one more that is said to learn; to have learnt is to be left with `part` of the loss of answering zero.
     """
     chosen = best(found)
     worst = {name: max(_final(one) / ZERO for one in some) for name, some in chosen.items()}
-    able = all(worst[name] <= LEARNED for name in ("softmax W", "softmax QK", "relu", "taylor2", also))
+    able = all(worst[name] <= part for name in ("softmax W", "softmax QK", "relu", "taylor2", also))
     stopped = all(one.result["stopped"] for one in found if one.parameters["attention"] == unable)
     exact = [name for name in worst if worst[name] < worst["softmax W"]]
     note = (
@@ -167,10 +167,10 @@ _SAYS_FRESH = (
     "without biases, stay above a third of the loss of answering zero."
 )
 
-_ONE_HOT = (
-    Neighbour("linear attention with relu cannot be trained", {"unable": "relu"}),
-    Neighbour("linear attention with elu features learns the selection, too", {"also": "elu"}),
-)
+_RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
+_ELU = Neighbour("linear attention with elu features learns the selection, too", {"also": "elu"})
+"""In 400 steps; in 2,000 it does."""
+_CLOSER = Neighbour("all of them to a thousandth of the loss of answering zero", {"part": 0.001})
 _FRESH = (
     Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")}),
     Neighbour("taylor2 features learn the selection best", {"softmax": ("taylor2", "taylor2")}),
@@ -183,7 +183,7 @@ one_hot = claim(
     says=_SAYS_ONE_HOT,
     cells=runs("one-hot", _T, 400, seeds=2),
     figures=("selection_learners", "selection_learning"),
-    neighbours=_ONE_HOT,
+    neighbours=(_RELU, _ELU),
 )(_one_hot)
 
 fresh = claim(
@@ -204,7 +204,7 @@ one_hot_longer = claim(
     profile="full",
     cells=runs("one-hot", _T, 2000, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
-    neighbours=_ONE_HOT,
+    neighbours=(_RELU, _CLOSER),
 )(_one_hot)
 
 fresh_longer = claim(

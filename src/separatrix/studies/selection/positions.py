@@ -98,5 +98,5 @@ positions_longer = claim(
     profile="full",
     cells=_runs(1800, seeds=5),
     figures=("selection_positions",),
-    neighbours=(_FIXED,),
+    neighbours=(_FIXED, _more(20)),
 )(_positions)

@@ -13,7 +13,8 @@ from typing import Literal
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.selection.training import comes_out
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.settings import heat_map_settings
@@ -100,7 +101,7 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
         return Finding(Verdict.UNDECIDED, numbers, next(run["stopped"] for run in runs.values() if run["stopped"]))
     near = min(result[truth][-1], result["cosine_V"][-1]) > least
     clean = all(result[name][-1] < min(most, abs(result[name][0])) for name in ("off_W", "off_V"))
-    return holds_if(near and clean and result["kept"] < most, numbers)
+    return comes_out(near and clean and result["kept"] < most, numbers)
 
 
 @claim(

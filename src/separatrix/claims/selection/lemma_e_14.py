@@ -10,7 +10,7 @@ from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, TIGHT, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
@@ -71,8 +71,8 @@ def _cells() -> Iterator[Cell]:
     for T, q, width in SIZES:
         for C in (0.5, 2.0, 6.0):
             yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=C)
-    T, q, width = LARGEST
-    yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
+    for T, q, width in (LARGEST, FIVE):
+        yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
 
 
 @claim(

@@ -9,7 +9,7 @@ import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
@@ -61,8 +61,8 @@ def _cells() -> Iterator[Cell]:
     for (T, q, width), d in zip(SIZES, (1, 3, 2, 2), strict=True):
         for C in (0.0, 2.0):
             yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=d, C=C)
-    T, q, width = LARGEST
-    yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=2, C=2.0)
+    for T, q, width in (LARGEST, FIVE):
+        yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=2, C=2.0)
 
 
 @claim(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Finding, Found, claim
-from separatrix.studies.learning.runs import TURNED, Expectation, finding, runs
+from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, runs
 
 _EXPECTED = (
     Expectation("order 3", "order 2"),
@@ -28,7 +28,7 @@ _EXPECTED = (
     profile="full",
     cells=lambda: runs("match", [8, 11], steps=800, batch=32, seeds=(1, 2, 3)),
     figures=("learning_curves", "learning_ends", "learning_compute"),
-    neighbours=(TURNED,),
+    neighbours=(TURNED, ahead_by(0.3)),
 )
-def match_all(found: Sequence[Found], turned: bool = False) -> Finding:
-    return finding(found, "accuracy", _EXPECTED, turned=turned)
+def match_all(found: Sequence[Found], turned: bool = False, by: float = 0.0) -> Finding:
+    return finding(found, "accuracy", _EXPECTED, turned=turned, by=by)

@@ -16,7 +16,7 @@ from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.mechanisms import RADII
-from separatrix.studies.learning.runs import TURNED, Expectation, by_attention, finding, runs
+from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, by_attention, finding, runs
 from separatrix.studies.learning.runs import at as read_at
 from separatrix.studies.learning.sharpness import largest_share, radius_for_half
 from separatrix.studies.learning.tasks.recall import Recall, by_one_head, by_two_hops
@@ -66,11 +66,11 @@ def recall_by_hand(found: Sequence[Found]) -> Finding:
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
-def _judged(found: Sequence[Found], expectations: Sequence[Expectation], turned: bool) -> Finding:
+def _judged(found: Sequence[Found], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
     ours = by_attention(found)
     n = Recall(*_SIZE).task.n
     shares = ", ".join(f"{R:g}: {largest_share(R, n * n):.3f}" for R in RADII)
-    made = finding(found, "accuracy", expectations, turned=turned)
+    made = finding(found, "accuracy", expectations, turned=turned, by=by)
     joined = [
         name
         for name, some in ours.items()
@@ -128,8 +128,8 @@ recall_trained = claim(
         "recall", _SIZE, steps=160, batch=32, seeds=(1, 2, 3), points=256, attentions=("order 2", "order 3, R = 4")
     ),
     figures=("learning_curves", "learning_ends"),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _AHEAD[:1], turned))
+    neighbours=(TURNED, ahead_by(0.3)),
+)(lambda found, turned=False, by=0.0: _judged(found, _AHEAD[:1], turned, by))
 
 recall_all = claim(
     paper="beyond",
@@ -140,8 +140,8 @@ recall_all = claim(
     profile="full",
     cells=_every,
     figures=("learning_curves", "learning_ends", "learning_compute"),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _AHEAD, turned))
+    neighbours=(TURNED, ahead_by(0.55)),
+)(lambda found, turned=False, by=0.0: _judged(found, _AHEAD, turned, by))
 
 recall_bounds = claim(
     paper="beyond",
@@ -152,5 +152,5 @@ recall_bounds = claim(
     profile="full",
     cells=_every,
     figures=("learning_ends",),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _ALSO, turned))
+    neighbours=(TURNED, ahead_by(0.4)),
+)(lambda found, turned=False, by=0.0: _judged(found, _ALSO, turned, by))

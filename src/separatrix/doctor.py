@@ -91,7 +91,12 @@ def kernels() -> str:
         for name in architectures(found.library)
         if name != found.architecture
     ]
-    return f"{found.architecture}. {found.reason} Others: {'; '.join(others) or 'none'}."
+    threads = (
+        "They run on PyTorch's threads."
+        if found.threads
+        else f"They run on one thread: PyTorch lends its threads from version 2.10 on, and this is {torch.__version__}."
+    )
+    return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
 
 
 def gpu_engine() -> str:

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from separatrix.errors import SeparatrixError
 
-
-# Asked once for each kind of device: the compiler of PyTorch 2.6 cannot trace the question.
+# Asked once for each kind of device: the compiler of PyTorch 2.7 cannot trace the question.
 AUTOCAST = {kind: torch.amp.is_autocast_available(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu")}
 
 
@@ -33,9 +32,9 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
     """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
 
     They do not where a setting of PyTorch allows fewer digits for that device (`torch.set_float32_matmul_precision`,
-    `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
-    `torch.backends.cuda.matmul`; before PyTorch 2.9 the first of these is the only one), whether or not this machine makes use of it, nor where a product that float32 holds
-    exactly comes out changed. Products in float64 do not depend on these settings.
+    which is the only one before PyTorch 2.9, `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`,
+    `torch.backends.mkldnn.matmul`, `torch.backends.cuda.matmul`), whether or not this machine makes use of it, nor
+    where a product that float32 holds exactly comes out changed. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True

@@ -12,17 +12,6 @@ import torch
 from torch import Tensor
 
 LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
-# What PyTorch's schemas call the types of our operators' arguments and results.
-# `torch.library.infer_schema` does the same, but knows no `list[Tensor]` before PyTorch 2.7.
-SCHEMA_TYPES = {
-    "Tensor": "Tensor",
-    "list[Tensor]": "Tensor[]",
-    "tuple[Tensor, Tensor]": "(Tensor, Tensor)",
-    "int": "SymInt",
-    "list[int]": "SymInt[]",
-    "float": "float",
-    "bool": "bool",
-}
 
 
 def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
@@ -31,9 +20,7 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
     `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
     name = implementation.__name__.removeprefix("_")
-    types = {argument: SCHEMA_TYPES[written] for argument, written in implementation.__annotations__.items()}
-    result = types.pop("return")
-    LIBRARY.define(f"{name}({', '.join(f'{kind} {argument}' for argument, kind in types.items())}) -> {result}")
+    LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
     LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"separatrix::{name}", fake, lib=LIBRARY)
     return getattr(torch.ops.separatrix, name).default

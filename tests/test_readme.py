@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from separatrix import studies
-from separatrix.claims import ledger
+from separatrix.claims.counts import count_recorded
+from separatrix.claims.errata import slips
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 FENCE = re.compile(r"^(`{3,}|~{3,}) *(\w*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
@@ -34,10 +35,9 @@ def test_example_runs_as_printed(forked, number: int) -> None:
 
 def test_it_counts_the_claims_as_the_ledger_does() -> None:
     studies.load()
-    claims = ledger.claims()
-    quick = sum(one.profile == "quick" for one in claims)
+    count = count_recorded()
     text = " ".join(README.read_text().split())
-    assert f"{len(claims)} claims of three papers and beyond" in text
-    assert f"{len(ledger.errata())} misprints are shown" in text
-    assert f"checks the {quick} quick ones again" in text
-    assert f"decides the other {len(claims) - quick} claims" in text
+    assert f"{count.claims} claims of three papers and beyond" in text
+    assert f"{len(slips())} misprints are shown" in text
+    assert f"checks the {count.quick} quick ones again" in text
+    assert f"decides the other {count.full} claims" in text

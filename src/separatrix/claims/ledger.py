@@ -25,9 +25,8 @@ evidence is too weak to tell the two apart, and nothing is decided.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
@@ -51,6 +50,7 @@ class Verdict(StrEnum):
     NOT_REPRODUCED = "not reproduced"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
+    NOT_RUN = "not run here"
 
 
 MEANINGS: Mapping[Verdict, str] = {
@@ -62,27 +62,12 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOT_REPRODUCED: "It does not come out with the settings that we chose where the paper prints none; they "
     "are listed, and varied. With others it may come out: this is no misprint.",
     Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "The evidence does not decide it, or some of its cells have not been run or have failed.",
+    Verdict.UNDECIDED: "All that it needs has been run, and the evidence does not decide it: an interval includes "
+    "zero, or a wrong neighbour passes as well; or a run failed. The note of the claim says which.",
+    Verdict.NOT_RUN: "Its runs are not in this folder of results, as those of the full profile after a quick run: the "
+    "verdict that is recorded is shown, with its day.",
 }
 """What each verdict means, for every page that shows verdicts."""
-
-
-def counted(verdicts: Iterable[Verdict]) -> str:
-    """How many claims have which verdict, in words.
-
-    >>> counted([Verdict.HOLDS, Verdict.HOLDS, Verdict.UNDECIDED, Verdict.FAILS_AS_PRINTED])
-    '2 hold, 1 fails as printed, 1 is undecided'
-    """
-    number = Counter(verdicts)
-    return ", ".join(f"{number[one]} {_clause(one, number[one])}" for one in Verdict if number[one])
-
-
-def _clause(verdict: Verdict, number: int) -> str:
-    """A verdict as what one claim does, or several do."""
-    verb, _, rest = verdict.partition(" ")
-    if verb in ("holds", "fails"):
-        return f"{verb if number == 1 else verb[:-1]} {rest}".rstrip()
-    return f"{'is' if number == 1 else 'are'} {verdict}"
 
 
 @dataclass(frozen=True)
@@ -109,17 +94,42 @@ class Interval:
         )
 
 
+class Rank(StrEnum):
+    """How much an erratum matters, the most first."""
+
+    STATEMENT = "changes a statement"
+    PROOF = "repairs a proof"
+    TYPOGRAPHICAL = "typographical"
+
+
+RANKS: Mapping[Rank, str] = {
+    Rank.STATEMENT: "A theorem, a lemma, a definition or a caption says something else once it is put right: a "
+    "hypothesis, a constant, a rate.",
+    Rank.PROOF: "A step of a proof is wrong or missing; what is proved stands.",
+    Rank.TYPOGRAPHICAL: "A wrong letter, index, sign, shape or reference; what is meant is plain from the text around "
+    "it.",
+}
+"""What each rank means, for every page that shows errata."""
+
+
 @dataclass(frozen=True)
 class Erratum:
     """A misprint: what is printed, what is right, why, and the evidence that shows it.
 
     `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
+    `rank` says how much it matters. `at` is the place where it is printed, such as an equation or a step of a proof, if
+    that is not the claim's own. Errata of one paper with the same `slip` are one slip that the paper repeats, and so
+    are those that are alike in what is printed and what is right: they are counted once.
     """
 
     printed: str
     right: str
     why: str
     shown_by: str
+    _: KW_ONLY
+    rank: Rank
+    at: str = ""
+    slip: str = ""
 
 
 @dataclass(frozen=True)
@@ -365,8 +375,3 @@ def place(where: str) -> tuple[int, str, tuple[int, ...]]:
     if letter:
         return 2, letter.group(1), numbers
     return int(where.startswith("Figure")), "", numbers
-
-
-def errata(paper: str | None = None) -> list[tuple[Claim, Erratum]]:
-    """The misprints that the claims show, each with its claim."""
-    return [(one, erratum) for one in claims(paper) for erratum in one.errata]

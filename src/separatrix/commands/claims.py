@@ -55,11 +55,11 @@ def claims(
 
 
 def _judged(claims: list[Claim], store: Path) -> list[Judgement]:
-    from separatrix.claims.verdicts import expected, judge, recalled
+    from separatrix.claims.verdicts import judge, recalled, records
     from separatrix.lab.store import Store
 
     if not (store / "store.sqlite").exists():
-        recorded = expected()
+        recorded = records()
         return [recalled(claim, recorded) for claim in claims]
     with Store.open(store) as kept:
         return [judge(claim, kept) for claim in claims]

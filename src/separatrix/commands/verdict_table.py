@@ -24,7 +24,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
-    from separatrix.claims.ledger import counted
+    from separatrix.claims.counts import count
 
     width = max(60, min(shutil.get_terminal_size().columns, 140))
     lines = 3 if len(judgements) >= _BRIEF_FROM else None
@@ -33,7 +33,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         verdict = one.verdict.value
         typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
         typer.echo(_wrapped(_told(one), width, margin, lines))
-    typer.echo(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.")
+    typer.echo(str(count((one.claim, one.verdict) for one in judgements)))
 
 
 def _told(one: Judgement) -> str:

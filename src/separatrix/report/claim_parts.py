@@ -28,6 +28,7 @@ MARKS = {
     Verdict.NOT_REPRODUCED: "≠",
     Verdict.ILLUSTRATED: "◇",
     Verdict.UNDECIDED: "?",
+    Verdict.NOT_RUN: "○",
 }
 
 Node = TypeVar("Node")

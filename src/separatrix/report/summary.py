@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
+from separatrix.claims.counts import Count, count
 from separatrix.claims.ledger import Verdict
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import MARKS, badge, called, css_class, legend, spelled
@@ -25,11 +25,13 @@ def summary(entries: Sequence[Entry]) -> Html:
     """The counts, the filter, the table, and what the verdicts mean."""
     if not entries:
         return tag("section", tag("h2", "Summary"), tag("p", "No claims are recorded yet."), id="summary")
+    counted = count((one.judgement.claim, one.judgement.verdict) for one in entries)
     heading = tag("h2", "Summary")
     frame = tag("div", _table(entries), class_="wide")
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
     meanings = tag("details", tag("summary", "What the verdicts mean"), legend(tag))
-    return tag("section", heading, _unlike(entries), _filter(entries), frame, none, meanings, id="summary")
+    top = [heading, tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
+    return tag("section", *top, frame, none, meanings, id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
@@ -45,11 +47,10 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
     return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
-def _filter(entries: Sequence[Entry]) -> Html:
+def _filter(entries: Sequence[Entry], count: Count) -> Html:
     """The filter of the table, which the page's script shows and runs."""
-    count = Counter(one.judgement.verdict for one in entries)
-    choices = [_choice("all", "all", len(entries), checked=True)]
-    choices += [_choice(verdict.value, css_class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
+    choices = [_choice("all", "all", count.claims, checked=True)]
+    choices += [_choice(one.value, css_class(one), count.verdicts[one]) for one in Verdict if one in count.verdicts]
     if unlike := sum(one.difference is not None for one in entries):
         choices.append(_choice("not as recorded", "differs", unlike))
     papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -74,6 +74,7 @@ def _order_cells() -> Iterator[Cell]:
             right="A = exp(Q (K_1 (x) ... (x) K_{k-1})^T / d), and D = diag(A 1).",
             why="The brackets are misplaced: Q and the product of the keys have no product without the transpose, and "
             "at k = 3 it must be Definition 1.1, which transposes and divides within exp.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="the printed formula is another one for d > 1",
         ),
     ),

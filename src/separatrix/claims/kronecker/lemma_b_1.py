@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.hardness.maxip import GapMaxIP, gap_maxip
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import (
@@ -170,6 +170,7 @@ def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0
             right="v is the column-wise Kronecker product of (1_n, 0_n) and (1_n, 0_n), in one column of V.",
             why="In the order of Definition 2.4 the pairs of two vectors are not the first n^2 of the 4 n^2 columns: "
             "the printed v takes every b, and the blanks, with the first half of the c alone.",
+            rank=Rank.PROOF,
             shown_by="the printed v decides rows wrongly",
         ),
     ),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import beta_of_the_rule, largest_of_case_2, least_of_case_1
 from separatrix.lab.cell import Cell
@@ -89,6 +89,7 @@ def _threshold_cells() -> Iterator[Cell]:
             right="C_b = cbrt(40 C / (C_0 eps)).",
             why="beta = B^3 = C_b^3 ln n, so exp(0.25 beta eps C_0 / C) is n^10 with the cube root alone. (The square "
             "root gives a larger beta: it would only cost, were it not for C_a.)",
+            rank=Rank.PROOF,
             shown_by="the square root misses n^10",
         ),
         Erratum(
@@ -96,6 +97,7 @@ def _threshold_cells() -> Iterator[Cell]:
             right="C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + log_n 12, with 0.5 for 0.25 in Equation (8).",
             why="The proof of t tilde >= eps_a puts beta = C_b^2 ln n where Equation (5) has C_b^3 ln n: as printed t "
             "tilde is below eps_a, and the error may be larger than what is to be seen.",
+            rank=Rank.PROOF,
             shown_by="with the printed C_a, t tilde is below eps_a",
         ),
     ),
@@ -140,12 +142,14 @@ def lemma_b_1_constants(
             right="0.5 for 0.25, in Equation (8) and in both cases.",
             why="The width is 2 d, so a score is 0.5 beta <a, b, c> / d. Case 1 survives the weaker 0.25; case 2 does "
             "not: for eps <= 1/2 the printed threshold is below the outputs of case 2 whatever beta is.",
+            rank=Rank.PROOF,
             shown_by="the printed threshold does not decide at every beta",
         ),
         Erratum(
             printed="3 t tilde / 4 + t tilde = 2 t tilde.",
             right="3 t tilde / 4 + t tilde = 1.75 t tilde < 2 t tilde.",
             why="exp(...) = 16 n^2 leaves a quarter of t tilde to spare; 12 n^2 would do.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="case 2 with its error stays below 2 t tilde",
         ),
     ),

@@ -14,7 +14,7 @@ import torch
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.lemma_d_3 import uniform
 from separatrix.claims.kronecker.lemma_d_5 import EPSILONS
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -80,6 +80,7 @@ def _output_cells() -> Iterator[Cell]:
             why="The proof uses that the rows of D~^-1 A~ and of D^-1 A sum to one. Without the first, "
             "A~ = (1 + eps_A) A and D~ = (1 - eps_D) D exceed the bound by the factor 1 / (1 - eps_D); without the "
             "second, by any.",
+            rank=Rank.STATEMENT,
             shown_by="other D and D~ exceed the bound",
         ),
     ),

@@ -15,7 +15,7 @@ import numpy as np
 
 from separatrix.attention.planning.paper_rules import paper_rank
 from separatrix.attention.polynomial.monomials import total_degree
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -132,6 +132,7 @@ def lemma_e_1(
             printed="P(x) is the sum of c_i x^i for i from 0 to d.",
             right="for i from 0 to g.",
             why="P has degree g; d is the width of X, Y and Z. Wherever g > d, the printed sum is another polynomial.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="the sum to d is another polynomial where g > d",
         ),
     ),

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims.kronecker.theorem_4_4 import DRAWS, PRINTED_DISTANCE
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.cheating_merlin import best_cheat
 from separatrix.hardness.protocol import Protocol
 from separatrix.lab.cell import Cell
@@ -80,6 +80,7 @@ def _soundness_cells() -> Iterator[Cell]:
             "the same word of Merlin's checked at 69 places, tossed independently.",
             why="A word that Alice may accept and mu are two words of C', so they may agree in all places but a "
             "hundredth. Merlin's best lie, computed, reaches the bound; (1 - 0.01)^69 < 1/2.",
+            rank=Rank.STATEMENT,
             shown_by="a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2",
         ),
     ),

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from separatrix.claims.kronecker.hypothesis_4_1 import size_cells
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, inner_products
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import to_gap_maxip
@@ -114,6 +114,7 @@ def _time_cells() -> Iterator[Cell]:
             right="If they are orthogonal some mu has m; otherwise every mu has at most m/2.",
             why="Alice accepts disjoint sets always, and sets that meet with probability at most 1/2 (Theorem 4.5): "
             "the two cases are exchanged.",
+            rank=Rank.PROOF,
             shown_by="triples contradict the printed cases",
         ),
     ),
@@ -148,6 +149,7 @@ def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Findin
             right="... = n^3 / 2^(m (delta_OV / c + O(...))) >= n^(3 - delta).",
             why="n = 2^(m/c) 2^(O(...) m) is larger than 2^(m/c), so the O(...) adds to the divisor; and a lower bound "
             "on Gap-MaxIP needs the time of orthogonal vectors to be at least n^(3 - delta).",
+            rank=Rank.PROOF,
             shown_by="minus and at most are wrong in every cell",
         ),
     ),

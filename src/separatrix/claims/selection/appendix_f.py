@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
@@ -44,6 +44,7 @@ def _sampled_cells() -> Iterator[Cell]:
             right="They do not, at any threshold that rejection can meet here: the experiments lie outside the "
             "hypothesis of the theorems, and work all the same.",
             why="A pair of disjoint sets of 3 and 6 positions is exhibited whose block of products has norm above 1/2.",
+            rank=Rank.STATEMENT,
             shown_by="delta is at least 1/2 at every threshold",
         ),
     ),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.flow import population_flow
@@ -53,6 +53,7 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
             why="That time makes 1 - q s_+ itself small. The training loss is smaller than its square by the factor "
             "q / (T_1 - q), because alpha settles above 1 to offset what the attention loses at T_1; at T_2 the offset "
             "is wrong, and the ratio of the losses is of order T_1 / q.",
+            rank=Rank.STATEMENT,
             shown_by="the ratio grows with T_1",
         ),
     ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
@@ -36,7 +36,8 @@ def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -
     cells=lambda: [after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4]) for T1 in (50, 1000)],
     neighbours=(
         Neighbour("O(T_2 epsilon / T_1)", {"power": 1.0}),
-        Neighbour("with the constant 1/200", {"constant": 0.005}),
+        Neighbour("O((T_2 / T_1)^1.6 epsilon)", {"power": 1.6}),
+        Neighbour("with the constant 1/100", {"constant": 0.01}),
     ),
 )
 def corollary_e_9(found: Sequence[Found], power: float = 2.0, constant: float = 1.0) -> Finding:
@@ -60,6 +61,7 @@ def corollary_e_9(found: Sequence[Found], power: float = 2.0, constant: float = 
 
 LAST_LINE = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="epsilon of the first term",
         printed="Proof of Corollary E.9: in the last line, T_2 (T_2 - q_2) q_1^3 / (2 q_2^2 T_1 (T_1 - q_1)).",
         right="Times epsilon (and over q_2^3; with q_2^2 it is still an upper bound).",

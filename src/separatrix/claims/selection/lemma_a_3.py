@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared, missed
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
@@ -24,6 +24,8 @@ from separatrix.selection.task import all_subsets
 
 CODE = (
     Erratum(
+        rank=Rank.STATEMENT,
+        slip="overlap with a subset's code",
         shown_by="overlap outside the subset",
         printed="Lemma A.3: |<e_i, e_v>| <= delta / (1 - 2 delta) for every i outside v.",
         right="|<e_i, e_v>| <= delta sqrt(q) / (1 - delta).",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_weights
@@ -17,6 +17,7 @@ from separatrix.selection.transformer import SelectionTransformer, selection_los
 
 JACOBIAN = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="Jacobian of the softmax",
         printed="Proof of Lemma D.1: d softmax(v) = (diag(v) - v v^T) dv.",
         right="(diag(p) - p p^T) dv with p = softmax(v).",

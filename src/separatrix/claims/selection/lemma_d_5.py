@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.cell import Cell
@@ -18,6 +18,8 @@ from separatrix.selection.task import all_subsets
 
 PLANE = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip="sign of the gradients",
         shown_by="sign of the gradient in V",
         printed="Proof of Lemma D.5: the gradient in V is +E (X Y/q - V Z S)(Z S)^T.",
         right="With the minus sign of Lemma D.1.",
@@ -25,6 +27,8 @@ PLANE = (
         "the slip is made twice.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip="sign of the gradients",
         shown_by="sign of the gradient in W",
         printed="Proof of Lemma D.5: the position block of the gradient in W is + alpha d s ((1 - alpha)(1 - q s) + "
         "T alpha (1 - q s)^2 / (T - q)) / (T - 1) times I - 1 1^T / T.",
@@ -32,6 +36,7 @@ PLANE = (
         why="As for V.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="share of the subsets",
         printed="Proof of Lemma D.5, case I of W: binom(T-1, q) / binom(T, q) of the subsets contain a position.",
         right="binom(T-1, q-1) / binom(T, q) = q/T.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -18,6 +18,7 @@ from separatrix.selection.task import all_subsets
 
 EXCHANGE = (
     Erratum(
+        rank=Rank.PROOF,
         shown_by="what is exchanged",
         printed="Proof of Lemma E.14: E' = R_ij E, which exchanges coordinates i and j of every encoding, turns "
         "S_y(i) into S_y(j).",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.lemma_a_3 import leaning
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
@@ -16,12 +16,15 @@ from separatrix.selection.isometry import restricted_isometry
 
 WEIGHTS = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="upper bound of the softmax",
         printed="Proof of Lemma E.15: S_y(i) <= e^C / (q + (T - q) e^{-c C}), equal to the bound of the lemma.",
         right="e^C / (q e^C + (T - q) e^{-c C}).",
         why="The q positions of the subset have the score C each. The next line has it.",
     ),
     Erratum(
+        rank=Rank.STATEMENT,
+        slip="overlap with a subset's code",
         shown_by="bounds of the lemma",
         printed="Lemma E.15: 1 / (q + (T - q) e^{-(1 - c) C}) <= S_y(i) <= 1 / (q + (T - q) e^{-(1 + c) C}) with c = "
         "delta / (1 - 2 delta).",

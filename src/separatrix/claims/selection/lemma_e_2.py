@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -16,6 +16,7 @@ from separatrix.selection.task import all_subsets
 
 MEAN = (
     Erratum(
+        rank=Rank.STATEMENT,
         shown_by="mean of a product",
         printed="Lemma E.2: the mean output over encodings is V Z E[S_y], and the gradient in V has Z E[S_y].",
         right="E[V Z S_y] and E[Z S_y]; they agree where V_e = 0, as along the trajectory from zero.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -18,6 +18,7 @@ from separatrix.selection.transformer import ground_truth
 
 UPDATES = (
     Erratum(
+        rank=Rank.STATEMENT,
         shown_by="update of alpha",
         printed="Lemma E.7: alpha + eta s (1 - q alpha s + alpha (1 - q s)^2 / ((T - q) s)), s the mean weight; so too "
         "the remark after it and the head of the proof of Theorem E.6.",
@@ -26,12 +27,14 @@ UPDATES = (
         "stationary.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="update of V",
         printed="Proof of Lemma E.7: V(t + 1) = V(t) + (...), without the rate.",
         right="V(t) + eta (...).",
         why="The step of gradient descent is eta times the gradient.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="first term of C",
         printed="Proof of Lemma E.7: Term 1 of the gradient in W without the factor alpha(t).",
         right="With it.",
@@ -116,7 +119,7 @@ def _cells() -> Iterator[Cell]:
     "position block (Lemma 3.4), with an update rule for alpha and bounds on that of C.",
     cells=_cells,
     errata=UPDATES,
-    neighbours=(*as_printed(UPDATES), Neighbour("C moves by the middle of the interval", {"share": 0.0})),
+    neighbours=(*as_printed(UPDATES), Neighbour("the interval for C has half of its width", {"share": 0.5})),
 )
 def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:
     """The direction to 1e-12 over all valid encodings; the bounds on C with `share` of the overlaps as they are.

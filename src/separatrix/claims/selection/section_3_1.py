@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.flow import population_flow
@@ -14,6 +14,7 @@ from separatrix.selection.laws import plateau_time, tail_constant
 
 RATE = (
     Erratum(
+        rank=Rank.STATEMENT,
         shown_by="rate of s_+",
         printed="Section 3.1: s_+ converges to 1/q at a rate of O(1/t).",
         right="At the rate 1 / sqrt(t); the loss, which is quadratic in 1 - q s_+, at 1/t.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import worst
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -40,6 +40,7 @@ def counted(T: int, lr: float, epsilons: list[float], steps: int, seed: int) -> 
 
 RATE = (
     Erratum(
+        rank=Rank.STATEMENT,
         shown_by="largest rate",
         printed="Theorem 3.3: any rate eta <= d_e^2 / (40 d^2 T) will do.",
         right="eta < 2 q is needed as well.",

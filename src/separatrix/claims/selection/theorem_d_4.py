@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.proof_chain import NEIGHBOURS, Chain, chain_holds
@@ -22,6 +22,7 @@ from separatrix.selection.dynamics import population_dynamics
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
         shown_by="lower bound in Phase II",
         printed="(T - q) s^2 w^2 / ((T - 1) D^2) >= w^2 / (q (T - 1) D).",
         right=">= w^2 / ((T - 1)(T - q)).",
@@ -29,6 +30,7 @@ PROOF = (
         "the right one, and the rest of the proof goes through, with 32 for 8 in the first stage.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="bound for all t",
         printed="The increment of C is at least (eta / 8) w^2 / (q (T - 1) D) for all t.",
         right="At least (eta / 8) w^2 / ((T - 1)(T - q)), from the end of Phase I on.",
@@ -36,6 +38,7 @@ PROOF = (
         "and C does not move. The O(T log(d / epsilon) / eta) steps of the phase are counted in the end anyway.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="scale of the second stage",
         printed="The second stage needs C >= log((1/q) sqrt(d T / (q (T - q) epsilon))).",
         right="C >= log(((T - q) / q)(1/x - 1)).",
@@ -43,18 +46,21 @@ PROOF = (
         "same.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="sign at the lower end",
         printed="For alpha_1 = 1 - 0.1 x: (q alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2.",
         right="(q s - 1 - 0.1 q s x)^2.",
         why="alpha_1 is below 1; the next line expands the right one. Theorem E.6 repeats it.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="loss at alpha*",
         printed="The loss at alpha* is d T w^2 / (2 q (T - q)).",
         right="It is d w^2 / (2 q D), at most that.",
         why="D >= (T - q) / T. Theorem E.6 repeats it.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="constant of the induction",
         printed="alpha <= (1 + (d - 1) w / (d q s (T s - 1))) alpha*, and the last factor of the increment of C is at "
         "least w / (d D).",
@@ -62,6 +68,7 @@ PROOF = (
         why="The hypothesis of the induction is the weaker one; its conclusion is the same.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="square of gamma",
         printed="(1 - gamma)(1 + gamma r) <= 1 - gamma^2 with r = w / (q s (T s - 1)) <= 1, for all gamma.",
         right="For gamma in [0, 1]; for gamma below 0, (1 - gamma)(1 + gamma r) <= (1 + r)^2 / (4 r).",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.proof_chain import NEIGHBOURS, Chain, chain_holds
@@ -19,30 +19,35 @@ from separatrix.lab.registry import experiment
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
         shown_by="power of q/T",
         printed="w >= q^a / ((T - q)^a + q^a) >= (q/T)^a.",
         right=">= (q/T)^a / 2.",
         why="For a < 1, (T - q)^a + q^a is at least T^a, and at most twice that. Only constants change.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="weights at the end of stage one",
         printed="At the time t_1 all s_+ <= 1/(2q).",
         right=">= 1/(2q).",
         why="C(t_1) is chosen so that the lower bound of Lemma E.15 is 1/(2q).",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="constant of stage two",
         printed="7 eta (T - q)(1/2q)(1/2q) / (64 T (T/q - 1)^2) >= 7 eta / (128 T (T - q)).",
         right="= 7 eta / (256 T (T - q)).",
         why="(1/2q)^2 is 1/(4 q^2), and 4 times 64 is 256.",
     ),
     Erratum(
+        rank=Rank.PROOF,
         shown_by="middle of stage one",
         printed="(T - q) / (T (T q - 2 q / s + 1 / s^2)(T/q - 1)) >= 1 / (T (T - q)).",
         right="s^2 / D^2 = 1 / (T q s - 2 q + 1/s)^2 >= 1 / (T - q)^2, which gives the printed end directly.",
         why="Near s = 1/T the printed middle is q / (T^2 (T - q)).",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="power of d_e in the rate",
         printed="After (***): eta <= d_e / (40 d^2 T).",
         right="eta <= d_e^2 / (40 d^2 T), as in the theorem.",
@@ -50,12 +55,14 @@ PROOF = (
         "that grow as d_e^2, and the theorem's would not meet the printed condition.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         shown_by="denominator before (***)",
         printed="1 + (4 d T - d_e) w / (4 d q s (T s - 1)).",
         right="4 d T q s (T s - 1) in the denominator, as in (S4).",
         why="(8 d T - d_e) / (8 d T) - d_e / (8 d T) = (4 d T - d_e) / (4 d T).",
     ),
     Erratum(
+        rank=Rank.STATEMENT,
         shown_by="power of T on the plateau",
         printed="Theorem 3.3: T^{2 - 2 delta} / eta steps.",
         right="T^{(2 - 2 delta) / (1 - 3 delta)} / eta, as in Theorem E.6; and with delta sqrt(q) / (1 - delta) in the "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
@@ -61,12 +61,14 @@ def _shape_cells() -> Iterator[Cell]:
             right="y in R^{d x m}, y_l in R^d, as in Definition C.2.",
             why="c_exp(A, x)_{j_0} is in R^d. (Theorems D.5, F.5, F.9, F.13 and F.17 print <c(A, x), y> without the "
             "index j_0.)",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="c has no product with a y of n rows",
         ),
         Erratum(
             printed="Equation (1): D(X) in R^{d x d}.",
             right="In R^{n x n}.",
             why="It has an entry for each of the n rows of A_1.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="D(X) is not d x d",
         ),
     ),

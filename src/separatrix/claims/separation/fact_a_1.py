@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -79,6 +79,7 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
             printed="vec is not defined.",
             right="vec stacks rows. (If it stacks columns, as is usual, A_1 (x) A_2 must be A_2 (x) A_1.)",
             why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 want rows too.",
+            rank=Rank.STATEMENT,
             shown_by="stacking columns is another matrix",
         ),
     ),

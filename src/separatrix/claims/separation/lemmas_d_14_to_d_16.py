@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import (
     NARROW,
@@ -25,6 +25,7 @@ register(
             Slip(
                 Reading(0, "identity", "lin", weights_lin(0)[:4]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with QK^T = I_d",
                     printed="QK^T = I_d.",
                     right="QK^T = 1_{d x d}.",
@@ -49,6 +50,7 @@ register(
             Slip(
                 Reading(0, "ones", "exp", output_lin(0)[1:2]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the bound of Part 2 on softmax weights",
                     printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= ((1 + a_0) t/n) b sqrt(log n).",
                     right="f_lin.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
@@ -61,6 +61,7 @@ register(
             Slip(
                 Reading(1, "ones", "exp", (_D3_CLASSES,)),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="Part 5 in every class's column",
                     printed="Part 5: for j_0 != j_3 and i_0 in {2, ..., d - 1}, c_exp <= (t/n) b sqrt(log n).",
                     right="Except in the column of j_3's class, where it is at most (n^(a_1 - 1) + (t - 1)/n) b "
@@ -94,6 +95,7 @@ row_lemma(
         (
             Statement("2", "ones", "exp", "1.2", "other", "0.1", "rarely"),
             Erratum(
+                rank=Rank.STATEMENT,
                 shown_by="Part 2 at a_1 = 1.2",
                 printed="Part 2 for every a_1 >= 0.7 of Definition D.1, the experiments' a_1 = 1.2 among them.",
                 right="For a_1 < 1.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, at_corners, both_rows, off_centre, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
@@ -26,6 +26,8 @@ register(
             Slip(
                 Reading(1, "ones", "exp", _PRINTED_A0),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
@@ -90,6 +92,8 @@ CITED = Lemma(
         Slip(
             Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="reference to the lemma on D1",
                 shown_by="Lemma D.3 on D0",
                 printed="The proof takes the entries of c_exp on D0 from Lemma D.3.",
                 right="From Lemma D.7.",

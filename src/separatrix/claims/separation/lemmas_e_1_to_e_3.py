@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
 from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LEAST_D, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, places
@@ -97,6 +97,7 @@ register(
             Slip(
                 _reading(Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + v.a1) ** 2: 1})),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="the exponent of Part 1a",
                     printed="Part 1a: u_exp(j_3, j_3) = n^((1 + a_1)^2).",
                     right="n^(a_1^2 + b^2 + c^2) = n^(1 + a_1^2).",
@@ -106,6 +107,7 @@ register(
             Slip(
                 _reading(*_number("1b", True, 0, -1)),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the numbers of keys in the proof of Part 1b",
                     printed="In the proof of Part 1b: t keys with n^(b^2 + c^2) and n - t - 1 with n^(c^2).",
                     right="t - 1 and n - t, as in the statement.",
@@ -115,6 +117,7 @@ register(
             Slip(
                 _reading(*_number("2", False, -1, 0)[:1]),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="the numbers of keys in Parts 2 and 4",
                     printed="Parts 2 and 4: for j_0 != j_3 there are t - 1 keys of the one kind and n - t of the "
                     "other.",
@@ -125,6 +128,7 @@ register(
             Slip(
                 _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="Part 4 for u_exp",
                     printed="Part 4: u_exp(j_0, j_1) is at most n^(b^2 - 1), or 1/n.",
                     right="f_exp(j_0, j_1).",
@@ -143,6 +147,7 @@ register(
                     )
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the sum of a row in the proof of Part 3a",
                     printed="In the proof of Part 3a the row sums to n^(a_1^2 + b^2 + c^2) + (n - 1) n^(b^2 + c^2).",
                     right="At most that: it is n^(a_1^2 + b^2 + c^2) + (t - 1) n^(b^2 + c^2) + (n - t) n^(c^2).",
@@ -175,6 +180,7 @@ register(
             Slip(
                 _reading(_E2_FIRST, weights="ones"),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with QK^T = 1",
                     printed="QK^T = 1_{d x d}.",
                     right="QK^T = I_d.",
@@ -184,6 +190,7 @@ register(
             Slip(
                 _reading(_E2_SPECIAL),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="Part 1 at a_1 = 0.7",
                     printed="Data from Definition D.1, which allows a_1 >= 0.7.",
                     right="a_1 >= 1 as in Lemma E.1 (Lemma E.3 needs it too).",
@@ -195,6 +202,7 @@ register(
             Slip(
                 _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
                 Erratum(
+                    rank=Rank.PROOF,
                     shown_by="the equality in the proof of Part 5",
                     printed="In the proof of Part 5: <f_exp, (A_3 V)_{i_0}> = t b sqrt(log n) / n.",
                     right="At most t b sqrt(log n) / n^(1 - b^2).",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
@@ -17,6 +17,8 @@ register(
             Slip(
                 Reading(1, "cross", "lin", weights_lin(0)[:1]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
@@ -31,6 +33,8 @@ register(
                     (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="j_3 for j_2",
                     shown_by="Part 1 in row j_3",
                     printed="Part 1: for j_0 = j_3 and j_1 = j_3, u_lin = (1 + a_0) log n.",
                     right="For j_0 = j_2 and j_1 = j_3.",
@@ -48,6 +52,8 @@ register(
                     ),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="j_3 for j_2",
                     shown_by="Parts 4 and 5 in rows other than j_3",
                     printed="Parts 4 and 5: for j_0 != j_3, f_lin <= 1/n at j_1 = j_3, and f_lin = 1/n.",
                     right="Part 4: j_0 = j_2, j_1 != j_3. Part 5: j_0 != j_2. (Part 3: j_0 = j_2, j_1 = j_3. Part "
@@ -84,6 +90,7 @@ register(
                     (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with n = t (d - 2)",
                     printed="n = t (d - 2).",
                     right="n = t (d - 1).",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -31,6 +31,7 @@ register(
             Slip(
                 Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with columns to d - 1",
                     printed="Definition F.1: the second column to d - 1 columns of A_1 are log n, and those of "
                     "A_2 the stacked I_{d-1}.",
@@ -85,6 +86,8 @@ row_lemma(
         (
             Statement("1", "cross", "exp", "3", "other", "0.9", "often"),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="j_3 for j_2",
                 shown_by="Part 1 in rows other than j_2",
                 printed="Part 1: if j_0 = j_3. Part 2: if j_0 != j_3. (Lemmas F.8, F.12, F.16 print j_3 as well.)",
                 right="j_0 = j_2 and j_0 != j_2.",
@@ -95,6 +98,7 @@ row_lemma(
         (
             Statement("1", "cross", "exp", "3", "special", "0.9", "a tenth"),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
                 shown_by="a probability of just 1/10",
                 printed="Part 1: Pr[...] = 1/10.",
                 right="At least 1/10.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import WIDE, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -32,6 +32,8 @@ register(
             Slip(
                 Reading(1, "cross", "exp", weights_exp(0)[:1]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed="{A_1, A_2, A_3} from D1.",
                     right="From D0.",
@@ -67,6 +69,7 @@ LEMMA_F_7 = Lemma(
                 (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),),
             ),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
                 shown_by="the bound in the proof of Part 2",
                 printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= 1/n^(1 - a_0).",
                 right="At most t/n^(1 - a_0), as in the statement.",
@@ -89,6 +92,8 @@ CITED = Lemma(
         Slip(
             Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="reference to the lemma on D1",
                 shown_by="Lemma F.3 on D0",
                 printed="The proof takes the entries of c_exp on D0 from Lemma F.3, Parts 1 to 6.",
                 right="From Lemma F.7, which has four parts, as has Lemma F.3.",

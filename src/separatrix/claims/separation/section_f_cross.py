@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -86,6 +86,7 @@ ROW_J2_EVEN = Line("4a", "f", at(row=True), "=", lambda v: {-1: 1})
 
 
 ROW_J2_EVEN_ERRATUM = Erratum(
+    rank=Rank.TYPOGRAPHICAL,
     shown_by="Part 4a in row j_2",
     printed="Part 4a: for j_0 = j_2, f_exp = 1/n.",
     right="Part 4 is about j_0 != j_2: for j_1 = j_3 and for j_1 != j_3 it is 1/n.",
@@ -98,6 +99,8 @@ def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
     return Slip(
         Reading(data, "cross", network, (first,)),
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            slip="j_3 for j_2",
             shown_by="Part 3 in rows other than j_3",
             printed="The parts tell j_0 = j_3 from j_0 != j_3, and for j_0 != j_3 c is at most 1/n in the first "
             "column.",

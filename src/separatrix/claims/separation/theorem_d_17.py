@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Found
+from separatrix.claims.ledger import Erratum, Found, Rank
 from separatrix.claims.separation.network_theorems import silent
 
 
@@ -26,6 +26,7 @@ silent(
             printed="F_exp is defined, with c_exp; the heading of the section names F_exp too.",
             right="F_lin, with c_lin.",
             why="The conclusion is about F_lin, and the two networks are not the same on D0.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="F_exp and F_lin differ on D0",
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import CONTRADICT, fires
 from separatrix.separation.paths import PATHS
@@ -20,6 +20,7 @@ fires(
             printed="b^2 + c^2 = 1, and data from Definition D.1, which has b + c = 1 with b, c >= 0.1.",
             right="One of the two; we look at b^2 + c^2 = 1 and, beside it, at b + c = 1.",
             why="Together they give b c = 0.",
+            rank=Rank.STATEMENT,
             shown_by=CONTRADICT,
         ),
     ),

@@ -97,7 +97,8 @@ def _no_store(shelf: Shelf) -> Component:
     if shelf.exists:
         return html.Div()
     said: list[str | Component] = [
-        "Nothing has been reproduced in this folder of results, so every verdict is undecided: run ",
+        "Nothing has been reproduced in this folder of results, so no claim has been run here; each shows the verdict "
+        "that is recorded of it. Run ",
         html.Code("separatrix reproduce", className="command"),
         " there, or give another folder with ",
         html.Code("separatrix explore --store FOLDER", className="command"),

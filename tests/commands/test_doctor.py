@@ -272,7 +272,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_engine_of_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch, has_triton: bool) -> None:
     monkeypatch.setattr(doctor, "installed", lambda: has_triton)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    told = "not yet timed on hardware" if has_triton else "because Triton is not installed"
+    told = "not yet timed on hardware" if has_triton else "because Triton 3.6 or later is not installed"
     assert doctor.gpu_engine().startswith("none that PyTorch can use.")
     assert told in doctor.gpu_engine()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

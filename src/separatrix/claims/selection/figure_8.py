@@ -114,9 +114,7 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
     neighbours=(*_NEIGHBOURS, Neighbour("the others fall below a hundredth", {"most": 0.01})),
     chosen=_CHOSEN,
 )
-def figure_8_start(
-    found: Sequence[Found], truth: str = "cosine_W", query: str = "drawn", most: float = 0.2
-) -> Finding:
+def figure_8_start(found: Sequence[Found], truth: str = "cosine_W", query: str = "drawn", most: float = 0.2) -> Finding:
     return _judged(found, 0.95, most, truth, query)
 
 

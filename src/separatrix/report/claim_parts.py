@@ -22,6 +22,7 @@ __all__ = ["Make", "badge", "called", "evidence", "legend", "misprint", "not_dra
 
 MARKS = {
     Verdict.PROVED: "∎",
+    Verdict.DEFINED: "≔",
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",
     Verdict.HOLDS_ASYMPTOTICALLY: "≈",
@@ -62,13 +63,20 @@ def spelled(value: object) -> str:
 
 
 def statement(one: Judgement, make: Make[Node]) -> list[Node]:
-    """Show what the paper says, the note of the finding if it has one, and the settings that were chosen for it."""
+    """Show what the paper says, the finding's note, the code that a definition is, what was chosen, and old rules."""
     shown = [make("p", *typeset(one.claim.says, make), class_="statement")]
     if one.finding.note:
         shown.append(make("p", *typeset(one.finding.note, make), class_="note"))
     if one.claim.chosen:
         shown.append(make("p", "Settings that the paper does not print, and what we took for them:", class_="note"))
         shown.append(make("ul", *(make("li", *typeset(chosen, make)) for chosen in one.claim.chosen), class_="note"))
+    if one.claim.defines:
+        names = (make("li", make("code", name)) for name in one.claim.defines)
+        shown.append(make("p", "What this defines is, in the library:", class_="note"))
+        shown.append(make("ul", *names, class_="note"))
+    if one.claim.history:
+        shown.append(make("p", "Rules that were changed after results had been seen:", class_="note"))
+        shown.append(make("ul", *(make("li", *typeset(rule, make)) for rule in one.claim.history), class_="note"))
     return shown
 
 

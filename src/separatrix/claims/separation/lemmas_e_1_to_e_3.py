@@ -215,8 +215,6 @@ register(
                 ),
             ),
         ),
-        note="The proof of Part 4 cites a Part 5 of Lemma E.1, which has four, and f_exp <= n^(a_1 - 1), which is "
-        "no bound for a_1 >= 1; Part 4 of Lemma E.1 is what it needs.",
     ),
     cells,
     __name__,

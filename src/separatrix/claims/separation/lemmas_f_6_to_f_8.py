@@ -42,7 +42,6 @@ register(
             ),
             Slip(Reading(0, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
         ),
-        note="The proof of Part 3a ends with 1/(1 - a_0), which is above 1; what it needs, and has, is 1/n^(1 - a_0).",
     ),
     cells,
     __name__,

@@ -115,7 +115,7 @@ def lin_output(data: Literal[0, 1]) -> Reading:
     return Reading(data, "cross", "lin", output(lambda v: {-1: 1 + a(v)}, lambda v: {-1: (1 + a(v)) * v.t_cross}))
 
 
-@experiment(version=1, name="separation.cross_entries")
+@experiment(version=2, name="separation.cross_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, seed: int) -> dict[str, Any]:
     """A lemma of Section F at every entry. Nothing is drawn."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1))

@@ -58,8 +58,7 @@ def _layer(kind: Kind, k: int, T: int, d: int, source: torch.Generator) -> Tenso
 
 @experiment(version=1, name="selection.theorem_c_1")
 def first_layers(kind: Kind, T: int, q: int, d: int, k: int, seed: int) -> dict[str, float | bool]:
-    """The least squared error behind a first layer of k neurons, and the steps of the proof for a vector of its "
-    "kernel."""
+    """The least squared error behind a first layer of k neurons, and the proof's steps for a vector of its kernel."""
     Sigma = second_moment(T, q, d)
     W = _layer(kind, k, T, d, torch.Generator().manual_seed(seed))
     basis = torch.linalg.svd(W, full_matrices=True) if k else None

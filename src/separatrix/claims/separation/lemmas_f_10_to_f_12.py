@@ -15,8 +15,9 @@ ON_D0 = Reading(0, "cross", "lin", weights_lin(1)[:1])
 register(
     Lemma(
         "Lemma F.10",
-        "Cross-attention, D1: u_lin is (1 + a_1) log n at (j_2, j_3) and log n elsewhere; f_lin is at most (1 + "
-        "a_1)/n there, at most 1/n in the rest of row j_2, and 1/n in the other rows.",
+        r"Cross-attention, $\mathcal{D}_1$: $u_{\text{lin}}$ is $(1 + a_1) \log n$ at $(j_2, j_3)$ and $\log n$ "
+        r"elsewhere; $f_{\text{lin}}$ is at most $(1 + a_1)/n$ there, at most $1/n$ in the rest of row $j_2$, and "
+        "$1/n$ in the other rows.",
         Reading(1, "cross", "lin", weights_lin(1)),
     ),
     cells,
@@ -27,8 +28,8 @@ register(
 register(
     Lemma(
         "Lemma F.11",
-        "Cross-attention, D1: c_lin in row j_2 is at most (1 + a_1)/n in the first column and (1 + a_1) t/n in the "
-        "others; in other rows at most 1/n and t/n.",
+        r"Cross-attention, $\mathcal{D}_1$: $c_{\text{lin}}$ in row $j_2$ is at most $(1 + a_1)/n$ in the first "
+        "column and $(1 + a_1) t/n$ in the others; in other rows at most $1/n$ and $t/n$.",
         lin_output(1),
         (
             wrong_index(1, "lin"),
@@ -78,8 +79,9 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma F.12",
-    "Cross-attention, D1, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
-    "poly(n), in every row.",
+    r"Cross-attention, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: "
+    r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
+    "in every row.",
     NARROW,
     (*both_rows("cross", "lin", "3", "0.5", "rarely in size"), *at_cross_corners("lin", 1)),
     cited=(CITED, cells),

@@ -62,7 +62,7 @@ def _below(part: float) -> Neighbour:
 
 
 LENGTHS_AT_PAPER_SIZE = (EXCHANGED, _apart(20), _below(0.015))
-"""Of Figures 2 and 4. The population's recursion ends at 0.0195 at T = 400, where the start is 0.82."""
+"""Neighbours of Figures 2 and 4. The population's recursion ends at 0.0195 at T = 400, where the start is 0.82."""
 
 
 def _pair(sizes: dict[str, Any], optimiser: Optimiser, initial: Initial, batch: int, seeds: int) -> Iterator[Cell]:
@@ -339,7 +339,7 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
     ),
 )
 def fixed_floor(found: Sequence[Found], floor: float = 0.15, times: float = 1.0) -> Finding:
-    """The ends of fixed runs by length and threshold, beside 0.15, which one run decides; `times` 2: the whole square."""
+    """The ends of fixed runs by length and threshold, beside 0.15: one run decides. `times` 2 is the whole square."""
     if stopped := _stopped(found):
         return stopped
     numbers: Numbers = {}

@@ -46,7 +46,7 @@ def one_hot_run(T: int, q: int, d: int, lr: float, steps: int, seed: int) -> dic
 
 @experiment(version=1, name="selection.lemma_3_4")
 def stochastic_run(T: int, q: int, width: int, d: int, lr: float, steps: int, seed: int) -> dict[str, float]:
-    """The same over all valid encodings, with a token of the query that is not zero."""
+    """A run over all valid encodings, with a token of the query that is not zero: how far W and V stray."""
     stack, subsets = valid_encodings(T, width), all_subsets(T, q)
     W, V = torch.zeros(d + width, d + width).double(), torch.zeros(d, d + width).double()
     plain, value = torch.zeros_like(W), torch.eye(d, d + width, dtype=torch.float64)

@@ -61,7 +61,7 @@ D_5 = (
 
 @experiment(version=1, name="selection.proof_shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """What V has products with, the mean of X^T X over tokens with the Gaussian's moments, and V before and after a step."""
+    """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step."""
     V = torch.ones(d, d + width, dtype=torch.float64)
     X = torch.ones(d, T, dtype=torch.float64)
     Z = torch.cat([X, torch.ones(width, T, dtype=torch.float64)])

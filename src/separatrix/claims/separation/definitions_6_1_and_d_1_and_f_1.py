@@ -35,7 +35,7 @@ def self_attention(n: int, d: int, a: float, b: float, c: float, special: int, s
 
 @experiment(version=1, name="separation.definition_f_1")
 def cross_attention(n: int, d: int, a: float, special_query: int, special: int, seed: int) -> dict[str, int]:
-    """The same for Definition F.1, read as Lemma F.2 needs it: columns 2 to d have the ones and the identities."""
+    """Entries that differ from the columns of Definition F.1: ones and identities in columns 2 to d, as in Lemma F.2."""
     data = cross_attention_input(n, d, a, special_query, special)
     t, log = n // (d - 1), math.log(n)
     A1 = torch.cat([torch.zeros(n, 1), torch.ones(n, d - 1)], 1).double() * log

@@ -294,7 +294,7 @@ def softmax_regression(
     ),
 )
 def longer_regression(found: Sequence[Found], nearer: bool = True, times: float = 1.0) -> Finding:
-    """Also: on held-out examples linear attention is nearer to one half, in the mean over the seeds, than at 100 tokens."""
+    """Also: on held-out examples linear attention is nearer to one half, in the mean over seeds, than at 100 tokens."""
     most = max(one.parameters["n"] for one in found)
     made = _judge_regression([one for one in found if one.parameters["n"] == most])
     distance = {

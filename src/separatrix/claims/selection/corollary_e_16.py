@@ -82,8 +82,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Corollary E.16",
-    says="After the time of Theorem E.6, the transformer with any one encoding of the (q, delta)-property has a loss "
-    "of at most epsilon: one fixed set of encodings serves all inputs.",
+    says="After the time of Theorem E.6, the transformer with any one encoding of the $(q, "
+    r"\delta)$-property has a loss of at most $\epsilon$: one fixed set of encodings serves all inputs.",
     cells=_cells,
     errata=(
         Erratum(
@@ -97,10 +97,10 @@ def _cells() -> Iterator[Cell]:
         Erratum(
             rank=Rank.PROOF,
             printed=r"By Corollary E.8 and Lemma E.15 the loss is at most $\epsilon$.",
-            right=r"$\alpha$ is bounded by (IH2) at the mean weight $\overline{s_+}$, of which Corollary E.8 keeps "
-            r"$\alpha \le 1 + \frac{8}{5} x$ alone; with (IH2) itself the loss is at most $0.72\, \epsilon$.",
-            why=r"An encoding whose overlaps are all negative has $s_+$ near $1/q$ and a loss of $\frac{d}{2q} (\alpha "
-            r"- 1)^2$, up to $1.28\, \epsilon$ for $\alpha = 1 + \frac{8}{5} x$.",
+            right=r"$\alpha$ is bounded by (IH2) at the mean weight $\bar{s}_+$, of which Corollary E.8 "
+            r"keeps $\alpha \le 1 + \frac{8}{5} x$ alone; with (IH2) itself the loss is at most $0.72 \epsilon$.",
+            why="An encoding whose overlaps are all negative has $s_+$ near $1/q$ and a loss of "
+            r"$\frac{d}{2 q} (\alpha - 1)^2$, up to $1.28 \epsilon$ for $\alpha = 1 + \frac{8}{5} x$.",
             shown_by=ALONE,
         ),
     ),

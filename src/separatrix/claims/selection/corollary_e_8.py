@@ -80,8 +80,8 @@ def _run_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Corollary E.8",
-    says="After the time of Theorem E.6, C is at least (1 - 2 delta) / (1 - 3 delta) log((T - q) / (q x)), and alpha "
-    "lies between 1 - x / 10 and 1 + 8 x / 5, x^2 = q (T - q) epsilon / (d T).",
+    says=r"After the time of Theorem E.6, $C$ is at least $\frac{1 - 2 \delta}{1 - 3 \delta} \log \frac{T "
+    r"- q}{q x}$, and $\alpha$ lies between $1 - x / 10$ and $1 + 8 x / 5$, with $x^2 = q (T - q) \epsilon / (d T)$.",
     cells=lambda: (*_end_cells(), *_run_cells()),
     neighbours=(
         Neighbour("alpha is at most 1 + 3 x / 2", {"above": 1.5}),

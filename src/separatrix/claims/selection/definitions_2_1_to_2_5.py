@@ -194,7 +194,7 @@ def definition_2_1(found: Sequence[Found], target: str = "mean", variance: float
 @claim(
     paper="selection",
     where="Definition 2.2",
-    says="One-hot positional encodings: e_i is the i-th unit vector, and e_y the sum over a subset.",
+    says="One-hot positional encodings: $e_i$ is the unit vector $i$, and $e_y$ the sum over a subset.",
     cells=_encoding_cells,
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(
@@ -211,8 +211,8 @@ def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "
 @claim(
     paper="selection",
     where="Definition 2.3",
-    says="Near-orthogonal positional encodings: entries +-1 / sqrt(d_e) and inner products of at most delta; a "
-    "subset's code is E_y (E_y^T E_y)^-1 1.",
+    says=r"Near-orthogonal positional encodings: entries $\pm 1 / \sqrt{d_e}$ and inner products of at "
+    r"most $\delta$; a subset's code is $E_y (E_y^\top E_y)^{-1} \mathbf{1}$.",
     cells=_encoding_cells,
     defines=("separatrix.selection.near_orthogonal_encoding", "separatrix.selection.encodings.subset_code"),
     neighbours=(
@@ -230,8 +230,8 @@ def definition_2_3(found: Sequence[Found], entries: str = "entries", share: floa
 @claim(
     paper="selection",
     where="Definition 2.4",
-    says="One layer of attention with the product of query and key matrices as one matrix W: V Z softmax(Z^T W "
-    "z_query).",
+    says="One layer of attention with the product of query and key matrices as one matrix $W$: $V Z "
+    r"\operatorname{softmax}(Z^\top W z_{\text{query}})$.",
     cells=_transformer_cells,
     defines=("separatrix.selection.SelectionTransformer",),
     neighbours=(

@@ -90,8 +90,9 @@ def _isometry_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Definition A.1",
-    says="Restricted isometry and orthogonality: |E v|^2 within delta |v|^2 of |v|^2 for supports of up to q, and "
-    "|<E v, E v'>| <= delta |v| |v'| for disjoint supports of up to q and 2 q.",
+    says=r"Restricted isometry and orthogonality: $\lVert E v \rVert^2$ within $\delta \lVert v \rVert^2$ "
+    r"of $\lVert v \rVert^2$ for supports of up to $q$, and $\lvert \langle E v, E v' \rangle \rvert \le \delta "
+    r"\lVert v \rVert \lVert v' \rVert$ for disjoint supports of up to $q$ and $2 q$.",
     cells=_isometry_cells,
     defines=("separatrix.selection.isometry.restricted_isometry",),
     neighbours=(
@@ -120,7 +121,7 @@ def definition_a_4(found: Sequence[Found], target: str = "mean", variance: float
 @claim(
     paper="selection",
     where="Definition D.3",
-    says="One-hot encodings once more: E = I_T is orthogonal, and e_y is the sum over the subset.",
+    says="One-hot encodings once more: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
     cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(Neighbour("e_y is the mean over the subset", {"code": "mean"}),),

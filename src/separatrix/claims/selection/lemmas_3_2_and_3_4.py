@@ -100,8 +100,8 @@ def _directions(found: Sequence[Found], along: str) -> Finding:
 @claim(
     paper="selection",
     where="Lemma 3.2",
-    says="Along gradient descent from zero with one-hot encodings, W is C(t) (I - 1 1^T / T) on positions and zero "
-    "elsewhere, and V is alpha(t) [I, 0].",
+    says=r"Along gradient descent from zero with one-hot encodings, $W$ is $C(t) (I - \mathbf{1} "
+    r"\mathbf{1}^\top / T)$ on positions and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=_one_hot_cells,
     neighbours=(Neighbour("W is C(t) I on positions", {"along": "W plain"}),),
 )
@@ -112,8 +112,8 @@ def lemma_3_2(found: Sequence[Found], along: str = "W") -> Finding:
 @claim(
     paper="selection",
     where="Lemma 3.4",
-    says="Along gradient descent from zero with stochastic encodings, W is C(t) I on positions and zero elsewhere, and "
-    "V is alpha(t) [I, 0].",
+    says="Along gradient descent from zero with stochastic encodings, $W$ is $C(t) I$ on positions and "
+    r"zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=_stochastic_cells,
     neighbours=(Neighbour("W is C(t) (I - 1 1^T / d_e) on positions", {"along": "W plain"}),),
 )

@@ -29,15 +29,16 @@ def _value(shown_by: str, printed: str, right: str) -> Erratum:
 D_1 = (
     _value(
         "V X in Lemma D.1",
-        r"$d\mathcal{L} = E[(f - STS_q)^\top V X\, d(\mathrm{softmax}(\ldots))] + \ldots$",
-        r"$V Z\, d(\mathrm{softmax}(\ldots))$, as in the next display.",
+        r"$d \mathcal{L} = E[(f - \operatorname{STS}_q)^\top V X d(\operatorname{softmax}(\ldots))] "
+        r"+ \ldots$",
+        r"$V Z d(\operatorname{softmax}(\ldots))$, as in the next display.",
     ),
 )
 E_2 = (
     _value(
         "V X in Lemma E.2",
-        r"At the end of the proof: $\nabla_W \mathcal{L}$ with $\frac{1}{q} X Y - V X\, E[S_y]$.",
-        r"$V Z\, E[S_y]$, as in the lemma (and the mean over $V Z S_y$, where $V$ meets the encodings).",
+        r"At the end of the proof: $\nabla_W \mathcal{L}$ with $\frac{1}{q} X Y - V X E[S_y]$.",
+        "$V Z E[S_y]$, as in the lemma (and the mean over $V Z S_y$, where $V$ meets the encodings).",
     ),
 )
 D_5 = (
@@ -104,5 +105,9 @@ def _register(where: str, says: str, errata: Sequence[Erratum]) -> Claim:
 
 
 _register("Lemma D.1", "The differential of the loss has V Z before the differential of the attention.", D_1)
-_register("Lemma D.5", "The mean of X^T X is d times the identity of T rows, and V is zero at the start alone.", D_5)
-_register("Lemma E.2", "The residual has V Z S_y, as the model has.", E_2)
+_register(
+    "Lemma D.5",
+    r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero at the start alone.",
+    D_5,
+)
+_register("Lemma E.2", "The residual has $V Z S_y$, as the model has.", E_2)

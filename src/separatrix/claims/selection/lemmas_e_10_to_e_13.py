@@ -103,21 +103,23 @@ def _unit(printed: str, right: str) -> Erratum:
 
 _symmetry(
     "Lemma E.10",
-    "Flipping the sign of a row of the encodings, a coordinate of all of them, changes no weight, nor E_y^T E_y.",
+    "Flipping the sign of a row of the encodings, a coordinate of all of them, changes no weight, "
+    r"nor $E_y^\top E_y$.",
     "row flipped",
     "position flipped",
     "flipping the sign of one position's encoding changes no weight",
 )
 _symmetry(
     "Lemma E.11",
-    "Exchanging two rows of the encodings changes no weight, nor E_y^T E_y.",
+    r"Exchanging two rows of the encodings changes no weight, nor $E_y^\top E_y$.",
     "rows exchanged",
     "positions exchanged",
     "exchanging the encodings of two positions changes no weight",
 )
 _symmetry(
     "Lemma E.12",
-    "In the mean over valid encodings, f(S_y) e_i e_y^T has zeros off the diagonal, for every function f.",
+    r"In the mean over valid encodings, $f(S_y) e_i e_y^\top$ has zeros off the diagonal, for every "
+    "function $f$.",
     "off",
     "single",
     "for every single encoding",

@@ -97,22 +97,24 @@ def _formula(where: str, says: str, right: str, wrong: str, instead: str) -> Cla
 
 _formula(
     "Lemma E.3",
-    "While both matrices keep their directions, the loss is d/2 times the mean over subsets of |Y/q - alpha E[S_y]|^2.",
+    "While both matrices keep their directions, the loss is $d/2$ times the mean over subsets of "
+    r"$\lVert Y / q - \alpha E[S_y] \rVert^2$.",
     "E.3",
     "E.3 outside",
     "with the mean over encodings outside of the square",
 )
 _formula(
     "Lemma E.4",
-    "The gradient in V is then -E_y[sum over y of E[S_y(i)] / q] + alpha E_y |E[S_y]|^2 times [I, 0].",
+    r"The gradient in $V$ is then $-E_y[\sum_{i \in y} E[S_y(i)] / q] + \alpha E_y \lVert E[S_y] "
+    r"\rVert^2$ times $[I, 0]$.",
     "E.4",
     "E.4 outside",
     "with E |S_y|^2 in the place of |E[S_y]|^2",
 )
 _formula(
     "Lemma E.5",
-    "The position block of the gradient in W is then -d alpha times the mean of E (diag(S_y) - S_y S_y^T)(Y/q - alpha "
-    "E[S_y]) e_y^T.",
+    r"The position block of the gradient in $W$ is then $-d \alpha$ times the mean of $E "
+    r"(\operatorname{diag}(S_y) - S_y S_y^\top)(Y / q - \alpha E[S_y]) e_y^\top$.",
     "E.5",
     "E.5 inside",
     "with S_y itself in the residual, as the proof of Lemma E.7 prints it for other blocks",

@@ -131,8 +131,8 @@ def _runs() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem E.6",
-    says="Theorem 3.3, in full: after T^((2 - 2 delta) / (1 - 3 delta)) / eta + T^2 d / (eta epsilon) steps, up to "
-    "logarithms, the loss is at most epsilon.",
+    says=r"Theorem 3.3, in full: after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta "
+    r"\epsilon)$ steps, up to logarithms, the loss is at most $\epsilon$.",
     cells=_runs,
     neighbours=(
         Neighbour("after T^((2 - 2 delta) / (1 - 3 delta)) / eta + T d / (eta epsilon) steps", {"in_T": 1}),

@@ -20,9 +20,9 @@ SCALE = (
     Erratum(
         rank=Rank.PROOF,
         shown_by="scale of the pair",
-        printed=r"$\xi = u / (2 \max_j |u_j|)$, which gives a loss of at least $1/(2q)$.",
-        right=r"$\xi = \sqrt{2q}\, u / (2 \max_j |u_j|)$. With the printed $\xi$ it is the norm that is at least "
-        r"$1/(2q)$, and the squared norm at least $1/(4q^2)$.",
+        printed=r"$\xi = u / (2 \max_j \lVert u_j \rVert)$, which gives a loss of at least $1 / (2 q)$.",
+        right=r"$\xi = \sqrt{2 q} u / (2 \max_j \lVert u_j \rVert)$. With the printed $\xi$ it is the norm "
+        "that is at least $1 / (2 q)$, and the squared norm at least $1 / (4 q^2)$.",
         why=r"The theorem is about the squared norm. Tokens are not bounded, so that the pair may be scaled and the "
         "statement is true.",
     ),
@@ -46,9 +46,10 @@ MATRICES = (
     Erratum(
         rank=Rank.STATEMENT,
         shown_by="tokens beyond the unit ball",
-        printed=r"The unit $\epsilon$-approximates STS$_q$, for any input.",
+        printed=r"The unit approximates the task to $\epsilon$, for any input.",
         right=r"For tokens of norm at most 1.",
-        why=r"The last line sums $|1/q - S_i|$ and $S_i$ without the norms of the tokens; the error grows with them.",
+        why=r"The last line sums $\lvert 1/q - S_i \rvert$ and $S_i$ without the norms of the tokens; "
+        "the error grows with them.",
     ),
 )
 

@@ -26,11 +26,12 @@ def _upper(shown_by: str) -> Erratum:
         rank=Rank.PROOF,
         slip=_AT_THE_END,
         shown_by=shown_by,
-        printed=r"Loss at $\alpha_2 = \alpha^* + \Delta\alpha$: the terms in $(1 - q s)^2$ are $\frac{4x}{T} "
-        r"\alpha^{*2} (1 - q s)^2 + \frac{4 q (T - q) \epsilon}{d T^3} \alpha^{*2} (1 - q s)^2$.",
+        printed=r"Loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$: the terms in $(1 - q s)^2$ are $\frac{4 "
+        r"x}{T} (\alpha^\ast)^2 (1 - q s)^2 + \frac{4 q (T - q) \epsilon}{d T^3} (\alpha^\ast)^2 (1 - q s)^2$.",
         right=r"$\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
-        why=r"The bound is on $\Delta\alpha\, s \le \frac{2x}{T} \alpha^*$, so that $\Delta\alpha$ itself has $1/s$. "
-        r"The terms of first order then cancel, as $\alpha^*$ is a minimum, and the loss is still at most $\epsilon$.",
+        why=r"The bound is on $\Delta \alpha \cdot s \le \frac{2 x}{T} \alpha^\ast$, so that $\Delta "
+        r"\alpha$ itself has $1/s$. The terms of first order then cancel, as $\alpha^\ast$ is a minimum, and the "
+        r"loss is still at most $\epsilon$.",
     )
 
 
@@ -48,8 +49,8 @@ E_6 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first term after (***)",
-        printed=r"$\frac{405\, d\, T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T q s^2 "
-        r"(1 - q s) \Delta C}{16 q (T s - 1)}$.",
+        printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
+        r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
         right=r"Times $\eta$.",
         why=r"(UP1), which is put in, has it; so has the next line.",
     ),
@@ -81,8 +82,8 @@ E_6 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first stage's count",
-        printed=r"The first stage takes $\tilde O(T^{(2 - 2\delta)/(1 - 3\delta)})$ iterations.",
-        right=r"$\tilde O(T^{(2 - 2\delta)/(1 - 3\delta)} / \eta)$.",
+        printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
+        right=r"$\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta)$.",
         why=r"The step that is divided by has $\eta$; the theorem has it.",
     ),
     Erratum(
@@ -97,11 +98,11 @@ E_6 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="reason for the monotone C",
-        printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^*$, as the reason that $C$ does "
-        r"not fall.",
+        printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^\ast$, as the reason "
+        "that $C$ does not fall.",
         right=r"$\frac{8 T d - d_e}{8 T d}$ in the place of $\frac{d - 1}{d}$, as in (IH2).",
-        why=r"It is Theorem D.4's, where it is misprinted too. At $d = 1$ the printed one would say $\alpha \le "
-        r"\alpha^*$.",
+        why="It is Theorem D.4's, where it is misprinted too. At $d = 1$ the printed one would say "
+        r"$\alpha \le \alpha^\ast$.",
     ),
 )
 
@@ -194,7 +195,7 @@ def _cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem D.4",
     part="displays",
-    says="At the end of the proof the loss is bounded at the upper end of alpha's interval.",
+    says=r"At the end of the proof the loss is bounded at the upper end of the interval of $\alpha$.",
     cells=_cells,
     errata=D_4,
     neighbours=as_printed(D_4),

@@ -92,7 +92,8 @@ def _data_cells() -> Iterator[Cell]:
 
 LAYERS = Erratum(
     rank=Rank.TYPOGRAPHICAL,
-    printed="F_exp is a three-layer network (Definition 3.5), and F_lin a four-layer network (Definition 3.6).",
+    printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
+    "network (Definition 3.6).",
     right="The same number for both: three, as they are counted in Definition 3.5.",
     why="They differ in exp and lin alone: attention, m neurons, and the neuron that sums them.",
     shown_by="the two networks differ in their weights alone",
@@ -143,7 +144,8 @@ _functions(
 )
 _functions(
     "Definition 3.4",
-    "ReLU, phi(z) = max{z, 0}, and ReLU shifted by tau, phi_tau(z) = max{z - tau, 0}.",
+    r"ReLU, $\phi(z) = \max\lbrace z, 0 \rbrace$, and ReLU shifted by $\tau$, $\phi_\tau(z) = "
+    r"\max\lbrace z - \tau, 0 \rbrace$.",
     ("separatrix.separation.networks.rectified",),
     "phi",
     "phi, tau added",
@@ -172,7 +174,7 @@ _functions(
 @claim(
     paper="separation",
     where="Definition 3.7",
-    says="m = C log(n / delta) sign vectors of length n, drawn uniformly.",
+    says=r"$m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
     neighbours=(Neighbour("m = 2 log(n / delta)", {"constant": 2.0}),),

@@ -95,3 +95,13 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
     else:
         assert len(found) == 3 * many
         assert found[2].endswith("...")
+
+
+def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
+    made = declare(
+        "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]
+    )
+    recorded[made.id] = Verdict.DEFINED
+    shown = " ".join(invoke("claims", "--store", tmp_path / "r").stdout.split())
+    assert "In the library: separatrix.tensor_attention." in shown
+    assert "Changed after results had been seen: Until then four of five were enough." in shown

@@ -38,13 +38,16 @@ def print_table(judgements: Sequence[Judgement]) -> None:
 
 
 def _told(one: Judgement) -> str:
-    """Tell the cells, the time, and what was found."""
+    """Tell the cells, the time, what was found, the code that a definition is, and earlier rules of the check."""
     have = ""
     if one.keys:
         done = len(one.keys) - one.missing - one.failed
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     found = "; ".join(f"{name}: {_short(value)}" for name, value in one.finding.numbers.items())
-    return readable(" ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text))
+    is_what = f"In the library: {', '.join(one.claim.defines)}." if one.claim.defines else ""
+    changed = " ".join(("Changed after results had been seen:", *one.claim.history)) if one.claim.history else ""
+    texts = (have, f"{found}." if found else "", one.finding.note, is_what, changed)
+    return readable(" ".join(text for text in texts if text))
 
 
 def _wrapped(text: str, width: int, margin: int, lines: int | None) -> str:

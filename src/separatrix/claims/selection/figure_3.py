@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.claims.selection.figure_8 import figure_8
 
 
@@ -25,6 +25,6 @@ def figure_3(found: Sequence[Found], truth: str = "cosine_W", query: str = "draw
     start = [one.result for one in found if one.parameters["query"] == "drawn"]
     leaning = max(abs(result[name][0]) for result in start for name in ("cosine_W", "cosine_V"))
     numbers = {**finding.numbers, "largest |cosine| to the truth before training": leaning}
-    if finding.verdict.value != "holds":
-        return Finding(finding.verdict, numbers, finding.note)
-    return holds_if(leaning < 0.2, numbers)
+    if finding.verdict is Verdict.HOLDS and leaning >= 0.2:
+        return Finding(Verdict.NOT_REPRODUCED, numbers, "A matrix leans to its ground truth before training.")
+    return Finding(finding.verdict, numbers, finding.note)

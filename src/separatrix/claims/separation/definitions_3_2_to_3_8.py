@@ -92,9 +92,10 @@ def _data_cells() -> Iterator[Cell]:
 
 LAYERS = Erratum(
     rank=Rank.TYPOGRAPHICAL,
-    printed="F_exp is a three-layer network (Definition 3.5), and F_lin a four-layer network (Definition 3.6).",
+    printed=r"$F_{\text{exp}}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer network "
+    "(Definition 3.6).",
     right="The same number for both: three, as they are counted in Definition 3.5.",
-    why="They differ in exp and lin alone: attention, m neurons, and the neuron that sums them.",
+    why=r"They differ in $\text{exp}$ and $\text{lin}$ alone: attention, $m$ neurons, and the neuron that sums them.",
     shown_by="the two networks differ in their weights alone",
 )
 
@@ -127,7 +128,7 @@ def _functions(
 
 _functions(
     "Definition 3.2",
-    "Linear attention's weights: A x over the sum of its entries.",
+    "Linear attention's weights: $A x$ over the sum of its entries.",
     ("separatrix.linear_attention",),
     "f_lin",
     "f_lin of exp",
@@ -135,7 +136,7 @@ _functions(
 )
 _functions(
     "Definition 3.3",
-    "Softmax attention's weights: exp(A x) over the sum of its entries.",
+    r"Softmax attention's weights: $\exp(A x)$ over the sum of its entries.",
     ("separatrix.tensor_attention",),
     "f_exp",
     "f_exp of lin",
@@ -143,7 +144,8 @@ _functions(
 )
 _functions(
     "Definition 3.4",
-    "ReLU, phi(z) = max{z, 0}, and ReLU shifted by tau, phi_tau(z) = max{z - tau, 0}.",
+    r"ReLU, $\phi(z) = \max \lbrace z, 0 \rbrace$, and ReLU shifted by $\tau$, "
+    r"$\phi_\tau(z) = \max \lbrace z - \tau, 0 \rbrace$.",
     ("separatrix.separation.networks.rectified",),
     "phi",
     "phi, tau added",
@@ -151,7 +153,7 @@ _functions(
 )
 _functions(
     "Definition 3.5",
-    "The network with softmax weights: m neurons, each the shifted ReLU of an inner product with a sign vector, "
+    "The network with softmax weights: $m$ neurons, each the shifted ReLU of an inner product with a sign vector, "
     "summed.",
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
@@ -172,7 +174,7 @@ _functions(
 @claim(
     paper="separation",
     where="Definition 3.7",
-    says="m = C log(n / delta) sign vectors of length n, drawn uniformly.",
+    says=r"$m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
     neighbours=(Neighbour("m = 2 log(n / delta)", {"constant": 2.0}),),
@@ -193,7 +195,7 @@ def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Definition 3.8",
-    says="The two data sets: all scores between log n and 1.4 log n, or one of them 4 log n.",
+    says=r"The two data sets: all scores between $\log n$ and $1.4 \log n$, or one of them $4 \log n$.",
     cells=_data_cells,
     defines=("separatrix.separation.datasets.regression_input",),
     neighbours=(

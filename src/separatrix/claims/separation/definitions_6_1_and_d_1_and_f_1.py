@@ -99,24 +99,24 @@ _WRONG_SELF = (
 )
 _data(
     "Definition 6.1",
-    "The data sets of self-attention, informally: A_1 = sqrt(log n) (a e_{j_3}, b stacked identities, c ones), a_0 or "
-    "a_1 for a.",
+    r"The data sets of self-attention, informally: $A_1 = \sqrt{\log n} (a e_{j_3}, b I, c \mathbf{1})$, with "
+    "stacked identities $I$, and $a_0$ or $a_1$ for $a$.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,
 )
 _data(
     "Definition D.1",
-    "The data sets of self-attention: A_1 = A_2 = A_3 with a special row, the rows of t stacked identities, and a "
-    "column of ones.",
+    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked identities, "
+    "and a column of ones.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,
 )
 _data(
     "Definition F.1",
-    "The data sets of cross-attention: A_1 has a special query j_2, A_2 = A_3 a special key j_3; their other columns, "
-    "the second to the d-th, are ones and stacked identities.",
+    "The data sets of cross-attention: $A_1$ has a special query $j_2$, $A_2 = A_3$ a special key $j_3$; their "
+    "other columns, from the second to column $d$, are ones and stacked identities.",
     "separatrix.separation.datasets.cross_attention_input",
     False,
     (

@@ -82,8 +82,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="separation",
     where="Lemma 3.1",
-    says="Hoeffding's inequality: P[|X - E X| >= t] <= 2 exp(-2 t^2 / sum (b_i - a_i)^2) for a sum X of independent "
-    "variables within [a_i, b_i].",
+    says=r"Hoeffding's inequality: $\Pr[\lvert X - \mathbb{E} X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
+    "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
     cells=_cells,
     neighbours=(
         Neighbour("without the factor 2", {"front": 1.0}),

@@ -50,7 +50,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("largest_order",),
     neighbours=(
-        Neighbour("the largest order with B < (log n)^(1/(k - 1))", {"shift": 1}),
+        Neighbour(r"the largest order with $B < (\log n)^{1 / (k - 1)}$", {"shift": 1}),
         Neighbour("the next order costs twice the exponent", {"dearer": 2.0}),
     ),
 )

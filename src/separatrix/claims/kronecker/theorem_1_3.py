@@ -19,7 +19,7 @@ from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
     r"constant times $(\log n)^{1/3}$, with $d$ of order $\log n$ and a tolerance that is a power of $1/n$.",
     cells=grid,
     figures=("threshold_phase_diagram",),
-    neighbours=(Neighbour("once entries reach 0.2 (log n)^(1/3)", {"at": RATIOS.index(0.2)}),),
+    neighbours=(Neighbour(r"once entries reach $0.2 (\log n)^{1/3}$", {"at": RATIOS.index(0.2)}),),
 )
 def theorem_1_3(found: Sequence[Found], at: int = -1) -> Finding:
     """Illustrated if, at every n, exact attention costs less than Theorem 1.4's method at the last ratio."""

@@ -70,8 +70,8 @@ _CHOSEN = (
     "the rates: 0.3 and, in the second half, 0.1",
 )
 _NEIGHBOURS = (
-    Neighbour("the block of W that meets the tokens turns to the identity", {"truth": "cosine_tokens"}),
-    Neighbour("with x_query = 0, too", {"query": "zero"}),
+    Neighbour("the block of $W$ that meets the tokens turns to the identity", {"truth": "cosine_tokens"}),
+    Neighbour(r"with $x_{\text{query}} = 0$, too", {"query": "zero"}),
 )
 
 

@@ -62,7 +62,7 @@ def _stopped(found: Sequence[Found]) -> Finding | None:
     return Finding(Verdict.UNDECIDED, {"runs that diverged": len(why)}, why[0]) if why else None
 
 
-_TOKENS = Neighbour("W turns to the identity in the block of the tokens", {"block": "tokens"})
+_TOKENS = Neighbour("$W$ turns to the identity in the block of the tokens", {"block": "tokens"})
 
 
 def _turned(result: Any, block: str) -> float:

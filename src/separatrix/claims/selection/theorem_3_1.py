@@ -99,9 +99,9 @@ def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
     cells=_cells,
     figures=("time_to_loss", "time_exponents"),
     neighbours=(
-        Neighbour("within T d / (eta epsilon) steps", {"in_T": 1}),
-        Neighbour("within T^2 d / eta steps", {"in_epsilon": 0}),
-        Neighbour("within T^2 / (d eta epsilon) steps", {"in_d": -1}),
+        Neighbour(r"within $T d / (\eta \epsilon)$ steps", {"in_T": 1}),
+        Neighbour(r"within $T^2 d / \eta$ steps", {"in_epsilon": 0}),
+        Neighbour(r"within $T^2 / (d \eta \epsilon)$ steps", {"in_d": -1}),
     ),
 )
 def theorem_3_1(found: Sequence[Found], in_T: int = 2, in_d: int = 1, in_epsilon: int = 1) -> Finding:

@@ -78,9 +78,9 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=RATE,
     neighbours=(
-        Neighbour("within T d / (eta epsilon) steps", {"in_T": 1}),
-        Neighbour("within T^2 d / eta steps", {"in_epsilon": 0}),
-        Neighbour("at the rate 3 q, which is below the printed one", {"rate": 0}),
+        Neighbour(r"within $T d / (\eta \epsilon)$ steps", {"in_T": 1}),
+        Neighbour(r"within $T^2 d / \eta$ steps", {"in_epsilon": 0}),
+        Neighbour("at the rate $3 q$, which is below the printed one", {"rate": 0}),
     ),
 )
 def theorem_3_3(found: Sequence[Found], in_T: int = 2, in_epsilon: int = 1, rate: int = 1) -> Finding:

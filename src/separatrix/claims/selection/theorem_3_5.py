@@ -117,7 +117,7 @@ def _long_cells() -> Iterator[Cell]:
 
 
 NEIGHBOURS = (
-    Neighbour("at least (T - q + 1) / (T q (T - 1))", {"more": 1}),
+    Neighbour(r"at least $\frac{T - q + 1}{T q (T - 1)}$", {"more": 1}),
     Neighbour("at most Td neurons", {"width": 0}),
     Neighbour("the bound for at most Td - 2 neurons is no larger", {"width": 2}),
 )

@@ -129,19 +129,19 @@ def degree_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Corollary D.2",
-    says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max \lbrace \frac{\log(1 / "
-    r"\epsilon)}{\log(\log(1 / \epsilon) / B)}, B \rbrace$ is $\exp$ on $[-B, B]$ up to a relative $\epsilon$. We "
-    "find that 3 times the corrected formula is enough, and that half of it is not.",
+    says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max\lbrace "
+    r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ is $\exp$ on $[-B, B]$ up to a relative "
+    r"$\epsilon$. We find that 3 times the corrected formula is enough, and that half of it is not.",
     cells=degree_cells,
     errata=(
         Erratum(
             rank=Rank.STATEMENT,
-            printed=r"$g = \Theta(\max \lbrace \frac{\log(1 / \epsilon)}{\log(\log(1 / \epsilon) / B)}, B \rbrace)$ "
-            r"for every $B > 1$ and $\epsilon \in (0, 0.1)$.",
-            right=r"$\log(e + \log(1 / \epsilon) / B)$ in the denominator.",
-            why=r"The printed logarithm is zero where $\log(1 / \epsilon) = B$, so that the degree is not defined, "
-            "and just above it the degree is beyond every multiple of what is needed. Lemma E.2 and Algorithm 1 "
-            "repeat it with $B^3$.",
+            printed=r"$g = \Theta(\max\lbrace \frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B "
+            r"\rbrace)$ for every $B > 1$ and $\epsilon \in (0, 0.1)$.",
+            right=r"$\log(e + \log(1/\epsilon) / B)$ in the denominator.",
+            why=r"The printed logarithm is zero where $\log(1/\epsilon) = B$, so that the degree is not "
+            "defined, and just above it the degree is beyond every multiple of what is needed. Lemma E.2 and "
+            "Algorithm 1 repeat it with $B^3$.",
             shown_by="the printed degree is undefined or a hundred times too large",
         ),
     ),

@@ -48,23 +48,23 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Section 3.1",
     part="times",
-    says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the sums $\tilde{D}$ are computed in $O(n r)$, and "
-    r"$\tilde{A} (V_1 \otimes V_2)$ in $O(T_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
+    says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the sums $\tilde{D}$ are computed in $O(n r)$, "
+    r"and $\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed=r"Given $U_1, U_2, U_3$, $\tilde{D}$ is computed in $O(n d)$ time.",
-            right="In $O(n r)$ time, $r$ the number of their columns, as in Algorithm 1.",
-            why="Their $n r$ entries must be read; $r$ is the number of monomials, and $r / d$ is not bounded.",
+            printed=r"Given $U_1$, $U_2$, $U_3$, $\tilde{D}$ is computed in $O(n d)$ time.",
+            right="In O(n r) time, r the number of their columns, as in Algorithm 1.",
+            why="Their n r entries must be read; r is the number of monomials, and r / d is not bounded.",
             shown_by=_SUMS,
         ),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed=r"$\tilde{A} (V_1 \otimes V_2)$ is computed in $O(T_{\text{mat}}(d, n, d))$ time.",
-            right=r"In $O(T_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
-            why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and "
-            r"$r \times d$.",
+            printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ "
+            "time.",
+            right=r"In $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
+            why="The matrices that are multiplied are r by n and n by d, and then n by r and r by d.",
             shown_by=_PRODUCTS,
         ),
     ),

@@ -124,7 +124,7 @@ def _width_cells() -> Iterator[Cell]:
 
 
 def _narrow_cells() -> Iterator[Cell]:
-    """The same at a width of 10 log T whatever q."""
+    """Overlaps and errors at a width of 10 log T whatever q."""
     for q in (2, 4, 8):
         yield widths.cell(seed=0, T=512, q=q, constant=10.0 / q, epsilon=0.01)
 

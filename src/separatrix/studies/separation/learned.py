@@ -289,12 +289,14 @@ def softmax_regression(
         Neighbour("farther from guessing", {"nearer": False}),
         Neighbour("nearer to guessing by a factor of five", {"times": 5.0}),
     ),
+    history=(
+        "Until 2026-11-17 the runs at n = 100 were not among its cells, and nothing was compared with them: it asked "
+        "only that softmax be above 0.95 and linear attention below 0.75. The comparison was added after the runs had "
+        "been seen; the verdict stayed.",
+    ),
 )
 def longer_regression(found: Sequence[Found], nearer: bool = True, times: float = 1.0) -> Finding:
-    """Also: on held-out examples linear attention is nearer to one half, in the mean over the seeds, than at n = 100.
-
-    Until it was looked at again the runs at n = 100 were not among its cells, and nothing was compared with them.
-    """
+    """Also: on held-out examples linear attention is nearer to one half, in the mean over seeds, than at 100 tokens."""
     most = max(one.parameters["n"] for one in found)
     made = _judge_regression([one for one in found if one.parameters["n"] == most])
     distance = {

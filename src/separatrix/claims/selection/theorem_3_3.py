@@ -84,9 +84,9 @@ def _cells() -> Iterator[Cell]:
 def theorem_3_3(found: Sequence[Found], in_T: float = 2, in_epsilon: float = 1, rate: int = 1) -> Finding:
     """The counted times are below T^2 d / (eta epsilon), and grow no faster in T and in 1 / epsilon; the largest rate.
 
-    Until it was looked at again the bounds were computed and not compared. The times grow about as d_e (T + 1 / epsilon),
+    Until it was looked at again the bounds were computed and not compared. The times grow about as d_e (T + 1/epsilon),
     d_e = 4096 being the logarithm of the theorem, so that the power 2 of T is more than is needed here: T d / (eta
-    epsilon) is passed by its constant, not by its power.
+    epsilon) is exceeded by its constant, not by its power.
     """
     runs = {one.parameters["T"]: one for one in found if "times" in one.result}
     numbers: dict[str, float | str] = {"delta, at most": max(one.result["delta"] for one in runs.values())}

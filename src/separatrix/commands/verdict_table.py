@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from separatrix.claims.formulas import readable
 from separatrix.lab.wording import duration, many
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
-    from separatrix.claims.ledger import counted
+    from separatrix.claims.counts import count
 
     width = max(60, min(shutil.get_terminal_size().columns, 140))
     lines = 3 if len(judgements) >= _BRIEF_FROM else None
@@ -33,7 +34,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         verdict = one.verdict.value
         typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
         typer.echo(_wrapped(_told(one), width, margin, lines))
-    typer.echo(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.")
+    typer.echo(str(count((one.claim, one.verdict) for one in judgements)))
 
 
 def _told(one: Judgement) -> str:
@@ -43,7 +44,7 @@ def _told(one: Judgement) -> str:
         done = len(one.keys) - one.missing - one.failed
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     found = "; ".join(f"{name}: {_short(value)}" for name, value in one.finding.numbers.items())
-    return " ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text)
+    return readable(" ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text))
 
 
 def _wrapped(text: str, width: int, margin: int, lines: int | None) -> str:

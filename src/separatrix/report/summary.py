@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
+from separatrix.claims.counts import Count, count
 from separatrix.claims.ledger import Verdict
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import MARKS, badge, called, css_class, legend, spelled
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
+from separatrix.report.typeset import typeset
 
 
 def mark(verdict: Verdict) -> Html:
@@ -25,11 +26,13 @@ def summary(entries: Sequence[Entry]) -> Html:
     """The counts, the filter, the table, and what the verdicts mean."""
     if not entries:
         return tag("section", tag("h2", "Summary"), tag("p", "No claims are recorded yet."), id="summary")
+    counted = count((one.judgement.claim, one.judgement.verdict) for one in entries)
     heading = tag("h2", "Summary")
     frame = tag("div", _table(entries), class_="wide")
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
     meanings = tag("details", tag("summary", "What the verdicts mean"), legend(tag))
-    return tag("section", heading, _unlike(entries), _filter(entries), frame, none, meanings, id="summary")
+    top = [heading, tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
+    return tag("section", *top, frame, none, meanings, id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
@@ -45,11 +48,10 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
     return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
-def _filter(entries: Sequence[Entry]) -> Html:
+def _filter(entries: Sequence[Entry], count: Count) -> Html:
     """The filter of the table, which the page's script shows and runs."""
-    count = Counter(one.judgement.verdict for one in entries)
-    choices = [_choice("all", "all", len(entries), checked=True)]
-    choices += [_choice(verdict.value, css_class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
+    choices = [_choice("all", "all", count.claims, checked=True)]
+    choices += [_choice(one.value, css_class(one), count.verdicts[one]) for one in Verdict if one in count.verdicts]
     if unlike := sum(one.difference is not None for one in entries):
         choices.append(_choice("not as recorded", "differs", unlike))
     papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))
@@ -93,7 +95,7 @@ def _row(entry: Entry) -> Html:
         tag(
             "th",
             tag("a", called(claim), href=f"#{claim.id}"),
-            tag("span", claim.says, class_="says short"),
+            tag("span", *typeset(claim.says, tag), class_="says short"),
             tag("span", claim.paper, class_="of"),
             scope="row",
         ),
@@ -103,7 +105,12 @@ def _row(entry: Entry) -> Html:
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             data_column="Verdict",
         ),
-        tag("td", tag("span", found, class_="short") if found else None, data_column="Found", class_="found"),
+        tag(
+            "td",
+            tag("span", *typeset(found, tag), class_="short") if found else None,
+            data_column="Found",
+            class_="found",
+        ),
         tag("td", have, data_column="Cells", class_="number"),
         tag("td", duration(one.seconds), data_column="Time", class_="number"),
         data_verdict=one.verdict.value,

@@ -30,8 +30,8 @@ Numbers = dict[str, float | str | Interval]
 CHOSEN = (
     "the dot-product threshold of the encodings: 0.4",
     "the loss that is plotted: that of equation (3), half of the squared error",
-    "x_query = 0, as in Section 3.1",
-    "a random start: entries of variance 1 / (d + d_e), which the paper calls a standard deviation",
+    r"$x_{\text{query}} = 0$, as in Section 3.1",
+    "a random start: entries of variance $1 / (d + d_e)$, which the paper calls a standard deviation",
 )
 EXCHANGED = Neighbour("stochastic and fixed encodings exchange their parts", {"better": "fixed", "worse": "stochastic"})
 
@@ -158,8 +158,8 @@ def _small_cells() -> Iterator[Cell]:
     paper="selection",
     where="Figure 1",
     part="small",
-    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and W and V turn to "
-    "the ground truth; here at T = 32.",
+    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
+    "turn to the ground truth; here at $T = 32$.",
     cells=_small_cells,
     figures=("training_loss", "ground_truth_cosines"),
     neighbours=(_TOKENS, Neighbour("the training loss falls below 0.005 in the same time", {"least": 0.005})),
@@ -174,7 +174,7 @@ def figure_1_small(found: Sequence[Found], least: float = 0.05, block: str = "po
     where="Figure 2",
     part="small",
     says="On sequences longer than those of training, stochastic encodings converge and fixed ones do not; here at "
-    "T = 32.",
+    "$T = 32$.",
     cells=_small_cells,
     figures=("length_tasks",),
     neighbours=(EXCHANGED, _apart(8), _below(0.05)),
@@ -189,8 +189,8 @@ def figure_2_small(
 @claim(
     paper="selection",
     where="Figure 1",
-    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and W and V turn to "
-    "the ground truth.",
+    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
+    "turn to the ground truth.",
     profile="full",
     cells=lambda: [
         *_pair(PAPER, "sgd", "zero", 256, 1),

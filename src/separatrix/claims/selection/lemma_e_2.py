@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -16,10 +16,14 @@ from separatrix.selection.task import all_subsets
 
 MEAN = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Lemma E.2",
         shown_by="mean of a product",
-        printed="Lemma E.2: the mean output over encodings is V Z E[S_y], and the gradient in V has Z E[S_y].",
-        right="E[V Z S_y] and E[Z S_y]; they agree where V_e = 0, as along the trajectory from zero.",
-        why="Z contains E, so that the mean over E cannot pass it.",
+        printed=r"The mean output over encodings is $V Z \mathbb{E}[S_y]$, and the gradient in $V$ has "
+        r"$Z \mathbb{E}[S_y]$.",
+        right=r"$\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$; they agree where $V_e = 0$, as along the trajectory "
+        "from zero.",
+        why="$Z$ contains $E$, so that the mean over $E$ cannot pass it.",
     ),
 )
 
@@ -64,7 +68,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma E.2",
-    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of S_y in the place of S_y.",
+    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in the place of "
+    "$S_y$.",
     cells=_cells,
     errata=MEAN,
     neighbours=as_printed(MEAN),

@@ -126,8 +126,8 @@ NEIGHBOURS = (
 @claim(
     paper="selection",
     where="Theorem 3.5",
-    says="A fully-connected net of any depth and activation whose first layer has at most Td - 1 neurons has mean "
-    "squared error at least (T - q) / (T q (T - 1)) on the task (Theorem C.1).",
+    says="A fully-connected net of any depth and activation whose first layer has at most $T d - 1$ neurons has "
+    r"mean squared error at least $\frac{T - q}{T q (T - 1)}$ on the task (Theorem C.1).",
     cells=_cells,
     figures=("fully_connected_widths",),
     neighbours=NEIGHBOURS,

@@ -173,10 +173,10 @@ def _judged(found: Sequence[Found], also: str = "", most: float = 2.1, longer: f
 
 
 _SAYS = (
-    "A layer of order 3 whose scores are bounded by R keeps its tolerance, holds memory linear in n while it trains, "
-    "and decodes from a state that does not grow, where exact order 3 keeps all tokens; by formula its work is linear "
-    "in n, forwards and backwards, where that of exact order 3 is cubic. The smaller R, the shorter the inputs for "
-    "which that pays."
+    "A layer of order 3 whose scores are bounded by $R$ keeps its tolerance, holds memory linear in $n$ while it "
+    "trains, and decodes from a state that does not grow, where exact order 3 keeps all tokens; by formula its "
+    "work is linear in $n$, forwards and backwards, where that of exact order 3 is cubic. The smaller $R$, the "
+    "shorter the inputs for which that pays."
 )
 
 as_n_grows = claim(
@@ -195,7 +195,7 @@ further = claim(
     paper="beyond",
     where="Does it learn",
     part="what R buys, further",
-    says=f"{_SAYS} To n = 4,096.",
+    says=f"{_SAYS} To $n = 4096$.",
     profile="full",
     cells=lambda: _cells(
         {"linear elu": 4096, "order 2": 4096, "order 3": 1024}

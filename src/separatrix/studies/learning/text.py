@@ -77,8 +77,8 @@ text_bounded = claim(
     paper="beyond",
     where="Does it learn",
     part="text, what R buys",
-    says="On characters of a text order 3 bounded by R = 0.5, whose steps cost less, has a smaller loss than unbounded "
-    "order 3 at equal compute. (Said after the runs had been seen.)",
+    says="On characters of a text order 3 bounded by $R = 0.5$, whose steps cost less, has a smaller loss than "
+    "unbounded order 3 at equal compute. (Said after the runs had been seen.)",
     profile="full",
     cells=_every,
     figures=("learning_ends",),

@@ -97,7 +97,7 @@ def triples_by_training(found: Sequence[Found], orders: tuple[int, int] = (2, 3)
     paper="beyond",
     where="Triples by training",
     part="over n and M",
-    says="Over n and M, order-3 heads get ahead of order-2 heads with as many parameters, and nowhere fall behind.",
+    says="Over $n$ and $M$, order-3 heads get ahead of order-2 heads with as many parameters, and nowhere fall behind.",
     cells=lambda: _cells(
         [(8, 7), (8, 11), (8, 17), (8, 23), (4, 11), (16, 11)], seeds=3, steps=2400, batch=128, every=400
     ),

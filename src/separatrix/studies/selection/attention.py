@@ -162,9 +162,9 @@ _SAYS_ONE_HOT = (
     "from the same data in the same steps. Linear attention with the identity map cannot be trained."
 )
 _SAYS_FRESH = (
-    "With fresh near-orthogonal encodings at every step softmax attention, with the merged W or with Q and K, learns "
-    "the selection best; linear attention with elu, relu or random features or without a normaliser, and order 3 "
-    "without biases, stay above a third of the loss of answering zero."
+    "With fresh near-orthogonal encodings at every step softmax attention, with the merged $W$ or with $Q$ and "
+    "$K$, learns the selection best; linear attention with elu, relu or random features or without a normaliser, "
+    "and order 3 without biases, stay above a third of the loss of answering zero."
 )
 
 _RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
@@ -236,8 +236,8 @@ def _factored() -> Iterator[Cell]:
         Neighbour("the merged W never leaves the plateau from zero", {"stays": "softmax W"}),
         Neighbour("the plateau is the loss of answering zero", {"gained": 0.0}),
     ),
-    says="From the zero start of the theorems the merged W leaves the plateau, and separate Q and K never do: each has "
-    "the other as a factor of its gradient. From a random start both learn the selection.",
+    says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate $Q$ and $K$ never "
+    "do: each has the other as a factor of its gradient. From a random start both learn the selection.",
     cells=_factored,
     figures=("selection_factors",),
 )

@@ -52,9 +52,10 @@ def _population_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Corollary 3.6",
     part="population curve",
-    says="With orthonormal encodings the loss at T_2 over the training loss at T_1 tends to (T_1/q) (T_2/T_1 - 1)^2 + "
-    "T_2/T_1, so that the constant of a bound by T_2^2/T_1^2 grows in proportion to T_1. After the training time of "
-    "Corollary E.9 the loss at T_2 itself is below epsilon T_2^2/T_1^2.",
+    says="With orthonormal encodings the loss at $T_2$ over the training loss at $T_1$ tends to "
+    "$(T_1 / q) (T_2 / T_1 - 1)^2 + T_2 / T_1$, so that the constant of a bound by $T_2^2 / T_1^2$ grows in "
+    "proportion to $T_1$. After the training time of Corollary E.9 the loss at $T_2$ itself is below "
+    r"$\epsilon T_2^2 / T_1^2$.",
     cells=_population_cells,
     figures=("length_population",),
     neighbours=(
@@ -239,9 +240,9 @@ def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> F
 
 
 _SAYS = (
-    "With random encodings too the loss at T_2 = 2 T_1 over the training loss at T_1 is above T_2^2/T_1^2, and below "
-    "the limit that orthonormal ones tend to; transformers trained by stochastic gradient descent lie on the sampled "
-    "curve."
+    "With random encodings too the loss at $T_2 = 2 T_1$ over the training loss at $T_1$ is above $T_2^2 / T_1^2$, "
+    "and below the limit that orthonormal ones tend to; transformers trained by stochastic gradient descent lie on "
+    "the sampled curve."
 )
 
 

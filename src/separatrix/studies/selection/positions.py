@@ -69,7 +69,7 @@ def _positions(found: Sequence[Found], carrying: str = "stochastic", times: floa
 
 
 _SAYS = (
-    "Trained at T = 20, only the stochastic encoding carries the selection to twice the length; one-hot, fixed, "
+    "Trained at $T = 20$, only the stochastic encoding carries the selection to twice the length; one-hot, fixed, "
     "learned, sinusoidal and rotary positions have more than twice its loss there."
 )
 

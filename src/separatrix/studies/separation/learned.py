@@ -146,7 +146,7 @@ def _judge(found: Sequence[Found], strong: str, weak: str, right: float, weights
 
 
 _SAYS = (
-    "With a trained y linear attention comes to tell the data sets apart at the length it was trained on{}, if not "
+    "With a trained $y$ linear attention comes to tell the data sets apart at the length it was trained on{}, if not "
     "from every start, and is left guessing at sixteen times that length. Softmax attention is right at both."
 )
 
@@ -201,8 +201,8 @@ def wider(
     paper="beyond",
     where="Learned weights",
     part="by hand",
-    says="There is always a y with which linear attention separates: K e_1, for the right K. But the least K that "
-    "fires on D1 grows as n, where softmax attention's does not grow.",
+    says="There is always a $y$ with which linear attention separates: $K e_1$, for the right $K$. But the least "
+    r"$K$ that fires on $\mathcal{D}_1$ grows as $n$, where softmax attention's does not grow.",
     cells=_by_hand,
     figures=("weights_by_hand",),
     neighbours=(
@@ -258,8 +258,8 @@ def _short_regression() -> Iterator[Cell]:
     paper="beyond",
     where="Learned weights",
     part="softmax regression",
-    says="In softmax regression a trained y does not rescue linear attention: it learns its examples in part, and is "
-    "little better than guessing on others. Softmax with a trained y is right on nearly all.",
+    says="In softmax regression a trained $y$ does not rescue linear attention: it learns its examples in part, "
+    "and is little better than guessing on others. Softmax with a trained $y$ is right on nearly all.",
     cells=_short_regression,
     figures=("learned_regression",),
     neighbours=(
@@ -278,8 +278,8 @@ def softmax_regression(
     paper="beyond",
     where="Learned weights",
     part="softmax regression, longer",
-    says="In softmax regression with 300 tokens and four times the examples, linear attention with a trained y is "
-    "nearer still to guessing.",
+    says="In softmax regression with 300 tokens and four times the examples, linear attention with a trained $y$ "
+    "is nearer still to guessing.",
     cells=lambda: (*_regression(300, 2_048, 600, _SEEDS), *_short_regression()),
     profile="full",
     figures=("learned_regression",),

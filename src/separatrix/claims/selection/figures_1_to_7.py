@@ -313,7 +313,8 @@ def fixed_floor(found: Sequence[Found], floor: float = 0.15, times: float = 1.0)
     """The ends of fixed runs by length and threshold, beside 0.15; `times` 2 is the whole square.
 
     That a run ends below it was called a misprint. But the floor depends on the threshold, which is not printed, and
-    the caption does not say whether the loss that is plotted has the factor 1/2. One run that ends below 0.15 decides.
+    the caption does not say whether the loss that is plotted has the factor 1/2. One run that ends below 0.15 decides:
+    with seed 0 and the threshold 0.4 the loss at T = 250 ends at 0.098, which is 0.196 without that factor.
     """
     if stopped := _stopped(found):
         return stopped

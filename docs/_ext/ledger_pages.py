@@ -59,8 +59,11 @@ def _claim_rows(
             found += f"<br>no wrong neighbour: {marked(one.alone)}"
         if one.chosen:
             found += "<br>chosen by us: " + "; ".join(map(marked, one.chosen))
+        if one.history:
+            found += "<br>changed after results were seen: " + " ".join(map(marked, one.history))
         checked = " and ".join(map(_code, claim_files(one)))
-        code = "<br>".join([*map(_code, files), f"checked in {checked}"])
+        defined = [f"is {_code(name)}" for name in one.defines]
+        code = "<br>".join([*defined, *map(_code, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
     return rows
 

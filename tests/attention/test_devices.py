@@ -90,6 +90,19 @@ def test_the_engine_in_plain_pytorch(kind, monkeypatch):
     assert (devices(found), looks) == ({"cuda"}, LOOKS[kind])
 
 
+@pytest.mark.parametrize("ties", [False, True], ids=["", "ties"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_top_tuples(name, ties):
+    def run(query, keys, mask):
+        found = sx.top_tuples(query, keys, 3, **options_of(name, [mask, mask]))
+        return found.indices, found.weights, found.lse
+
+    query, keys, _ = drawn(3)
+    found, looks = on_a_gpu(run, query.round() if ties else query, [key.round() if ties else key for key in keys], MASK)
+    assert devices(found) == {"cuda"}
+    assert 0 < looks <= 10
+
+
 @pytest.fixture
 def readable(monkeypatch):
     """Let fake tensors pass where a tolerance asks for tensors that can be read: these tests answer for them."""

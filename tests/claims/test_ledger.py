@@ -23,9 +23,10 @@ from tests.claims.declared import declare
 from tests.lab.experiments import counts_runs, fails, number
 
 
-def test_the_nine_verdicts() -> None:
+def test_the_ten_verdicts() -> None:
     assert [str(verdict) for verdict in Verdict] == [
         "proved",
+        "defined here",
         "holds",
         "holds corrected",
         "holds asymptotically",
@@ -300,10 +301,10 @@ def _rests() -> set[str]:
     [
         (
             '[kronecker]\n"lemma-1" = "true"',
-            r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true',
+            r'kronecker\."lemma-1": expected proved or defined here or holds or holds corrected or .*, got true',
         ),
-        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or holds'),
-        ('[kronecker]\nlemma = "not run here"', r'kronecker\."lemma": expected proved or holds'),
+        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or defined here or holds'),
+        ('[kronecker]\nlemma = "not run here"', r'kronecker\."lemma": expected proved or defined here or holds'),
         ('[kronecker]\nlemma = {verdict = "holds", when = 1}', r'kronecker\."lemma": expected a verdict, on = a date'),
         (
             '[kronecker]\nlemma = {verdict = "holds", on = "May"}',

@@ -12,14 +12,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import torch
 
 from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact.gpu import configurations
-from separatrix.attention.exact.gpu import engine as gpu_engine
 
 PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.polynomial.gpu.programs")
 needs_triton = pytest.mark.skipif(
@@ -52,10 +51,9 @@ def interpreting() -> Iterator[None]:
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         _hurry(patch, tl.core, interpreter)
         patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})
-        patch.setattr(gpu_engine, "TYPES", (*configurations.TYPES, torch.float64))  # which the contract is tested in
-        for kernel in configurations.KERNELS:
+        for kernel, order in product(configurations.KERNELS, configurations.ORDERS):
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
-            patch.setitem(configurations.SHIPPED, (gpu_dispatch.vendor(), kernel, "64 bits"), small)
+            patch.setitem(configurations.SHIPPED, (gpu_dispatch.vendor(), kernel, "64 bits", order), small)
         for package in PROGRAMS:
             importlib.import_module(package)
         language = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))

@@ -51,7 +51,7 @@ def test_every_place_has_a_row(paper: str) -> None:
     table = paper_table(paper)
     claimed = {one.where for one in claims(paper)}
     for place in places(paper):
-        assert f"| {plain(place.where)} | {plain(place.says)} |" in table
+        assert f"| {plain(place.where)} | {marked(place.says)} |" in table
         assert place.where not in claimed, "it has a claim by now"
         assert place.see is None or place.see in claimed
         assert all((PACKAGE / file).exists() for file in place.code)

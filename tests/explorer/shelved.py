@@ -39,12 +39,18 @@ def _declare() -> None:
     def theorem_1(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
-    slip = Erratum("twice", "once", "It was counted twice.", shown_by="the count is twice as large", rank=Rank.PROOF)
+    slip = Erratum(
+        r"twice, $\tilde{n} < 2 n$",
+        "once",
+        "It was counted twice.",
+        shown_by="the count is twice as large",
+        rank=Rank.PROOF,
+    )
 
     @claim(
         paper="kronecker",
         where="Lemma 2",
-        says="The sum is counted.",
+        says=r"The sum $\sum_{i = 1}^n \frac{1}{i}$ is counted.",
         cells=lambda: [number.cell(seed=seed, x=2.0) for seed in range(2)],
         errata=[slip],
         figures=["line"],

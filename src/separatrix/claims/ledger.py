@@ -43,6 +43,7 @@ class Verdict(StrEnum):
     """What we find of a claim."""
 
     PROVED = "proved"
+    DEFINED = "defined here"
     HOLDS = "holds"
     HOLDS_CORRECTED = "holds corrected"
     HOLDS_ASYMPTOTICALLY = "holds asymptotically"
@@ -55,6 +56,8 @@ class Verdict(StrEnum):
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.PROVED: "The documents prove it in a few lines; exact or exhaustive computation beside the proof agrees.",
+    Verdict.DEFINED: "A definition, neither true nor false: code of the library is what it says, compared with the "
+    "printed formula, and is not what its wrong neighbours say.",
     Verdict.HOLDS: "The check passes on what is printed, and rejects the wrong neighbours that are named with it.",
     Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
     Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
@@ -197,8 +200,10 @@ class Claim:
     `home` is the module that declares the claim, whose name tells the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
-    the proof in the documents, if there is one. `chosen` are the settings that the paper does not print: what we took,
-    and how it was varied.
+    the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
+    says, by their full names. `chosen` are the settings that the paper does not print: what we took, and how it was
+    varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
+    first: what the rule was, and why it is another one now.
     """
 
     id: str
@@ -215,17 +220,20 @@ class Claim:
     alone: str = ""
     proof: str = ""
     chosen: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
 
     def judged(self, found: Sequence[Found]) -> Finding:
         """The finding on what is printed.
 
         Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
-        passes, the claim then holds corrected. If the check fails or does not decide, that is the verdict. A wrong
-        neighbour that the check does not reject on the same evidence leaves a claim undecided that it does not reject.
+        passes, the claim then holds corrected, or, without misprints, is defined here or proved. If the check fails or
+        does not decide, that is the verdict. A wrong neighbour that the check does not reject on the same evidence
+        leaves a claim undecided that it does not reject.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
-        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED):
+        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED, Verdict.DEFINED):
             raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
         if finding.verdict is Verdict.NOT_REPRODUCED and not self.chosen:
             raise TypeError(f"claim {self.id}: a claim that is not reproduced lists the settings that were chosen")
@@ -241,8 +249,8 @@ class Claim:
             note = f"These cells do not show the misprint: {', '.join(hidden)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
         finding = self._beside_neighbours(finding, found)
-        if finding.verdict is Verdict.HOLDS and self.proof and not names:
-            return replace(finding, verdict=Verdict.PROVED)
+        if finding.verdict is Verdict.HOLDS and not names and (self.defines or self.proof):
+            return replace(finding, verdict=Verdict.DEFINED if self.defines else Verdict.PROVED)
         if finding.verdict in _PASSES and names:
             return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
         return finding
@@ -289,6 +297,8 @@ def claim(
     alone: str = "",
     proof: str = "",
     chosen: Sequence[str] = (),
+    defines: Sequence[str] = (),
+    history: Sequence[str] = (),
     home: str | None = None,
 ) -> Callable[[Callable[..., Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
@@ -316,6 +326,8 @@ def claim(
             alone=alone,
             proof=proof,
             chosen=tuple(chosen),
+            defines=tuple(defines),
+            history=tuple(history),
         )
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from separatrix.claims.formulas import readable
 from separatrix.lab.wording import duration, many
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _told(one: Judgement) -> str:
         done = len(one.keys) - one.missing - one.failed
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     found = "; ".join(f"{name}: {_short(value)}" for name, value in one.finding.numbers.items())
-    return " ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text)
+    return readable(" ".join(text for text in (have, f"{found}." if found else "", one.finding.note) if text))
 
 
 def _wrapped(text: str, width: int, margin: int, lines: int | None) -> str:

@@ -11,6 +11,7 @@ from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import MARKS, badge, called, css_class, legend, spelled
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
+from separatrix.report.typeset import typeset
 
 
 def mark(verdict: Verdict) -> Html:
@@ -94,7 +95,7 @@ def _row(entry: Entry) -> Html:
         tag(
             "th",
             tag("a", called(claim), href=f"#{claim.id}"),
-            tag("span", claim.says, class_="says short"),
+            tag("span", *typeset(claim.says, tag), class_="says short"),
             tag("span", claim.paper, class_="of"),
             scope="row",
         ),
@@ -104,7 +105,12 @@ def _row(entry: Entry) -> Html:
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             data_column="Verdict",
         ),
-        tag("td", tag("span", found, class_="short") if found else None, data_column="Found", class_="found"),
+        tag(
+            "td",
+            tag("span", *typeset(found, tag), class_="short") if found else None,
+            data_column="Found",
+            class_="found",
+        ),
         tag("td", have, data_column="Cells", class_="number"),
         tag("td", duration(one.seconds), data_column="Time", class_="number"),
         data_verdict=one.verdict.value,

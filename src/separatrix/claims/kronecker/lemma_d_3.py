@@ -53,7 +53,8 @@ def _score_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma D.3",
-    says="If no entry of Q, K_1 and K_2 exceeds B >= 1 in magnitude, no score <q, k_1, k_2> / d exceeds B^3.",
+    says=r"If no entry of $Q$, $K_1$ and $K_2$ exceeds $B \ge 1$ in magnitude, no score "
+    r"$\langle q, k_1, k_2 \rangle / d$ exceeds $B^3$.",
     cells=_score_cells,
     figures=("score_bound",),
     proof="How large scores are",

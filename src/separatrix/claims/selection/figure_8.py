@@ -13,7 +13,8 @@ from typing import Literal
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.selection.training import comes_out
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.settings import heat_map_settings
@@ -62,10 +63,10 @@ def heat_maps(steps: int, query: Literal["zero", "fixed", "drawn"], seed: int) -
 
 
 _CHOSEN = (
-    "x_query: a token drawn for every example. With x_query = 0, or one token for the whole run, the first d columns "
-    "of W keep their random start, and the caption does not come out",
+    r"$x_{\text{query}}$: a token drawn for every example. With $x_{\text{query}} = 0$, or one token for the whole "
+    "run, the first $d$ columns of $W$ keep their random start, and the caption does not come out",
     "the dot-product threshold: 0.2",
-    "q = 3, stochastic encodings and batches of 256",
+    "$q = 3$, stochastic encodings and batches of 256",
     "the rates: 0.3 and, in the second half, 0.1",
 )
 _NEIGHBOURS = (
@@ -100,15 +101,15 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
         return Finding(Verdict.UNDECIDED, numbers, next(run["stopped"] for run in runs.values() if run["stopped"]))
     near = min(result[truth][-1], result["cosine_V"][-1]) > least
     clean = all(result[name][-1] < min(most, abs(result[name][0])) for name in ("off_W", "off_V"))
-    return holds_if(near and clean and result["kept"] < most, numbers)
+    return comes_out(near and clean and result["kept"] < most, numbers)
 
 
 @claim(
     paper="selection",
     where="Figure 8",
     part="first 1,000 steps",
-    says="In the small run the position block of W and the token block of V turn to the identity, and all other "
-    "entries go to zero; here over 1,000 steps.",
+    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all "
+    "other entries go to zero; here over 1,000 steps.",
     cells=lambda: _cells(1000, 100),
     figures=("weight_heat_maps",),
     neighbours=(*_NEIGHBOURS, Neighbour("the others fall below a hundredth", {"most": 0.01})),
@@ -121,8 +122,8 @@ def figure_8_start(found: Sequence[Found], truth: str = "cosine_W", query: str =
 @claim(
     paper="selection",
     where="Figure 8",
-    says="In the small run the position block of W and the token block of V turn to the identity, and all other "
-    "entries go to zero, over 50,000 steps (Figure 3 has the first and the last).",
+    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all "
+    "other entries go to zero, over 50,000 steps (Figure 3 has the first and the last).",
     profile="full",
     cells=lambda: _cells(50_000, 1000),
     figures=("weight_heat_maps",),

@@ -40,8 +40,8 @@ def _width_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma A.2",
-    says="For some absolute constant C, random signs of width C q log T / delta^2 have the (q, delta)-restricted "
-    "isometry and orthogonality property with positive probability.",
+    says=r"For some absolute constant $C$, random signs of width $C q \log T / \delta^2$ have the "
+    r"$(q, \delta)$-restricted isometry and orthogonality property with positive probability.",
     cells=_width_cells,
     neighbours=(Neighbour("C = 2.5 will do", {"most": 2.5}),),
 )

@@ -62,8 +62,8 @@ def _neurons(one: Found) -> int:
 @claim(
     paper="selection",
     where="Theorem C.2",
-    says="A net whose first layer has at most (T - q + 1) d - 1 neurons misses some input by at least 1/(2q) in "
-    "squared norm.",
+    says="A net whose first layer has at most $(T - q + 1) d - 1$ neurons misses some input by at least "
+    "$1 / (2 q)$ in squared norm.",
     cells=_worst_cells,
     neighbours=(
         Neighbour("with at most (T - q + 1) d neurons", {"fewer": 0}),

@@ -154,8 +154,8 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
 @claim(
     paper="separation",
     where="Figure 3",
-    says="Softmax regression: the share of 1000 trials in which E_success happens, (a) over n with m = log n, (b) over "
-    "m at n = 1000.",
+    says=r"Softmax regression: the share of 1000 trials in which $E_{\text{success}}$ happens, (a) over $n$ with "
+    r"$m = \log n$, (b) over $m$ at $n = 1000$.",
     cells=lambda: _panels("3", _FIGURE_3),
     figures=("figure_3",),
     neighbours=(_SMALLER,),
@@ -190,17 +190,17 @@ def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
 
 
 _SWEPT_TWICE = Erratum(
-    printed="In panel (e) a_0 is swept, and a_0 = 0.01 is in the list of what is fixed.",
-    right="a_0 is swept.",
+    printed="In panel (e) $a_0$ is swept, and $a_0 = 0.01$ is in the list of what is fixed.",
+    right="$a_0$ is swept.",
     why="A parameter has one value; at most one point of the sweep has this one.",
     rank=Rank.TYPOGRAPHICAL,
     slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
 )
 _SUM_OF_B_AND_C = Erratum(
-    printed="Panel (f) takes its data from Definition D.1 with c in [0.5, 0.9] and b = 0.2.",
-    right="Only c = 0.8 is a setting of Definition D.1; the other points are outside it.",
-    why="Definition D.1 has b + c = 1.",
+    printed=r"Panel (f) takes its data from Definition D.1 with $c \in [0.5, 0.9]$ and $b = 0.2$.",
+    right="Only $c = 0.8$ is a setting of Definition D.1; the other points are outside it.",
+    why="Definition D.1 has $b + c = 1$.",
     rank=Rank.STATEMENT,
     shown_by="b + c = 1 at c = 0.8 alone",
 )
@@ -228,7 +228,8 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
 @claim(
     paper="separation",
     where="Figure 4",
-    says="Self-attention with QK^T = I: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    says=r"Self-attention with $Q K^\top = I$: the share of 100 trials in which $E_{\text{success}}$ happens, over "
+    "$n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("4"),
     figures=("figure_4",),
     errata=(
@@ -248,16 +249,17 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 5",
-    says="Self-attention with QK^T = 1: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    says=r"Self-attention with $Q K^\top = \mathbf{1}$: the share of 100 trials in which $E_{\text{success}}$ "
+    "happens, over $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("5"),
     figures=("figure_5",),
     errata=(
         _SWEPT_TWICE,
         _SUM_OF_B_AND_C,
         Erratum(
-            printed="X = 1_{n^2} (Section 7.2.2 and the caption).",
-            right="X = 1_{d^2}.",
-            why="X stands for vec(QK^T), which has d^2 entries (Definition C.1).",
+            printed=r"$X = \mathbf{1}_{n^2}$ (Section 7.2.2 and the caption).",
+            right=r"$X = \mathbf{1}_{d^2}$.",
+            why=r"$X$ stands for $\text{vec}(Q K^\top)$, which has $d^2$ entries (Definition C.1).",
             rank=Rank.TYPOGRAPHICAL,
             shown_by="QK^T has d^2 and not n^2 entries",
         ),
@@ -276,21 +278,22 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 7",
-    says="Cross-attention: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0.",
+    says=r"Cross-attention: the share of 100 trials in which $E_{\text{success}}$ happens, over $n$, $d$, $m$, "
+    "$a_1$, $a_0$.",
     cells=lambda: _panels("7"),
     figures=("figure_7",),
     errata=(
         Erratum(
-            printed="Panels (d) and (e) have n = 200 and d = 12.",
-            right="d = 11, as in panels (a) and (c); or a stack of identities that is cut off.",
-            why="Definition F.1 has n = (d - 1) t, and 11 does not divide 200. Both readings are drawn.",
+            printed="Panels (d) and (e) have $n = 200$ and $d = 12$.",
+            right="$d = 11$, as in panels (a) and (c); or a stack of identities that is cut off.",
+            why="Definition F.1 has $n = (d - 1) t$, and 11 does not divide 200. Both readings are drawn.",
             rank=Rank.STATEMENT,
             shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
         ),
         Erratum(
-            printed="In panel (e) a_0 is swept and a_0 = 0.01 is fixed, a_1 is not given; in panel (c) m is swept and "
-            "m = log(n / delta) is fixed.",
-            right="a_0 and m are swept; a_1 = 3 as elsewhere.",
+            printed="In panel (e) $a_0$ is swept and $a_0 = 0.01$ is fixed, $a_1$ is not given; in panel (c) $m$ "
+            r"is swept and $m = \log(n / \delta)$ is fixed.",
+            right="$a_0$ and $m$ are swept; $a_1 = 3$ as elsewhere.",
             why="A parameter has one value.",
             rank=Rank.TYPOGRAPHICAL,
             slip="swept and fixed",

@@ -137,8 +137,9 @@ def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
 @claim(
     paper="separation",
     where="Lemma 4.1",
-    says="On D0, for C large enough, |sum f_lin sigma| <= C sqrt(log(n / delta) / n) and |sum f_exp sigma| <= C "
-    "sqrt(log(n / delta)) / n^0.1, each with probability 1 - delta / poly(n).",
+    says=r"On $\mathcal{D}_0$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
+    r"\delta) / n}$ and $\lvert \sum f_{\text{exp}} \sigma \rvert \le C \sqrt{\log(n / \delta)} / n^{0.1}$, each "
+    r"with probability $1 - \delta / \text{poly}(n)$.",
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(
@@ -187,8 +188,10 @@ def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: str = "0.6"
 @claim(
     paper="separation",
     where="Lemma 4.2",
-    says="On D1, for C large enough, |sum f_lin sigma| <= C sqrt(log(n / delta) / n) with probability 1 - delta / "
-    "poly(n); |sum f_exp sigma| >= 1/4 always, and its sign is + or - with probability 1/2 each.",
+    says=r"On $\mathcal{D}_1$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
+    r"\delta) / n}$ with probability $1 - \delta / \text{poly}(n)$; "
+    r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 1/4$ always, and its sign is $+$ or $-$ with probability $1/2$ "
+    "each.",
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(

@@ -94,22 +94,25 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
 @claim(
     paper="separation",
     where="Lemma 5.1",
-    says="On every data set of D0, F_exp = 0 with probability 1 - delta / poly(n).",
+    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{exp}} = 0$ with probability "
+    r"$1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     errata=(
         Erratum(
-            printed="m <= delta / poly(n) (also in the proofs of Lemmas 5.3 and 5.4).",
-            right="m <= poly(n), so that m delta / poly(n) is again delta / poly(n).",
-            why="m is at least 1, and delta / poly(n) is below 1.",
+            printed=r"$m \le \delta / \text{poly}(n)$ (also in the proofs of Lemmas 5.3 and 5.4).",
+            right=r"$m \le \text{poly}(n)$, so that $m \delta / \text{poly}(n)$ is again $\delta / \text{poly}(n)$.",
+            why=r"$m$ is at least 1, and $\delta / \text{poly}(n)$ is below 1.",
             rank=Rank.PROOF,
+            at="Lemma 5.1, proof",
             shown_by="m > delta at every n, and m <= n^2",
         ),
         Erratum(
-            printed="In the proof: F_lin(A, x) = phi(sum_l phi_tau(<f_exp(A, x), y_l>)).",
-            right="F_exp(A, x).",
+            printed=r"$F_{\text{lin}}(A, x) = \phi(\sum_l \phi_\tau(\langle f_{\text{exp}}(A, x), y_l \rangle))$.",
+            right=r"$F_{\text{exp}}(A, x)$ on the left.",
             why="The two networks have different values on the same data.",
             rank=Rank.TYPOGRAPHICAL,
+            at="Lemma 5.1, proof",
             shown_by="F_exp and F_lin differ on the same data",
         ),
     ),
@@ -132,7 +135,8 @@ def lemma_5_1(found: Sequence[Found], small_too: bool = False, falls: float = 0.
 @claim(
     paper="separation",
     where="Lemma 5.3",
-    says="On every data set of D0, F_lin = 0 with probability 1 - delta / poly(n).",
+    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with probability "
+    r"$1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     neighbours=(_SMALL_TOO, _FALLING),
@@ -144,7 +148,8 @@ def lemma_5_3(found: Sequence[Found], small_too: bool = False, falls: float = 0.
 @claim(
     paper="separation",
     where="Lemma 5.4",
-    says="On every data set of D1, F_lin = 0 with probability 1 - delta / poly(n).",
+    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with probability "
+    r"$1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     neighbours=(_SMALL_TOO, _FALLING),
@@ -156,7 +161,8 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
 @claim(
     paper="separation",
     where="Lemma 5.2",
-    says="On every data set of D1, F_exp > 0 with probability 1 - delta / poly(n).",
+    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability "
+    r"$1 - \delta / \text{poly}(n)$.",
     cells=lambda: (
         *_network_cells(),
         *(networks.cell(seed=0, width=width, falls=0.0) for width in (1.43, 1.45)),
@@ -165,24 +171,30 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
     figures=("regression_failures",),
     errata=(
         Erratum(
-            printed="Definition 3.7: m = C log(n / delta) for some C > 1; (1/2)^m <= delta / poly(n).",
-            right="C >= 1 / log 2 = 1.443.",
-            why="(1/2)^m = (delta / n)^(C log 2), and delta must have a power of at least 1.",
+            printed=r"$m = C \log(n / \delta)$ for some $C > 1$; $(1/2)^m \le \delta / \text{poly}(n)$.",
+            right=r"$C \ge 1 / \log 2 = 1.443$.",
+            why=r"$(1/2)^m = (\delta / n)^{C \log 2}$, and $\delta$ must have a power of at least 1.",
             rank=Rank.STATEMENT,
+            at="Definition 3.7",
             shown_by="m = log(n / delta) is too few",
         ),
         Erratum(
-            printed="The sums of Section 5 go from l = 0 to m.",
-            right="From l = 1.",
-            why="y has m columns; m + 1 of them would give 1 - 2^-(m+1), and the probability is 1 - 2^-m.",
+            printed="The sums of Section 5 go from $l = 0$ to $m$.",
+            right="From $l = 1$.",
+            why="$y$ has $m$ columns; $m + 1$ of them would give $1 - 2^{-(m + 1)}$, and the probability is "
+            "$1 - 2^{-m}$.",
             rank=Rank.TYPOGRAPHICAL,
+            at="Section 5",
             shown_by="the probability is 1 - 2^-m and not 1 - 2^-(m+1)",
         ),
         Erratum(
-            printed="By Lemma 4.2, phi_tau(<f_exp, y_l>) > 1/4 with probability 1/2.",
-            right="<f_exp, y_l> is above 1/2 if it is positive, hence phi_tau is above 1/4 at tau = 1/4.",
-            why="Lemma 4.2 gives only |<f_exp, y_l>| >= 1/4, for which phi_tau may be 0.",
+            printed=r"By Lemma 4.2, $\phi_\tau(\langle f_{\text{exp}}, y_l \rangle) > 1/4$ with probability $1/2$.",
+            right=r"$\langle f_{\text{exp}}, y_l \rangle$ is above $1/2$ if it is positive, hence $\phi_\tau$ is "
+            r"above $1/4$ at $\tau = 1/4$.",
+            why=r"Lemma 4.2 gives only $\lvert \langle f_{\text{exp}}, y_l \rangle \rvert \ge 1/4$, for which "
+            r"$\phi_\tau$ may be 0.",
             rank=Rank.PROOF,
+            at="Lemma 5.2, proof",
             shown_by="<f_exp, y> is above 1/2 where it is positive",
         ),
     ),

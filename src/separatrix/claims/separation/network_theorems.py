@@ -81,10 +81,12 @@ def judged(
 
 
 _WIDTH = Erratum(
-    printed="m = O(log(n / delta)).",
-    right="m >= C log(n / delta) with C >= 1 / log(4/3) = 3.48 (the lemma's 1/10 alone would ask C >= 9.5).",
-    why="m = 1 is O(log(n / delta)), and then F_exp is 0 with a chance of 3/4 (1/2 where a_1 is large); with C = 1 the "
-    "chance is (delta / n)^0.288, or (delta / n)^0.693, which is not delta / poly(n).",
+    printed=r"$m = O(\log(n / \delta))$.",
+    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (the lemma's $1/10$ alone would ask "
+    r"$C \ge 9.5$).",
+    why=r"$m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ where "
+    r"$a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is not "
+    r"$\delta / \text{poly}(n)$.",
     rank=Rank.STATEMENT,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
@@ -227,7 +229,8 @@ def cites_wrongly(printed: str, right: str) -> Erratum:
     return Erratum(
         printed=f"The proof follows from {printed}.",
         right=f"{right}.",
-        why=f"{printed} says that c_exp on D1 exceeds tau with probability at least 1/10.",
+        why=f"{printed} says that "
+        r"$c_{\text{exp}}$ on $\mathcal{D}_1$ exceeds $\tau$ with probability at least $1/10$.",
         rank=Rank.TYPOGRAPHICAL,
         slip="reference to Lemma D.4 or F.4",
         shown_by=_UNLIKE,
@@ -235,9 +238,9 @@ def cites_wrongly(printed: str, right: str) -> Erratum:
 
 
 WRONG_SET = Erratum(
-    printed="For any {A_1, A_2, A_3} from D1, F_exp = 0.",
-    right="From D0.",
-    why="On D1 F_exp > 0 by the theorem before.",
+    printed=r"For any $\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$, $F_{\text{exp}} = 0$.",
+    right=r"From $\mathcal{D}_0$.",
+    why=r"On $\mathcal{D}_1$ $F_{\text{exp}} > 0$ by the theorem before.",
     rank=Rank.TYPOGRAPHICAL,
     slip="D1 for D0",
     shown_by="on D1 F_exp = 0 has a chance below 10^-15",

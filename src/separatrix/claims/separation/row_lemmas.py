@@ -219,9 +219,10 @@ LEAST_D = ("n^0.5",)
 _CENTRE = Erratum(
     rank=Rank.PROOF,
     shown_by="a sum near +c",
-    printed="In the proof: |<c_j0, sigma> - c sqrt(log n)| <= 0.1 sqrt(log n) with high probability.",
-    right="|<c_j0, sigma> - sigma_d c sqrt(log n)|.",
-    why="sigma_d is -1 half of the time, and then the left side is about 2 c sqrt(log n).",
+    printed=r"$\lvert \langle c_{j_0}, \sigma \rangle - c \sqrt{\log n} \rvert \le 0.1 \sqrt{\log n}$ with high "
+    "probability.",
+    right=r"$\lvert \langle c_{j_0}, \sigma \rangle - \sigma_d c \sqrt{\log n} \rvert$ on the left.",
+    why=r"$\sigma_d$ is $-1$ half of the time, and then the left side is about $2 c \sqrt{\log n}$.",
 )
 
 
@@ -256,4 +257,7 @@ def off_centre(network: Any, a: str) -> tuple[Statement, Erratum]:
     return Statement("2", "ones", network, a, "other", "0.1", "near +c"), _CENTRE
 
 
-SIZE = "|<c_j0, sigma>| < (c + 0.1) sqrt(log n) with probability 1 - delta / poly(n), in every row"
+SIZE = (
+    r"$\lvert \langle c_{j_0}, \sigma \rangle \rvert < (c + 0.1) \sqrt{\log n}$ with probability "
+    r"$1 - \delta / \text{poly}(n)$, in every row"
+)

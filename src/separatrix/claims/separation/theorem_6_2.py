@@ -24,14 +24,17 @@ from separatrix.separation.paths import PATHS
 @claim(
     paper="separation",
     where="Theorem 6.2",
-    says="QK^T = 1, d in [omega(n^0.02), n]: with probability 1 - delta / poly(n), on D1 F_exp > 0 and F_lin = 0, and "
-    "on D0 F_exp = F_lin = 0.",
+    says=r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: with probability $1 - \delta / \text{poly}(n)$, "
+    r"on $\mathcal{D}_1$ $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$, and on $\mathcal{D}_0$ "
+    r"$F_{\text{exp}} = F_{\text{lin}} = 0$.",
     cells=network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED)),
     errata=(
         Erratum(
-            printed="On D1: F_exp > 0, F_exp = 0. On D0: F_lin = 0, F_lin = 0.",
-            right="On D1: F_exp > 0, F_lin = 0. On D0: F_exp = 0, F_lin = 0.",
-            why="F_exp > 0 and F_exp = 0 exclude each other.",
+            printed=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{exp}} = 0$. On $\mathcal{D}_0$: "
+            r"$F_{\text{lin}} = 0$, $F_{\text{lin}} = 0$.",
+            right=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{lin}} = 0$. On $\mathcal{D}_0$: "
+            r"$F_{\text{exp}} = 0$, $F_{\text{lin}} = 0$.",
+            why=r"$F_{\text{exp}} > 0$ and $F_{\text{exp}} = 0$ exclude each other.",
             rank=Rank.TYPOGRAPHICAL,
             shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
         ),
@@ -65,7 +68,8 @@ def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH) -
     paper="separation",
     where="Theorem 6.2",
     part="paths",
-    says="With d = omega(n^0.02), d <= n and m of order log(n / delta) the separation succeeds with high probability.",
+    says=r"With $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$ the separation succeeds with "
+    "high probability.",
     cells=lambda: cells("ones", PATHS["ones"], 1.0),
     figures=("success_along_paths",),
     neighbours=(FIXED,),

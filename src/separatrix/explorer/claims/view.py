@@ -11,6 +11,7 @@ from threading import Lock
 from separatrix import studies
 from separatrix.claims import PAPERS, ledger
 from separatrix.claims.counts import count
+from separatrix.claims.formulas import readable
 from separatrix.claims.ledger import Claim, Verdict
 from separatrix.claims.verdicts import Judgement, found_in, judge
 from separatrix.errors import ArgumentError
@@ -104,7 +105,7 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
     wanted = text.casefold().split()
 
     def fits(one: Judgement) -> bool:
-        told = f"{one.claim.id} {called(one.claim)} {one.claim.says}".casefold()
+        told = f"{one.claim.id} {called(one.claim)} {one.claim.says} {readable(one.claim.says)}".casefold()
         return (
             paper in ("all", one.claim.paper)
             and verdict in ("all", one.verdict.value)

@@ -47,8 +47,8 @@ def launched() -> Iterator[Any]:
 class Visit:
     """A page in a window of its own, with all that it asked for and complained of.
 
-    It is read from the top to the end first, so that every figure has been near the window and is drawn; not with
-    `read` false.
+    Every claim is opened, and it is read from the top to the end, so that every figure has been near the window and is
+    drawn; not with `read` false.
     """
 
     def __init__(self, browser: Any, address: str, *, read: bool = True, **options: Any) -> None:
@@ -61,6 +61,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(address)
         if read:
+            self.page.evaluate("document.querySelectorAll('article > details').forEach(one => { one.open = true; })")
             for plot in self.page.locator(".plot").all():
                 plot.scroll_into_view_if_needed()
                 plot.and_(self.page.locator("[data-state=drawn], [data-state=failed]")).wait_for()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from separatrix.claims import PAPERS
+from separatrix.claims.verdicts import Judgement
 from separatrix.lab.export import moment
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, misprint
@@ -18,18 +19,20 @@ _UNKNOWN = "unknown"
 
 
 def errata(entries: Sequence[Entry]) -> Html:
-    """Every misprint, with the claim that shows it and its verdict."""
-    found: list[Html] = []
-    for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
-        misprinted = [entry.judgement for entry in group if entry.judgement.claim.errata]
-        if misprinted:
-            found.append(tag("h3", PAPERS[paper].title, id=f"errata-{paper}"))
-        for one in misprinted:
-            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
-            found.append(
-                tag("div", heading, *(misprint(erratum, tag) for erratum in one.claim.errata), class_="misprinted")
-            )
+    """Every misprint, with the claim that shows it and its verdict; a paper's are folded together."""
+    found = [
+        _folded(f"{PAPERS[paper].title}: {many(sum(len(one.claim.errata) for one in ones), 'erratum', 'errata')}",
+                *map(_misprinted, ones))
+        for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper)
+        if (ones := [entry.judgement for entry in group if entry.judgement.claim.errata])
+    ]  # fmt: skip
     return tag("section", tag("h2", "Errata"), *(found or [tag("p", "No claim shows a misprint.")]), id="errata")
+
+
+def _misprinted(one: Judgement) -> Html:
+    """The misprints that a claim shows."""
+    heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
+    return tag("div", heading, *(misprint(erratum, tag) for erratum in one.claim.errata), class_="misprinted")
 
 
 def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
@@ -48,14 +51,16 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         tag("h2", "Provenance"),
         tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
         tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
-        _folded("When the cells were done", table(names, sets, class_="stacked")) if sets else None,
+        _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))
+        if sets
+        else None,
         id="provenance",
     )
 
 
-def _folded(title: str, wide: Html) -> Html:
-    """A part of the page that is folded away because it is long and seldom needed."""
-    return tag("details", tag("summary", title), tag("div", wide, class_="wide"))
+def _folded(title: str, *parts: Html) -> Html:
+    """A part of the page that is folded away because it is long."""
+    return tag("details", tag("summary", title), *parts)
 
 
 def _origin(number: int, origin: str, cells: int) -> Html:

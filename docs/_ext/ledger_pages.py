@@ -61,8 +61,8 @@ def _claim_rows(where: str, group: Sequence[Claim], recorded: Mapping[str, Verdi
             found += f"<br>no wrong neighbour: {plain(one.alone)}"
         if one.chosen:
             found += "<br>chosen by us: " + "; ".join(map(plain, one.chosen))
-        checked = " and ".join(map(_code, claim_files(one)))
-        code = "<br>".join([*map(_code, files), f"checked in {checked}"])
+        checked = " and ".join(map(source_link, claim_files(one)))
+        code = "<br>".join([*map(source_link, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {plain(one.says)} | {code} | {found} |")
     return rows
 
@@ -79,7 +79,7 @@ def _rejected(one: Claim) -> str:
 
 
 def _place_row(one: Place, cited: Sequence[str]) -> str:
-    code = "<br>".join(map(_code, dict.fromkeys([*one.code, *cited])))
+    code = "<br>".join(map(source_link, dict.fromkeys([*one.code, *cited])))
     found = f"with {plain(one.see)}" if one.see else ""
     return f"| {plain(one.where)} | {plain(one.says)} | {code} | {found} |"
 
@@ -149,6 +149,15 @@ def slug(heading: str) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`"
+
+
+def source_link(file: str) -> str:
+    """The name of a file of `src/separatrix` as a link to it, from a page in a folder of the documents.
+
+    >>> source_link("attention/operator.py")
+    '[`attention/operator.py`](../../src/separatrix/attention/operator.py)'
+    """
+    return f"[{_code(file)}](../../src/separatrix/{file})"
 
 
 def plain(text: str) -> str:

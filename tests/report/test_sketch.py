@@ -48,7 +48,7 @@ def test_panels_have_their_own_places() -> None:
 
 def test_a_plane_has_a_cell_for_each_number_and_few_where_they_are_many() -> None:
     assert len(strokes(go.Figure(go.Heatmap(z=[[0.0, 1.0], [None, 2.0]])))) == 3 + 1
-    assert len(strokes(go.Figure(go.Heatmap(z=[[i * j for i in range(100)] for j in range(50)])))) == 32 * 32 + 1
+    assert len(strokes(go.Figure(go.Heatmap(z=[[i * j for i in range(100)] for j in range(50)])))) == 24 * 24 + 1
 
 
 def test_a_kind_that_is_not_known_is_an_error() -> None:

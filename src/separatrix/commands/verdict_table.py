@@ -57,7 +57,7 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
             typer.echo(typer.style(f"{verdict}:", fg=_COLOURS.get(verdict)))
             typer.echo(_wrapped(", ".join(ids), width, margin))
     if waiting := sum(map(_waits, judgements)):
-        typer.echo(f"{many(waiting, 'claim')} more wait for --profile full, which takes hours.")
+        typer.echo(f"Waiting for --profile full, which takes hours: {many(waiting, 'claim')}.")
     typer.echo(_wrapped(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.", width, 0))
 
 

@@ -19,7 +19,7 @@ from separatrix.report.markup import Html, tag
 from separatrix.report.theme import COLOURS, GREY
 
 _WIDE, _HIGH = 600.0, 400.0
-_CELLS = 32
+_CELLS = 24
 """A plane has so many cells along a side at most."""
 
 _MANY = 20
@@ -48,7 +48,10 @@ def sketch(figure: Mapping[str, Any]) -> Html:
     frames = {(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in traces}
     lines = [_frame(axes[x], axes[y]) for x, y in sorted(frames)]
     box = f"0 0 {_WIDE:g} {_HIGH:g}"
-    return tag("svg", *drawn, *lines, viewBox=box, preserveAspectRatio="none", class_="sketch", aria_hidden="true")
+    return tag(
+        "svg", *drawn, *lines, xmlns="http://www.w3.org/2000/svg", viewBox=box, preserveAspectRatio="none",
+        class_="sketch", aria_hidden="true",
+    )  # fmt: skip
 
 
 @dataclass

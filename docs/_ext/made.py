@@ -2,8 +2,8 @@
 
 A page says where by a line of its own. The API, the notebooks and the counts of the fuzz are filled in by Sphinx while
 it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence and
-the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``; `python -m
-tests.docs.refresh` writes them anew, and a test fails when they are stale.
+the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``;
+`python -m tests.docs.refresh` writes them anew, and a test fails when they are stale.
 """
 
 from __future__ import annotations

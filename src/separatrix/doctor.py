@@ -17,7 +17,7 @@ from torch import Tensor
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
-from separatrix.attention.dispatch.gpu import installed
+from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
 from separatrix.native import NONE, architectures, native, runnable
@@ -91,16 +91,22 @@ def kernels() -> str:
         for name in architectures(found.library)
         if name != found.architecture
     ]
-    return f"{found.architecture}. {found.reason} Others: {'; '.join(others) or 'none'}."
+    threads = (
+        "They run on PyTorch's threads."
+        if found.threads
+        else f"They run on one thread: PyTorch lends its threads from version 2.10 on, and this is {torch.__version__}."
+    )
+    return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
 
 
 def gpu_engine() -> str:
     """Which engine computes on a GPU, and on which GPUs, or that there is none."""
+    oldest = ".".join(map(str, OLDEST_TRITON))
     with_triton = (
         "exact attention of order 3 and near-linear sums by kernels in Triton (tested in the interpreter, compiled for "
         "sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
         if installed()
-        else "everything by plain PyTorch, because Triton is not installed"
+        else f"everything by plain PyTorch, because Triton {oldest} or later is not installed"
     )
     if not torch.cuda.is_available():
         return f"none that PyTorch can use. On one: {with_triton}."

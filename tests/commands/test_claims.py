@@ -20,7 +20,7 @@ def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> 
     made = declare()
     before = invoke("claims", "--store", tmp_path / "r")
     assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
-    assert "undecided" in before.stdout
+    assert "not run here" in before.stdout
     assert "No verdict is recorded" in before.stdout
     recorded[made.id] = Verdict.HOLDS
     before = invoke("claims", "--store", tmp_path / "r")
@@ -85,7 +85,7 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
     told = invoke("claims", "--store", tmp_path, COLUMNS=str(columns)).stdout.splitlines()
     for one in made:
         assert f"holds asymptotically  {one.id}" in told
-    counted = "1 claim: 1 holds" if many == 1 else f"{many} claims: {many} hold"
+    counted = "1 claim, quick: 1 holds" if many == 1 else f"{many} claims, all quick: {many} hold"
     assert told[-1] == f"{counted} asymptotically."
     found = [line for line in told if line.startswith("   ")]
     assert max(map(len, found)) <= max(columns, 60)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Verdict, claim, claims
+from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Verdict, claim, claims
 from separatrix.claims.reproduce import reproduce
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab import Cell, Store, in_process
@@ -99,7 +99,7 @@ def walks() -> list[Cell]:
 def declare_all() -> None:
     """Eight claims of two papers."""
     slip = Erratum("r ≤ k + g", "r ≤ binom(k + g, g)", "The count of monomials is a binomial coefficient.",
-                   shown_by="more monomials than printed")  # fmt: skip
+                   shown_by="more monomials than printed", rank=Rank.STATEMENT)  # fmt: skip
     declare(
         "kronecker",
         "Lemma 1",
@@ -111,7 +111,7 @@ def declare_all() -> None:
     declare("kronecker", "Lemma 2", Verdict.HOLDS_CORRECTED, errata=[slip], figures=["lines"])
     declare("kronecker", "Theorem 3", Verdict.HOLDS_ASYMPTOTICALLY, cells=walks, figures=["plane", "bars"])
     declare("kronecker", HOSTILE, Verdict.FAILS_AS_PRINTED, says=HOSTILE, note=HOSTILE, numbers={HOSTILE: HOSTILE},
-            errata=[Erratum(HOSTILE, HOSTILE, HOSTILE, HOSTILE)])  # fmt: skip
+            errata=[Erratum(HOSTILE, HOSTILE, HOSTILE, HOSTILE, rank=Rank.PROOF)])  # fmt: skip
     declare("kronecker", "Theorem 5", Verdict.ILLUSTRATED, note="A conditional lower bound; its reduction ran.")
     declare("selection", "Theorem 6", Verdict.HOLDS, profile="full", figures=["plane"],
             cells=lambda: [walk.cell(seed=7, steps=5)])  # fmt: skip

@@ -105,7 +105,7 @@ def test_every_link_inside_the_page_has_its_target(reader: Reader) -> None:
 def test_every_claim_is_in_its_paper_with_its_verdict(reader: Reader) -> None:
     rows = reader.all("article", data_paper="kronecker") + reader.all("article", data_paper="selection")
     verdicts = ["holds", "fails as printed", "holds corrected", "holds asymptotically", "illustrated"]
-    assert [attributes["data-verdict"] for attributes, _ in rows] == [*verdicts, "undecided", "undecided", "holds"]
+    assert [attributes["data-verdict"] for attributes, _ in rows] == [*verdicts, "not run here", "undecided", "holds"]
     for (attributes, text), made in zip(rows, claims(), strict=True):
         assert attributes["id"] == made.id
         assert made.where in text
@@ -130,8 +130,8 @@ def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
 
 
 def test_figures_are_drawn_only_from_complete_results(reader: Reader) -> None:
-    undecided = reader.text("article", id="selection/theorem-6")
-    assert "1 figure will be drawn here once all of the cells are done" in undecided
+    waits = reader.text("article", id="selection/theorem-6")
+    assert "1 figure will be drawn here once all of the cells are done" in waits
     assert len(reader.all("div", class_="plot")) == 5
     for attributes, _ in reader.all("div", class_="plot"):
         assert reader.text("figcaption", id=attributes["aria-labelledby"]).strip()
@@ -182,7 +182,7 @@ def test_results_of_two_machines_are_told_apart(standins) -> None:
         CellFacts(cell.key, cell, "done" if i else None, 1.5, times[i], origins[i % 2] if i else None)
         for i, cell in enumerate(cells)
     ]
-    judgement = Judgement(claims()[0], Finding(Verdict.UNDECIDED), tuple(cell.key for cell in cells), 6.0, missing=1)
+    judgement = Judgement(claims()[0], Finding(Verdict.NOT_RUN), tuple(cell.key for cell in cells), 6.0, missing=1)
     text = provenance([Entry(judgement, tuple(made), ())], 240.0, origins[0])
     reader = Reader(text)
     assert "written at 1970-01-01T00:04:00Z by origin 1" in text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from separatrix.claims.formulas import readable
 from separatrix.lab.wording import duration, many
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
-    from separatrix.claims.ledger import counted
+    from separatrix.claims.counts import count
 
     width = _width()
     lines = 3 if len(judgements) >= BRIEF_FROM else None
@@ -34,7 +35,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
         if told := _told(one):
             typer.echo(_fitted(told, width, margin, lines))
-    typer.echo(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.")
+    typer.echo(str(count((one.claim, one.verdict) for one in judgements)))
 
 
 def print_summary(judgements: Sequence[Judgement]) -> None:
@@ -43,27 +44,22 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
     The report, and `separatrix claims`, have all of them with what was found.
     """
     from separatrix.claims import PAPERS
-    from separatrix.claims.ledger import counted
+    from separatrix.claims.counts import count
 
     width = _width()
     margin = max(map(len, PAPERS)) + 2
     for paper in PAPERS:
         if ones := [one for one in judgements if one.claim.paper == paper]:
-            told = f"{many(len(ones), 'claim')}: {counted(one.verdict for one in ones)}."
+            told = f"{many(len(ones), 'claim')}: {count((one.claim, one.verdict) for one in ones).told}."
             typer.echo(f"{paper:{margin}}{_wrapped(told, width, margin).lstrip()}")
     for verdict in ("fails as printed", "not reproduced", "undecided"):
-        ids = [one.claim.id for one in judgements if one.verdict.value == verdict and not _waits(one)]
+        ids = [one.claim.id for one in judgements if one.verdict.value == verdict]
         if ids:
             typer.echo(typer.style(f"{verdict}:", fg=_COLOURS.get(verdict)))
             typer.echo(_wrapped(", ".join(ids), width, margin))
-    if waiting := sum(map(_waits, judgements)):
-        typer.echo(f"Waiting for --profile full, which takes hours: {many(waiting, 'claim')}.")
-    typer.echo(_wrapped(f"{many(len(judgements), 'claim')}: {counted(one.verdict for one in judgements)}.", width, 0))
-
-
-def _waits(one: Judgement) -> bool:
-    """Whether a claim is undecided because its cells are of the full profile and have not been run."""
-    return one.claim.profile == "full" and bool(one.missing) and not one.failed
+    if any(one.verdict.value == "not run here" for one in judgements):
+        typer.echo("Claims that are not run here wait for --profile full, which takes hours.")
+    typer.echo(_wrapped(str(count((one.claim, one.verdict) for one in judgements)), width, 0))
 
 
 def _told(one: Judgement) -> list[str]:
@@ -74,7 +70,7 @@ def _told(one: Judgement) -> list[str]:
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     head = " ".join(text for text in (have, one.finding.note) if text)
     numbers = [f"{name}: {_short(value)}." for name, value in one.finding.numbers.items()]
-    return [head, *numbers] if head else numbers
+    return [readable(piece) for piece in ([head, *numbers] if head else numbers)]
 
 
 def _fitted(pieces: Sequence[str], width: int, margin: int, lines: int | None) -> str:

@@ -14,6 +14,7 @@ from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, join, slug, tag
 from separatrix.report.panel import Panel
+from separatrix.report.typeset import typeset
 
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
@@ -51,7 +52,7 @@ def _line(entry: Entry) -> Html:
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             class_="found",
         ),
-        tag("span", claim.says, class_="says"),
+        tag("span", *typeset(claim.says, tag), class_="says"),
     )
 
 

@@ -16,6 +16,7 @@ from separatrix.report.claim_section import figure
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
 from separatrix.report.sketch import sketch
+from separatrix.report.typeset import typeset
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ HIGHLIGHTS = (
         Verdict.HOLDS_ASYMPTOTICALLY,
         "success_along_paths",
         "Softmax does separate what linear attention cannot: on the theorem's narrowest terms, at astronomical lengths",
-        "The theorem asks for a width that grows faster than n^0.02. Along n^0.03, which it allows, softmax attention "
-        "separates and linear attention does not, with probability 0.99, from a length on that exceeds the number of "
-        "atoms in the Earth. The theorem is not sharp either: a width of order log n, which it excludes, is enough.",
+        "The theorem asks for a width that grows faster than $n^{0.02}$. Along $n^{0.03}$, which it allows, softmax "
+        "attention separates and linear attention does not, with probability 0.99, from a length on that exceeds the "
+        "number of atoms in the Earth. The theorem is not sharp either: a width of order $\\log n$, which it excludes, "
+        "is enough.",
     ),
     Highlight(
         "beyond/other-mechanisms/best-tau",
@@ -45,15 +47,15 @@ HIGHLIGHTS = (
         "separation_against_margin",
         "Linear attention is not blind, it is short-sighted",
         "Given the best threshold for it, linear attention separates the paper's data now and then, with a margin that "
-        "falls as 1/n. Softmax attention separates nine times in ten, with a margin that does not depend on n.",
+        "falls as $1/n$. Softmax attention separates nine times in ten, with a margin that does not depend on $n$.",
     ),
     Highlight(
         "kronecker/lemma-e.1",
         Verdict.HOLDS,
         "sharp_rank",
         "Near-linear attention of order 3 needs far fewer columns than the paper proves",
-        "The paper counts C(3(d + g), 3g) columns for a polynomial of degree g. C(d + g, g) columns do, and no fewer: "
-        "this is what makes the algorithm one that can be run.",
+        "The paper counts $\\binom{3(d + g)}{3 g}$ columns for a polynomial of degree $g$. As few as "
+        "$\\binom{d + g}{g}$ do, and no fewer: this is what makes the algorithm one that can be run.",
     ),
     Highlight(
         "selection/corollary-3.6",
@@ -87,7 +89,7 @@ def highlights(chosen: Sequence[Highlight], entries: Sequence[Entry]) -> Html | 
 def _card(one: Highlight, entry: Entry) -> Html:
     judgement = entry.judgement
     source = tag("p", tag("a", called(judgement.claim), href=f"#{one.claim}"), " ", badge(judgement.verdict, tag))
-    words = tag("div", tag("h3", one.title), tag("p", one.says), source, class_="words")
+    words = tag("div", tag("h3", one.title), tag("p", *typeset(one.says, tag)), source, class_="words")
     return tag("div", words, _shown(one, entry), class_="highlight")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from separatrix.claims import PAPERS
+from separatrix.claims.counts import Count, count
 from separatrix.claims.ledger import Verdict
 from separatrix.lab.wording import many
 from separatrix.report.claim_parts import called, css_class, legend
@@ -19,9 +19,10 @@ def summary(entries: Sequence[Entry]) -> Html:
     heading = tag("h2", "The papers, place by place")
     if not entries:
         return tag("section", heading, tag("p", "No claims are recorded yet."), id="summary")
+    counted = count((one.judgement.claim, one.judgement.verdict) for one in entries)
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
-    parts = [_unlike(entries), _filter(entries), legend(tag), none, paper_map(entries)]
-    return tag("section", heading, *parts, id="summary")
+    top = [tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
+    return tag("section", heading, *top, legend(tag), none, paper_map(entries), id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
@@ -37,11 +38,10 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
     return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
-def _filter(entries: Sequence[Entry]) -> Html:
+def _filter(entries: Sequence[Entry], count: Count) -> Html:
     """The filter of the map and of the claims below it, which the page's script shows and runs."""
-    count = Counter(one.judgement.verdict for one in entries)
-    choices = [_choice("all", "all", len(entries), checked=True)]
-    choices += [_choice(verdict.value, css_class(verdict), count[verdict]) for verdict in Verdict if count[verdict]]
+    choices = [_choice("all", "all", count.claims, checked=True)]
+    choices += [_choice(one.value, css_class(one), count.verdicts[one]) for one in Verdict if one in count.verdicts]
     if unlike := sum(one.difference is not None for one in entries):
         choices.append(_choice("not as recorded", "differs", unlike))
     papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))

@@ -15,8 +15,8 @@ from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 @claim(
     paper="kronecker",
     where="Theorem 1.3",
-    says="Under the Strong Exponential Time Hypothesis no algorithm is truly subcubic once entries reach a constant "
-    "times (log n)^(1/3), with d of order log n and a tolerance that is a power of 1/n.",
+    says="Under the Strong Exponential Time Hypothesis no algorithm is truly subcubic once entries reach a "
+    r"constant times $(\log n)^{1/3}$, with $d$ of order $\log n$ and a tolerance that is a power of $1/n$.",
     cells=grid,
     figures=("threshold_phase_diagram",),
     neighbours=(Neighbour("once entries reach 0.2 (log n)^(1/3)", {"at": RATIOS.index(0.2)}),),

@@ -96,8 +96,8 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 1.4",
     part="linear growth",
-    says="With bounded entries, Algorithm 1 approximates attention in time almost linear in n: at a given rank each "
-    "step is a product with n rows, or does not see n at all.",
+    says="With bounded entries, Algorithm 1 approximates attention in time almost linear in $n$: at a given rank "
+    "each step is a product with $n$ rows, or does not see $n$ at all.",
     cells=_cells,
     figures=("linear_growth",),
     neighbours=(

@@ -93,8 +93,9 @@ def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
 @claim(
     paper="selection",
     where="Theorem 3.1",
-    says="With one-hot encodings and a zero start, gradient descent on both matrices at a rate up to 1 / (20 d^2) "
-    "brings the population loss to epsilon within T^2 d / (eta epsilon) steps, up to logarithms (Theorem D.4).",
+    says="With one-hot encodings and a zero start, gradient descent on both matrices at a rate up to "
+    r"$1 / (20 d^2)$ brings the population loss to $\epsilon$ within $T^2 d / (\eta \epsilon)$ steps, up to "
+    "logarithms (Theorem D.4).",
     cells=_cells,
     figures=("time_to_loss", "time_exponents"),
     neighbours=(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import worst
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -40,12 +40,14 @@ def counted(T: int, lr: float, epsilons: list[float], steps: int, seed: int) -> 
 
 RATE = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Theorem 3.3, the rate",
         shown_by="largest rate",
-        printed="Theorem 3.3: any rate eta <= d_e^2 / (40 d^2 T) will do.",
-        right="eta < 2 q is needed as well.",
-        why="In the end a step multiplies the distance of alpha to its place by 1 - eta / q, which is below -1 for "
-        "eta > 2 q. The printed bound is above 2 q unless T is large beside d_e^2: with delta < 1/10, d_e is in the "
-        "thousands.",
+        printed=r"Any rate $\eta \le d_e^2 / (40 d^2 T)$ will do.",
+        right=r"$\eta < 2 q$ is needed as well.",
+        why=r"In the end a step multiplies the distance of $\alpha$ to its place by $1 - \eta / q$, which is below "
+        r"$-1$ for $\eta > 2 q$. The printed bound is above $2 q$ unless $T$ is large beside $d_e^2$: with "
+        r"$\delta < 1/10$, $d_e$ is in the thousands.",
     ),
 )
 
@@ -70,9 +72,9 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem 3.3",
-    says="With stochastic encodings of the (q, delta)-property, delta < 1/10, and a zero start, descent at a rate up "
-    "to d_e^2 / (40 d^2 T) brings the loss to epsilon within T^2 d / (eta epsilon) steps and a power of T (Theorem "
-    "E.6).",
+    says=r"With stochastic encodings of the $(q, \delta)$-property, $\delta < 1/10$, and a zero start, descent at a "
+    r"rate up to $d_e^2 / (40 d^2 T)$ brings the loss to $\epsilon$ within $T^2 d / (\eta \epsilon)$ steps and a "
+    "power of $T$ (Theorem E.6).",
     cells=_cells,
     errata=RATE,
     neighbours=(

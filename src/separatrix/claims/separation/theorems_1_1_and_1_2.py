@@ -19,7 +19,10 @@ def _exists(where: str, says: str, model: str) -> Claim:
         where=where,
         says=says,
         cells=lambda: cells(model, ALLOWED[model], PRINTED),
-        neighbours=[Neighbour("with a chance of failure below delta / n at m = log(n / delta)", {"power": 1.0})],
+        neighbours=[
+            Neighbour("with a chance of failure below (delta / n)^0.3 at m = log(n / delta)", {"power": 0.3}),
+            Neighbour("with a chance of failure below delta / n at m = log(n / delta)", {"power": 1.0}),
+        ],
     )
     def check(found: Sequence[Found], power: float = 0.25) -> Finding:
         """One path on which the chance of failure is below (delta / n)^power, and below 10^-9.
@@ -48,15 +51,15 @@ def _exists(where: str, says: str, model: str) -> Claim:
 
 _exists(
     "Theorem 1.1",
-    "There are self-attention data sets D0 and D1 such that, with high probability over the weights, F_exp tells them "
-    "apart and F_lin does not.",
+    r"There are self-attention data sets $\mathcal{D}_0$ and $\mathcal{D}_1$ such that, with high probability over "
+    r"the weights, $F_{\text{exp}}$ tells them apart and $F_{\text{lin}}$ does not.",
     "ones",
 )
 
 
 _exists(
     "Theorem 1.2",
-    "There are cross-attention data sets D0 and D1 such that, with high probability over the weights, F_exp tells them "
-    "apart and F_lin does not.",
+    r"There are cross-attention data sets $\mathcal{D}_0$ and $\mathcal{D}_1$ such that, with high probability over "
+    r"the weights, $F_{\text{exp}}$ tells them apart and $F_{\text{lin}}$ does not.",
     "cross",
 )

@@ -7,7 +7,7 @@ import re
 import plotly.graph_objects as go
 import pytest
 
-from separatrix.report.sketch import sketch
+from separatrix.report.sketch import lettered, sketch
 
 
 def strokes(figure: go.Figure) -> list[str]:
@@ -54,3 +54,27 @@ def test_a_plane_has_a_cell_for_each_number_and_few_where_they_are_many() -> Non
 def test_a_kind_that_is_not_known_is_an_error() -> None:
     with pytest.raises(KeyError, match="histogram"):
         sketch(go.Figure(go.Histogram(x=[1, 2], y=[1, 2])).to_dict())
+
+
+def test_letters_name_the_axes_the_curves_and_round_numbers() -> None:
+    figure = go.Figure(go.Scatter(x=[1, 1e6], y=[0, 9.0], name="a curve", mode="lines"))
+    figure.update_xaxes(type="log", title_text="tokens")
+    figure.update_yaxes(title_text="loss")
+    words = re.findall(r"<text[^>]*>([^<]*)<", lettered(figure.to_dict()))
+    assert words == [
+        "1",
+        "10",
+        "100",
+        "1000",
+        "1e4",
+        "1e5",
+        "1e6",
+        "0",
+        "2",
+        "4",
+        "6",
+        "8",
+        "tokens",
+        "loss",
+        "a curve",
+    ]

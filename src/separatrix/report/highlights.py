@@ -97,9 +97,8 @@ def _shown(one: Highlight, entry: Entry) -> Html:
     """The figure, or what is in its way."""
     verdict, note = entry.judgement.verdict, entry.judgement.finding.note
     if verdict is not one.verdict:
-        said = (
-            f"This store does not show it. The verdict here is “{verdict}”; “{one.verdict}” is what was found. {note}"
-        )
+        found = f"The verdict here is “{verdict}”; “{one.verdict}” is what was found."
+        said = f"This store does not show it. {found} {note}"
         return tag("p", *typeset(said, tag), class_="note")
     panel = next(panel for panel in entry.panels if panel.name == one.figure)
     return figure(panel, one.claim, of="highlight", outline=sketch(json.loads(panel.json)))

@@ -30,6 +30,42 @@ Point = tuple[float, float]
 
 def sketch(figure: Mapping[str, Any]) -> Html:
     """Draw the outline of a figure, which is given as Plotly's own dictionary of data and layout."""
+    parts, _ = _outline(figure)
+    box = f"0 0 {_WIDE:g} {_HIGH:g}"
+    return tag("svg", *parts, xmlns=_SVG, viewBox=box, preserveAspectRatio="none", class_="sketch", aria_hidden="true")
+
+
+def lettered(figure: Mapping[str, Any]) -> Html:
+    """Draw a figure of one panel with its axes' numbers and names and the names of its curves, to stand alone."""
+    parts, axes = _outline(figure)
+    layout, x, y = figure["layout"], axes["x"], axes["y"]
+    size = {"width": f"{_WIDE:g}", "height": f"{_HIGH:g}", "viewBox": f"0 0 {_WIDE:g} {_HIGH:g}"}
+    inner = tag("svg", *parts, x=_LEFT, y=12, **size)
+    words = [_word(_LEFT + x.at(at), _HIGH + 32, text, "middle") for at, text in x.ticks()]
+    words += [_word(_LEFT - 8, 12 + y.at(at) + 4, text, "end") for at, text in y.ticks()]
+    names = [(layout.get(f"{kind}axis", {}).get("title") or {}).get("text", "") for kind in "xy"]
+    words.append(_word(_LEFT + _WIDE / 2, _HIGH + 56, names[0], "middle"))
+    words.append(_word(0, 0, names[1], "middle", transform=f"translate(14 {12 + _HIGH / 2:g}) rotate(-90)"))
+    below = _HIGH + 84
+    for number, trace in enumerate(figure["data"]):
+        at, row = _LEFT + 300 * (number % 2), below + 22 * (number // 2)
+        words.append(_stroke(f"M{at} {row - 5}h24", _colour(trace, number), 2, _dash(trace)))
+        words.append(_word(at + 32, row, trace.get("name") or "", "start"))
+    high = below + 22 * ((len(figure["data"]) + 1) // 2)
+    box = f"0 0 {_LEFT + _WIDE + 20:g} {high:g}"
+    return tag("svg", inner, *words, xmlns=_SVG, viewBox=box, font_family="sans-serif", font_size=14)
+
+
+_SVG = "http://www.w3.org/2000/svg"
+_LEFT = 84
+
+
+def _word(x: float, y: float, text: str, anchor: str, **more: str) -> Html:
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill=GREY, **more)
+
+
+def _outline(figure: Mapping[str, Any]) -> tuple[list[Html], dict[str, _Axis]]:
+    """The strokes of a figure, and its axes."""
     layout = figure.get("layout", {})
     axes: dict[str, _Axis] = {}
     traces = [trace for trace in figure.get("data", []) if trace.get("visible", True) is True]
@@ -46,12 +82,7 @@ def sketch(figure: Mapping[str, Any]) -> Html:
         x, y = axes[trace.get("xaxis", "x")], axes[trace.get("yaxis", "y")]
         drawn += _KINDS[trace["type"]](trace, x, y, _colour(trace, number), layout)
     frames = {(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in traces}
-    lines = [_frame(axes[x], axes[y]) for x, y in sorted(frames)]
-    box = f"0 0 {_WIDE:g} {_HIGH:g}"
-    return tag(
-        "svg", *drawn, *lines, xmlns="http://www.w3.org/2000/svg", viewBox=box, preserveAspectRatio="none",
-        class_="sketch", aria_hidden="true",
-    )  # fmt: skip
+    return [*drawn, *(_frame(axes[x], axes[y]) for x, y in sorted(frames))], axes
 
 
 @dataclass
@@ -74,9 +105,26 @@ class _Axis:
             return None
         return math.log10(value) if self.log else float(value)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest number of the axis, on its own scale."""
+        return self.limits or (min(self.values, default=0.0), max(self.values, default=1.0))
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Some numbers along the axis, with what is written there: powers of ten, or round steps."""
+        low, high = self.ends
+        if self.log:
+            step = max(1, math.ceil((high - low) / 6))
+            powers = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, step)
+            return [(float(power), f"1e{power}" if abs(power) > 3 else f"{10.0**power:g}") for power in powers]
+        width = 10 ** math.floor(math.log10((high - low) / 4 or 1.0))
+        step_ = next(width * times for times in (1, 2, 5, 10) if (high - low) / (width * times) <= 6)
+        first = math.ceil(low / step_ - 1e-9)
+        return [(k * step_, f"{k * step_:g}") for k in range(first, math.floor(high / step_ + 1e-9) + 1)]
+
     def at(self, value: float) -> float:
         """The place of a number on the sketch."""
-        low, high = self.limits or (min(self.values, default=0.0), max(self.values, default=1.0))
+        low, high = self.ends
         share = (value - low) / (high - low) if high != low else 0.5
         share = 0.03 + 0.94 * share if self.limits is None else share
         return self.start + (self.end - self.start) * (1 - share if self.reversed else share)
@@ -138,13 +186,16 @@ def _scatter(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: 
             for before, here in pairwise([None, *points])
             if here is not None
         )
-        dash = None if trace.get("line", {}).get("dash", "solid") == "solid" else "4 4"
-        drawn.append(_stroke(path, colour, 2, dash))
+        drawn.append(_stroke(path, colour, 2, _dash(trace)))
     if "markers" in mode:
         # A line of no length with round ends is a dot, however the sketch is stretched.
         dots = "".join(f"M{one[0]:.1f} {one[1]:.1f}h0" for one in points if one is not None)
         drawn.append(_stroke(dots, colour, 6, None))
     return drawn
+
+
+def _dash(trace: Mapping[str, Any]) -> str | None:
+    return None if trace.get("line", {}).get("dash", "solid") == "solid" else "4 4"
 
 
 def _bar(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:

@@ -58,7 +58,10 @@ def reproduce(
     total = len(cells)
     crew = choose_crew(workers, in_process, dask)
     with Store.create(store) as kept:
-        with progress.on(total, work=progress.Work(sum(map(cost, cells)), crew.executors)) as shown:
+        statuses = kept.statuses([cell.key for cell in cells])
+        over = {"done"} if retry_failed else {"done", "failed"}
+        work = progress.Work(sum(cost(cell) for cell in cells if statuses.get(cell.key) not in over), crew.executors)
+        with progress.on(total, work=work) as shown:
             done = do(chosen, kept, crew, profile=profile.value, progress=shown, retry_failed=retry_failed, cost=cost)
         code = tell_end(done.tally, total, store)
         if done.tally.stopped:

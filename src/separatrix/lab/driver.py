@@ -165,10 +165,8 @@ class _Run:
         """Put a cell that this run has not taken where it belongs by its status in the store."""
         if status == "done":
             self.tally.skipped += 1
-            self.tally.had += self.cost(task.cell)
         elif status == "failed" and not self.retry_failed:
             self.tally.failed_before += 1
-            self.tally.had += self.cost(task.cell)
         elif status == "running":
             unless_running.append(task)
         else:

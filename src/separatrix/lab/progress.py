@@ -31,7 +31,6 @@ class Tally:
         failed_before: the cells that failed before and were not tried again.
         deaths: how often a worker died while it ran a cell.
         worked: what the cells that this run finished cost, in the units of the run's `cost`.
-        had: what the cells that needed no work in this run would have cost.
         seconds: how long the run took.
         stopped: whether Ctrl-C ended the run.
     """
@@ -42,7 +41,6 @@ class Tally:
     failed_before: int = 0
     deaths: int = 0
     worked: float = 0.0
-    had: float = 0.0
     seconds: float = 0.0
     stopped: bool = False
 
@@ -79,7 +77,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Work:
-    """What all cells of a run cost, about, in seconds of one worker, and how many workers there are."""
+    """What the cells that a run has to do cost, about, in seconds of one worker, and how many workers there are."""
 
     total: float
     workers: int = 1
@@ -130,7 +128,7 @@ def _pace(tally: Tally, total: int, seconds: float, work: Work | None) -> str:
         rate = ran / seconds
         return f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{told}"
     speed = (tally.worked + BEGINNING_SECONDS * work.workers) / (seconds + BEGINNING_SECONDS)
-    left = max(0.0, work.total - tally.worked - tally.had) / speed if tally.passed < total else 0.0
+    left = max(0.0, work.total - tally.worked) / speed if tally.passed < total else 0.0
     return f", about {duration(left)} left{told}"
 
 

@@ -63,8 +63,8 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     neighbours=(
         Neighbour("without the division of Step 3", {"output": "unnormalised"}),
-        Neighbour("w sums over the first key set alone", {"output": "halved"}),
-        Neighbour("the steps take n^2 r flops", {"power": 2}),
+        Neighbour("$w$ sums over the first key set alone", {"output": "halved"}),
+        Neighbour("the steps take $n^2 r$ flops", {"power": 2}),
     ),
 )
 def algorithm_1(found: Sequence[Found], output: str = "error", power: int = 1) -> Finding:

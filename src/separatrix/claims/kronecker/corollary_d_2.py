@@ -146,9 +146,12 @@ def degree_cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("the degree is of order log(1/eps) / log(e + log(1/eps) / B), whatever B is", {"degree": "no B"}),
-        Neighbour("the degree is of order max{log(1/eps), B}", {"degree": "no log"}),
-        Neighbour("the degree is of order max{sqrt(log(1/eps)), B}", {"degree": "root"}),
+        Neighbour(
+            r"the degree is of order $\log(1 / \epsilon) / \log(e + \log(1 / \epsilon) / B)$, whatever $B$ is",
+            {"degree": "no B"},
+        ),
+        Neighbour(r"the degree is of order $\max \lbrace \log(1 / \epsilon), B \rbrace$", {"degree": "no log"}),
+        Neighbour(r"the degree is of order $\max \lbrace \sqrt{\log(1 / \epsilon)}, B \rbrace$", {"degree": "root"}),
         Neighbour("the degree is as printed", {"degree": "printed"}),
     ),
 )

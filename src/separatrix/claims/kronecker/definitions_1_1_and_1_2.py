@@ -66,10 +66,10 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     defines=("separatrix.tensor_attention", "separatrix.attention.reference.tensor_attention"),
     neighbours=(
-        Neighbour("without the division by d", {"formula": "undivided"}),
+        Neighbour("without the division by $d$", {"formula": "undivided"}),
         Neighbour("with the product of two dot products as the score", {"formula": "dotted"}),
-        Neighbour("with V_2 (x) V_1", {"formula": "swapped"}),
-        Neighbour("without D", {"formula": "bare"}),
+        Neighbour(r"with $V_2 \otimes V_1$", {"formula": "swapped"}),
+        Neighbour("without $D$", {"formula": "bare"}),
     ),
 )
 def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
@@ -86,8 +86,8 @@ def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
     cells=_cells,
     defines=("separatrix.certified_attention",),
     neighbours=(
-        Neighbour("the entries are bounded by B / 2", {"bound": 0.5}),
-        Neighbour("the error is that of attention without the division by d", {"to": "undivided"}),
+        Neighbour("the entries are bounded by $B / 2$", {"bound": 0.5}),
+        Neighbour("the error is that of attention without the division by $d$", {"to": "undivided"}),
     ),
 )
 def definition_1_2(found: Sequence[Found], bound: float = 1.0, to: str = "it") -> Finding:

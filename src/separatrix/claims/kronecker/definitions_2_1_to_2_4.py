@@ -79,7 +79,7 @@ _operator(
     "torch.mul",
     "entrywise",
     "matrix",
-    "C is the product of matrices, its rows taken in turn",
+    "$C$ is the product of matrices, its rows taken in turn",
 )
 _operator(
     "Definition 2.2",
@@ -88,7 +88,7 @@ _operator(
     "separatrix.attention.reference.tensor_scores",
     "tensor",
     "dotted",
-    "T[i, j, l] is the product of the dot products of row i with rows j and l",
+    "$T_{i, j, l}$ is the product of the dot products of row $i$ with rows $j$ and $l$",
 )
 _operator(
     "Definition 2.3",
@@ -97,7 +97,7 @@ _operator(
     "torch.kron",
     "kronecker",
     "turned",
-    "the second index runs fastest, as in PyTorch's kron(K_1, K_2)",
+    r"the second index runs fastest, as in PyTorch's $\text{kron}(K_1, K_2)$",
 )
 _operator(
     "Definition 2.4",

@@ -105,8 +105,8 @@ def _approximated_cells() -> Iterator[Cell]:
     cells=_ordinary_cells,
     defines=("separatrix.tensor_attention",),
     neighbours=(
-        Neighbour("divided by sqrt(d), as in other papers", {"formula": "root"}),
-        Neighbour("D has the sums of the columns", {"formula": "columns"}),
+        Neighbour(r"divided by $\sqrt{d}$, as in other papers", {"formula": "root"}),
+        Neighbour("$D$ has the sums of the columns", {"formula": "columns"}),
     ),
 )
 def definition_c_1(found: Sequence[Found], formula: str = "it") -> Finding:
@@ -134,7 +134,7 @@ _INDEX = "T has no entry for some printed index"
             shown_by=_INDEX,
         ),
     ),
-    neighbours=(Neighbour("X meets the second axis and Y the first", {"axes": "turned"}),),
+    neighbours=(Neighbour("$X$ meets the second axis and $Y$ the first", {"axes": "turned"}),),
 )
 def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
     """Every entry over random integers; sizes for which the printed range has indices that do not exist."""
@@ -156,7 +156,7 @@ def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
     cells=_approximated_cells,
     defines=("separatrix.attention.polynomial.monomials.total_degree",),
     neighbours=(
-        Neighbour("every entry within eps times the largest entry", {"error": "absolute"}),
+        Neighbour(r"every entry within $\epsilon$ times the largest entry", {"error": "absolute"}),
         Neighbour("with fewer columns than its rank", {"fewer": 1}),
     ),
 )

@@ -148,8 +148,8 @@ RANGE = "the printed degree is below every constant times 1"
     ),
     neighbours=(
         Neighbour("a third of the degree is enough", {"thirds": 1}),
-        Neighbour("r at most C(d + g - 1, g)", {"rank": "homogeneous"}),
-        Neighbour("U_1, U_2, U_3 take O(n r) time in the way of Lemma E.1", {"time": "straightforward"}),
+        Neighbour(r"$r$ at most $\binom{d + g - 1}{g}$", {"rank": "homogeneous"}),
+        Neighbour("$U_1, U_2, U_3$ take $O(n r)$ time in the way of Lemma E.1", {"time": "straightforward"}),
     ),
 )
 def lemma_e_2(found: Sequence[Found], thirds: int = 3, rank: str = "printed", time: str = "incremental") -> Finding:

@@ -114,7 +114,7 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
             shown_by=_SUM,
         ),
     ),
-    neighbours=(Neighbour("the second sum runs over j, as printed", {"index": "over_j"}),),
+    neighbours=(Neighbour("the second sum runs over $j$, as printed", {"index": "over_j"}),),
 )
 def lemma_d_5_proof(found: Sequence[Found], index: str = "over_l") -> Finding:
     wrong = sum(one.result[index] for one in found)

@@ -69,8 +69,8 @@ def _cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("D~ in O(n d), as printed", {"sums": "d"}),
-        Neighbour("A~ (V_1 (x) V_2) in O(T_mat(d, n, d)), as printed", {"products": "d"}),
+        Neighbour(r"$\tilde{D}$ in $O(n d)$, as printed", {"sums": "d"}),
+        Neighbour(r"$\tilde{A} (V_1 \otimes V_2)$ in $O(T_{\text{mat}}(d, n, d))$, as printed", {"products": "d"}),
     ),
 )
 def section_3_1(found: Sequence[Found], sums: str = "r", products: str = "r") -> Finding:

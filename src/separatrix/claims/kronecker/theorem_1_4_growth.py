@@ -101,8 +101,8 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("linear_growth",),
     neighbours=(
-        Neighbour("the flops grow as n^1.01", {"power": 1.01}),
-        Neighbour("the flops grow as n^0.99", {"power": 0.99}),
+        Neighbour("the flops grow as $n^{1.01}$", {"power": 1.01}),
+        Neighbour("the flops grow as $n^{0.99}$", {"power": 0.99}),
     ),
     history=(
         "Until 2026-11-17 the counted flops had to be the plan's as well. They still are; but our count against our "

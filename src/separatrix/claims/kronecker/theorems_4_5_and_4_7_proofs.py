@@ -72,7 +72,7 @@ def _cells() -> Iterator[Cell]:
             shown_by=_RANGE,
         ),
     ),
-    neighbours=(Neighbour("the first n / T entries, as printed", {"entries": "n_over_T"}),),
+    neighbours=(Neighbour("the first $n / T$ entries, as printed", {"entries": "n_over_T"}),),
 )
 def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Finding:
     """The library's codes are systematic in just r places; n is the number of vectors of an instance here."""
@@ -111,7 +111,7 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
             shown_by=_SUM,
         ),
     ),
-    neighbours=(Neighbour("2 (T')^2 m in all, as printed", {"dimension": "printed"}),),
+    neighbours=(Neighbour("$2 (T')^2 m$ in all, as printed", {"dimension": "printed"}),),
 )
 def theorem_4_7_sizes(found: Sequence[Found], dimension: str = "every") -> Finding:
     """Triples of messages and coins are counted one by one; no instance of the library has more coordinates."""

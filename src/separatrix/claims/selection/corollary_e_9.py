@@ -35,8 +35,8 @@ def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -
     r"that the encodings allow is $O(T_2^2 \epsilon / T_1^2)$.",
     cells=lambda: [after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4]) for T1 in (50, 1000)],
     neighbours=(
-        Neighbour("O(T_2 epsilon / T_1)", {"power": 1.0}),
-        Neighbour("O((T_2 / T_1)^1.6 epsilon)", {"power": 1.6}),
+        Neighbour(r"$O(T_2 \epsilon / T_1)$", {"power": 1.0}),
+        Neighbour(r"$O((T_2 / T_1)^{1.6} \epsilon)$", {"power": 1.6}),
         Neighbour("with the constant 1/100", {"constant": 0.01}),
     ),
     history=(

@@ -76,8 +76,8 @@ _HISTORY = (
     "own token.",
 )
 _NEIGHBOURS = (
-    Neighbour("the block of W that meets the tokens turns to the identity", {"truth": "cosine_tokens"}),
-    Neighbour("with x_query = 0, too", {"query": "zero"}),
+    Neighbour("the block of $W$ that meets the tokens turns to the identity", {"truth": "cosine_tokens"}),
+    Neighbour(r"with $x_{\text{query}} = 0$, too", {"query": "zero"}),
 )
 
 

@@ -132,7 +132,7 @@ _functions(
     ("separatrix.linear_attention",),
     "f_lin",
     "f_lin of exp",
-    "exp(A x) over the sum of its entries",
+    r"$\exp(A x)$ over the sum of its entries",
 )
 _functions(
     "Definition 3.3",
@@ -140,7 +140,7 @@ _functions(
     ("separatrix.tensor_attention",),
     "f_exp",
     "f_exp of lin",
-    "A x over the sum of its entries",
+    "$A x$ over the sum of its entries",
 )
 _functions(
     "Definition 3.4",
@@ -149,7 +149,7 @@ _functions(
     ("separatrix.separation.networks.rectified",),
     "phi",
     "phi, tau added",
-    "phi_tau(z) = max{z + tau, 0}",
+    r"$\phi_\tau(z) = \max \lbrace z + \tau, 0 \rbrace$",
 )
 _functions(
     "Definition 3.5",
@@ -158,7 +158,7 @@ _functions(
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
     "F_exp, unshifted",
-    "with phi in the place of phi_tau",
+    r"with $\phi$ in the place of $\phi_\tau$",
     (LAYERS,),
 )
 _functions(
@@ -177,7 +177,7 @@ _functions(
     says=r"$m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
-    neighbours=(Neighbour("m = 2 log(n / delta)", {"constant": 2.0}),),
+    neighbours=(Neighbour(r"$m = 2 \log(n / \delta)$", {"constant": 2.0}),),
 )
 def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
     """log_width is C = 1; signs are fair to six standard errors, which chance passes with probability 2e-9."""
@@ -199,8 +199,8 @@ def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
     cells=_data_cells,
     defines=("separatrix.separation.datasets.regression_input",),
     neighbours=(
-        Neighbour("all scores between log n and 1.3 log n", {"most": 1.3}),
-        Neighbour("the special score is 3 log n", {"special": 3.0}),
+        Neighbour(r"all scores between $\log n$ and $1.3 \log n$", {"most": 1.3}),
+        Neighbour(r"the special score is $3 \log n$", {"special": 3.0}),
     ),
 )
 def definition_3_8(found: Sequence[Found], most: float = 1.4, special: float = 4.0) -> Finding:

@@ -94,8 +94,8 @@ def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Ne
 
 
 _WRONG_SELF = (
-    Neighbour("the columns are times log n, and not its root", {"columns": "without root"}),
-    Neighbour("rows of one class are neighbours: each unit row t times in turn", {"columns": "turned"}),
+    Neighbour(r"the columns are times $\log n$, and not its root", {"columns": "without root"}),
+    Neighbour("rows of one class are neighbours: each unit row $t$ times in turn", {"columns": "turned"}),
 )
 _data(
     "Definition 6.1",
@@ -120,7 +120,7 @@ _data(
     "separatrix.separation.datasets.cross_attention_input",
     False,
     (
-        Neighbour("A_1 is times sqrt(log n)", {"columns": "without root"}),
-        Neighbour("j_2 is the key and j_3 the query", {"columns": "turned"}),
+        Neighbour(r"$A_1$ is times $\sqrt{\log n}$", {"columns": "without root"}),
+        Neighbour("$j_2$ is the key and $j_3$ the query", {"columns": "turned"}),
     ),
 )

@@ -84,7 +84,7 @@ _attention(
     "separatrix.linear_attention",
     "c_lin",
     "c_lin without V",
-    "times A_3, without V",
+    "times $A_3$, without $V$",
 )
 _attention(
     "Definition C.2",

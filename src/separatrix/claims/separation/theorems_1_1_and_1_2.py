@@ -20,8 +20,8 @@ def _exists(where: str, says: str, model: str) -> Claim:
         says=says,
         cells=lambda: cells(model, ALLOWED[model], PRINTED),
         neighbours=[
-            Neighbour("with a chance of failure below (delta / n)^0.3 at m = log(n / delta)", {"power": 0.3}),
-            Neighbour("with a chance of failure below delta / n at m = log(n / delta)", {"power": 1.0}),
+            Neighbour(r"with a chance of failure below $(\delta / n)^{0.3}$ at $m = \log(n / \delta)$", {"power": 0.3}),
+            Neighbour(r"with a chance of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
         ],
         history=[
             "Until 2026-11-17 a chance of failure below 10^-9 at the end of a path was all that was asked, which any "

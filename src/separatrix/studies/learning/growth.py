@@ -126,8 +126,8 @@ _HISTORY = (
 )
 _NEIGHBOURS = (
     Neighbour("exact order 2, too, decodes from a state that does not grow", {"also": "order 2"}),
-    Neighbour("the bytes alive grow by less than 1.9 when n doubles", {"most": 1.9}),
-    Neighbour("with twice the R the shortest input for which it pays is more than twice as long", {"longer": 2.0}),
+    Neighbour("the bytes alive grow by less than 1.9 when $n$ doubles", {"most": 1.9}),
+    Neighbour("with twice the $R$ the shortest input for which it pays is more than twice as long", {"longer": 2.0}),
 )
 
 

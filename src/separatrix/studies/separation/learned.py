@@ -152,7 +152,9 @@ _SAYS = (
 
 
 _EXCHANGED = Neighbour("softmax and linear attention exchange their parts", {"strong": "linear", "weak": "softmax"})
-_BOTH = Neighbour("with y and X trained, too, it is left guessing at sixteen times the length", {"weights": "y and X"})
+_BOTH = Neighbour(
+    "with $y$ and $X$ trained, too, it is left guessing at sixteen times the length", {"weights": "y and X"}
+)
 
 
 def _claim(
@@ -206,8 +208,8 @@ def wider(
     cells=_by_hand,
     figures=("weights_by_hand",),
     neighbours=(
-        Neighbour("the least K of linear attention grows as n^1.2", {"power": 1.2}),
-        Neighbour("the least K of linear attention grows as n^0.8", {"power": 0.8}),
+        Neighbour("the least $K$ of linear attention grows as $n^{1.2}$", {"power": 1.2}),
+        Neighbour("the least $K$ of linear attention grows as $n^{0.8}$", {"power": 0.8}),
     ),
 )
 def first_coordinate(found: Sequence[Found], power: float = 1.0) -> Finding:
@@ -264,7 +266,7 @@ def _short_regression() -> Iterator[Cell]:
     figures=("learned_regression",),
     neighbours=(
         _EXCHANGED,
-        Neighbour("softmax with a trained y is right on all but a thousandth", {"right": 0.999}),
+        Neighbour("softmax with a trained $y$ is right on all but a thousandth", {"right": 0.999}),
         Neighbour("linear attention is right on less than 0.6 of the others", {"guess": 0.6}),
     ),
 )

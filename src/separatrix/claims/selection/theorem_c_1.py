@@ -89,8 +89,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem C.1",
-    says="Theorem 3.5, in full: no net whose first layer has at most T d - 1 neurons has a smaller expected squared "
-    "error than (T - q) / (T q (T - 1)).",
+    says=r"Theorem 3.5, in full: no net whose first layer has at most $T d - 1$ neurons has "
+    r"a smaller expected squared error than $(T - q) / (T q (T - 1))$.",
     cells=_cells,
     errata=(
         Erratum(
@@ -102,8 +102,8 @@ def _cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("than 1.01 (T - q) / (T q (T - 1))", {"factor": 1.01}),
-        Neighbour("than (T - q) / (T q)", {"bound": "no T - 1"}),
+        Neighbour("than $1.01 (T - q) / (T q (T - 1))$", {"factor": 1.01}),
+        Neighbour("than $(T - q) / (T q)$", {"bound": "no T - 1"}),
     ),
 )
 def theorem_c_1(found: Sequence[Found], factor: float = 1.0, bound: str = "printed") -> Finding:

@@ -141,7 +141,7 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
     where="Theorem 3.5",
     part="trained nets",
     says="Trained to the end, nets of several depths and activations stay above the infimum for their first width, and "
-    "the transformer goes below that for Td - 1 neurons, with fewer parameters than the nets that have as many.",
+    "the transformer goes below that for $T d - 1$ neurons, with fewer parameters than the nets that have as many.",
     profile="full",
     cells=_long_cells,
     figures=("fully_connected_widths",),

@@ -157,7 +157,7 @@ def stochastic_cells() -> Iterator[Cell]:
 
 
 SELECTION_NEIGHBOURS = (
-    Neighbour("the sum of the q tokens", {"target": "sum"}),
+    Neighbour("the sum of the $q$ tokens", {"target": "sum"}),
     Neighbour("tokens of variance 1.2", {"variance": 1.2}),
 )
 

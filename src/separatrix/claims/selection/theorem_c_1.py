@@ -102,8 +102,8 @@ def _cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("than $1.01 (T - q) / (T q (T - 1))$", {"factor": 1.01}),
-        Neighbour("than $(T - q) / (T q)$", {"bound": "no T - 1"}),
+        Neighbour(r"than $1.01 \frac{T - q}{T q (T - 1)}$", {"factor": 1.01}),
+        Neighbour(r"than $\frac{T - q}{T q}$", {"bound": "no T - 1"}),
     ),
 )
 def theorem_c_1(found: Sequence[Found], factor: float = 1.0, bound: str = "printed") -> Finding:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass, fields
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
@@ -25,8 +25,15 @@ import torch
 
 from benchmarks.gpu.targets import TARGETS, Target
 from separatrix.attention.dispatch.gpu import REGISTERS
-from separatrix.attention.exact.gpu.configurations import KERNELS, WIDTHS, Configuration, configuration
-from separatrix.attention.polynomial.gpu import products as near_linear
+from separatrix.attention.exact.gpu.configurations import (
+    KERNELS,
+    SHIPPED,
+    WIDTHS,
+    Configuration,
+    configuration,
+    kind_of,
+)
+from separatrix.attention.polynomial.gpu import launch as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
@@ -35,7 +42,7 @@ SOURCES = (
     "exact/gpu/programs/*.py",
     "exact/gpu/configurations.py",
     "polynomial/gpu/programs/*.py",
-    "polynomial/gpu/products.py",
+    "polynomial/gpu/launch.py",
     "dispatch/gpu.py",
 )
 """Everything that decides what is compiled."""
@@ -44,16 +51,27 @@ KINDS = {
     "float16": (torch.float16, "fp16", "fp32", "ieee"),
     "tf32": (torch.float32, "fp32", "fp32", "tf32"),
     "float32": (torch.float32, "fp32", "fp32", "ieee"),
+    "float64": (torch.float64, "fp64", "fp64", "ieee"),
 }
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
-NEAR_LINEAR = ("add_state", "against_state")
-"""The kernels of near-linear attention, for NVIDIA's GPUs and float32: a score of theirs is a monomial of a token."""
+NEAR_LINEAR = (*near_linear.KERNELS, *near_linear.SCANS, *near_linear.STREAMS, "carry")
+"""The kernels of near-linear attention: a score of theirs is a monomial of a token."""
 PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
 """How many products over the columns of keys, and over those of values, a kernel has for each score."""
-MATRIX = {"cuda": r"^\s*(?:@\S+\s+)?(?:mma\.sync|wgmma\.mma_async)\S*", "hip": r"^\s*v_mfma_\S+"}
+MATRIX = {
+    "cuda": r"^\s*(?:@\S+\s+)?(wgmma\.mma_async|mma\.sync)\.\S*?\.m(\d+)n(\d+)k(\d+)()",
+    "hip": r"^\s*(v_mfma)_\w+?_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?",
+}
+"""Instructions for matrix units, with their shapes: wgmma is one for four warps, and AMD's may have several blocks."""
 NUMBERS = ("left", "incoming", "lse", "delta", "share", "gradient", "_gradient", "key_gradient", "value_gradient")
-WAYS = {"everything hidden": True, "nothing hidden": False}
-"""What a kernel is compiled for: causality, windows and masks, or none of them. Others have some of this code."""
+WAYS = {
+    "everything hidden": (3, True),
+    "nothing hidden": (3, False),
+    "order 4": (4, True),
+}
+"""What a kernel is compiled for: its order; and causality, windows and masks, or none of them, which is less code."""
+PER_SET = ("prefix_keys", "prefix_values", "prefix_mask", "prefixes", "prefix_window", "states")
+"""Arguments that are a tuple, with one for each set."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +83,15 @@ class Compiled:
         kernel: The kernel.
         kind: The kind of its products.
         width: The columns of keys and of values.
-        way: Whether anything is hidden.
+        way: Whether anything is hidden; of near-linear attention, the number of key sets and which pass it is.
         block: Queries and inner keys of a block, warps, and stages of the pipeline.
         registers: Vector registers of a thread.
         spilled: Bytes of a thread that its registers do not hold and memory does.
         moved: Scalar registers that AMD's compiler keeps in lanes of vector registers; these are not in memory.
         shared: Bytes of shared memory.
         matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
-        per_score: What these come to for one score of a block, of all its warps.
+        per_score: The multiply-adds that these come to for one score of a block, by their own shapes.
+        inexact: How many kinds of instructions are approximate or flush subnormal numbers.
         occupancy: The share of a multiprocessor's warps that can run at once.
         estimate: At most so many 10^9 scores a second, an estimate.
     """
@@ -89,6 +108,7 @@ class Compiled:
     shared: int
     matrix: int
     per_score: float
+    inexact: int
     occupancy: float
     estimate: float
 
@@ -96,19 +116,60 @@ class Compiled:
 def configurations() -> Iterator[tuple[str, str, str, int, str]]:
     """Everything that ships: a target, a kernel, a kind of product, a width and what is hidden."""
     for name, kernel, kind, width, way in product(TARGETS, KERNELS, KINDS, WIDTHS, WAYS):
-        if kind in TARGETS[name].tera:
+        dtype, _, _, precision = KINDS[kind]
+        shipped = (TARGETS[name].vendor, kernel, kind_of(dtype, precision), WAYS[way][0]) in SHIPPED
+        if shipped and (kind, way) != ("float16", "order 4"):  # which has the blocks and the code of bfloat16
             yield name, kernel, kind, width, way
-    for name, kernel, width in product(TARGETS, NEAR_LINEAR, WIDTHS):
-        if TARGETS[name].vendor == "cuda":
-            yield name, kernel, "float32", width, "nothing hidden"
+    for name in TARGETS:
+        for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), WIDTHS):
+            yield name, kernel, kind, width, "sums"
+        yield name, "coordinate_gradient", "float64", WIDTHS[0], "given"
+        yield name, "carry", "float64", WIDTHS[0], "sums"
+        most = f"{near_linear.MOST_SETS} key sets"  # fewer have some of this code
+        for width in WIDTHS:
+            yield name, "scan", "float64", width, most
+            yield name, "scan_back", "float64", width, most
+            yield name, "scan_back", "float64", width, f"{most}, whole"
+            yield name, "append_tokens", "float32", width, "sums"
+            yield name, "ask_states", "float32", width, most
 
 
-def block_of(target: Target, kernel: str, kind: str, width: int) -> Configuration:
+def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Configuration:
     """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
-    if kernel in NEAR_LINEAR:
-        return Configuration(near_linear.ROWS, near_linear.TOKENS, near_linear.WARPS[width], 1)
     dtype, _, _, precision = KINDS[kind]
-    return configuration(kernel, dtype, width, of=target.vendor, precision=precision)
+    if kernel == "carry":
+        return Configuration(near_linear.ENTRIES, 1, 4, 1)
+    if kernel in NEAR_LINEAR:
+        block = near_linear.block_of(kernel, dtype, width, target.vendor)
+        return Configuration(block.rows, block.tokens, block.warps, 1)
+    return configuration(kernel, dtype, width, of=target.vendor, precision=precision, order=WAYS[way][0])
+
+
+def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -> dict[str, Any]:
+    """What a kernel is compiled for, by the names of its arguments."""
+    block = block_of(target, kernel, kind, width, way)
+    if kernel not in NEAR_LINEAR:
+        order, hidden = WAYS[way]
+        return {
+            **dict.fromkeys(("CAUSAL", "INNER_WINDOW", "MASKED"), hidden),
+            **{"PREFIX_WINDOW": (hidden,) * (order - 2), "PREFIXES": order - 2, "PRECISION": KINDS[kind][3]},
+            **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
+        }
+    if kernel == "carry":
+        return {"ENTRIES": near_linear.ENTRIES, "BACK": True}
+    tiled = kind == "float32" and near_linear.block_of(kernel, torch.float32, width, target.vendor).tiled
+    found = {"ROWS": block.queries, "TOKENS": block.keys, "COLUMNS": width, "TILED": tiled, "GIVEN": way == "given"}
+    names = {
+        "add_state": ("ROWS", "TOKENS", "COLUMNS", "TILED"),
+        "against_state": ("ROWS", "TOKENS", "COLUMNS", "TILED"),
+        "coordinate_gradient": ("ROWS", "TOKENS", "COLUMNS", "TILED", "GIVEN"),
+        "append_tokens": ("ROWS", "COLUMNS"),
+        "ask_states": ("ROWS", "COLUMNS", "SETS"),
+        "scan": ("TOKENS", "COLUMNS", "SETS"),
+        "scan_back": ("TOKENS", "COLUMNS", "SETS", "WHOLE"),
+    }[kernel]
+    found |= {"SETS": int(way[0]) if way[0].isdigit() else 1, "WHOLE": way.endswith("whole")}
+    return {name: found[name] for name in names}
 
 
 def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
@@ -118,21 +179,22 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     from triton.compiler import ASTSource
 
     target = TARGETS[name]
-    _, narrow, wide, precision = KINDS[kind]
-    block = block_of(target, kernel, kind, width)
+    _, narrow, wide, _ = KINDS[kind]
+    block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
     package = "polynomial" if kernel in NEAR_LINEAR else "exact"
     program = getattr(import_module(f"separatrix.attention.{package}.gpu.programs.{kernel}"), kernel)
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
-    constants = {
-        **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), WAYS[way]),
-        **{"PRECISION": precision, "d": width, "d_v": width, "D": width, "D_V": width},
-        **{"QUERIES": block.queries, "KEYS": block.keys},
-    }
-    if kernel in NEAR_LINEAR:
-        constants = {"ROWS": block.queries, "TOKENS": block.keys, "COLUMNS": width}
-    signature = {each: "constexpr" if each in constants else _type(each, narrow, wide) for each in program.arg_names}
-    # Tensors of PyTorch begin at multiples of 16 bytes.
-    aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(signature.values()) if each[0] == "*"}
+    types = _near_linear_type if kernel in NEAR_LINEAR else _type
+    sets = constants.get("PREFIXES", constants.get("SETS", 1))
+    signature: dict[str, Any] = {}
+    aligned = {}  # tensors of PyTorch begin at multiples of 16 bytes
+    for at, each in enumerate(program.arg_names):
+        kind_here = "constexpr" if each in constants else types(each, narrow, wide)
+        several = each in PER_SET and kernel != "add_state"
+        signature[each] = (kind_here,) * sets if several else kind_here
+        if kind_here[0] == "*":
+            places = [(at, m) for m in range(sets)] if several else [(at,)]
+            aligned |= {place: [["tt.divisibility", 16]] for place in places}
     return triton.compile(
         ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
@@ -140,21 +202,28 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     )
 
 
-def inexact(ptx: str) -> set[str]:
-    """The instructions of a text for NVIDIA's GPUs that are not rounded correctly, or flush subnormal numbers.
+def inexact(vendor: str, text: str) -> set[str]:
+    """The instructions of a text that are not rounded correctly or flush subnormal numbers, and modes that flush.
 
-    >>> sorted(inexact("fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2, %f3;"))
+    >>> sorted(inexact("cuda", "fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2;"))
     ['add.ftz.f32', 'ex2.approx.ftz.f32']
+    >>> sorted(inexact("hip", "v_fma_f32 v1, v2; v_exp_f32_e32 v1, v2; .amdhsa_float_denorm_mode_32 0"))
+    ['.amdhsa_float_denorm_mode_32 0', 'v_exp_f32']
     """
-    return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", ptx))
+    if vendor == "cuda":
+        return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", text))
+    instructions = re.findall(r"\bv_(?:exp|log|rcp|rsq|sqrt|sin|cos|mad|mac)_f(?:16|32|64)", text)
+    modes = re.findall(r"\.amdhsa_float_denorm_mode_\S+ [012]\b|\.amdhsa_float_round_mode_\S+ [123]\b", text)
+    return {*instructions, *modes}
 
 
 def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
     """Compile one configuration for a target, and look at what came out."""
     target = TARGETS[name]
-    made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width)
+    made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width, way)
     registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
-    matrix = len(re.findall(MATRIX[target.vendor], made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], re.M))
+    text = made.asm["ptx" if target.vendor == "cuda" else "amdgcn"]
+    matrix, work = matrix_work(target.vendor, text, block.warps)
     shared = made.metadata.shared
     return Compiled(
         name,
@@ -168,29 +237,55 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         moved,
         shared,
         matrix,
-        round(matrix * block.warps / (block.queries * block.keys), 6),
+        round(work / (block.queries * block.keys), 3),
+        len(inexact(target.vendor, text)),
         round(target.occupancy(registers, shared, block.warps), 4),
-        round(estimate(target, kernel, kind, width), 2),
+        round(estimate(target, kernel, kind, width, way), 2),
     )
 
 
-def estimate(target: Target, kernel: str, kind: str, width: int) -> float:
+def matrix_work(vendor: str, text: str, warps: int) -> tuple[int, int]:
+    """The instructions for matrix units in a text, and the multiply-adds that they are for all warps of a block.
+
+    >>> matrix_work("cuda", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {", 8)
+    (1, 16384)
+    >>> matrix_work("cuda", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {", 8)
+    (1, 131072)
+    >>> matrix_work("hip", "v_mfma_f32_4x4x4_16b_f16 a[0:3]", 2)
+    (1, 2048)
+    """
+    found = re.findall(MATRIX[vendor], text, re.M)
+    work = sum(
+        int(m) * int(n) * int(k) * int(blocks or 1) * (warps // 4 if name == "wgmma.mma_async" else warps)
+        for name, m, n, k, blocks in found
+    )
+    return len(found), work
+
+
+def estimate(target: Target, kernel: str, kind: str, width: int, way: str) -> float:
     """At most so many 10^9 scores a second: by the peak of the products, and by that of the exponentials.
 
-    >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64))
+    >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64, "nothing hidden"))
     1219
     """
     if kernel in NEAR_LINEAR:
-        return 1e3 * target.tera[kind] / (2 * width)
+        sets = int(way[0]) if way[0].isdigit() else 1
+        wide = kernel not in near_linear.KERNELS
+        return 1e3 * target.tera["float64" if wide else kind] / (2 * width * sets)
     operations = 2 * width * sum(PRODUCTS[kernel])
     return 1e3 * min(target.tera[kind] / operations, target.exponentials)
 
 
-def _type(name: str, narrow: str, wide: str) -> str:
-    if name in ("factors", "state"):
-        return {"factors": "*i32", "state": "*fp64"}[name]
-    if name in ("x", "weights"):
+def _near_linear_type(name: str, narrow: str, wide: str) -> str:
+    if name in ("factors", "begins", "pairs"):
+        return "*i32"
+    if name in ("x", "weights", "out", "M", "gradient", "keys", "values", "query"):
         return f"*{narrow}"
+    whole = ("rank", "n", "d", "degree", "columns", "parts", "length", "heads", "pieces", "size")
+    return "i32" if name in whole else "*fp64"
+
+
+def _type(name: str, narrow: str, wide: str) -> str:
     if name in NUMBERS:
         return f"*{wide}"
     if name.endswith("_mask"):
@@ -252,21 +347,24 @@ def faults(rows: list[Compiled]) -> list[str]:
 
 
 def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
-    """Write the table as JSON and as Markdown."""
-    saved = {"digest": digest(), "triton": version("triton"), "rows": [asdict(row) for row in rows]}
-    (folder / "gpu-compiled.json").write_text(json.dumps(saved, indent=0) + "\n")
+    """Write the table as JSON, a line for each row, and as Markdown."""
+    head = {"digest": digest(), "triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
+    lines = [json.dumps(list(astuple(row)), separators=(",", ":")) for row in rows]
+    text = json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n"
+    (folder / "gpu-compiled.json").write_text(text)
     (folder / "gpu-compiled.md").write_text(markdown(rows))
 
 
 def load(folder: Path = RESULTS) -> dict[str, Any]:
     """What was saved, with the rows as `Compiled`."""
     saved: dict[str, Any] = json.loads((folder / "gpu-compiled.json").read_text())
-    saved["rows"] = [Compiled(**{**row, "block": tuple(row["block"])}) for row in saved["rows"]]
+    rows = [dict(zip(saved["columns"], row, strict=True)) for row in saved["rows"]]
+    saved["rows"] = [Compiled(**{**row, "block": tuple(row["block"])}) for row in rows]
     return saved
 
 
 HEADINGS = (
-    "kernel", "products", "columns", "hidden", "block", "registers", "spilled", "shared", "matrix per score",
+    "kernel", "products", "columns", "of", "block", "registers", "spilled", "shared", "matrix multiply-adds per score",
     "occupancy", "at most, 10^9 scores/s",
 )  # fmt: skip
 
@@ -278,8 +376,9 @@ def markdown(rows: list[Compiled]) -> str:
         "",
         "Tested in the interpreter, compiled for these targets, not yet timed on hardware. `python -m benchmarks gpu "
         "--compile` makes this table; `benchmarks/gpu/compiled.py` says what its columns are. The last column is an "
-        "estimate from peaks. A block is queries x inner keys, warps, stages; for near-linear attention (`add_state`, "
-        "`against_state`) it is monomials x tokens, and a score is a monomial of a token.",
+        "estimate from peaks. A block is queries x inner keys, warps, stages; for near-linear attention it is "
+        "monomials x tokens (entries, for `carry`), and a score is a monomial of a token. Matrix units are counted by "
+        "the shapes of their instructions.",
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]
@@ -291,7 +390,7 @@ def markdown(rows: list[Compiled]) -> str:
         for row in here:
             queries, keys, warps, stages = row.block
             cells = (
-                row.kernel, row.kind, row.width, row.way.split()[0], f"{queries} x {keys}, {warps}, {stages}",
+                row.kernel, row.kind, row.width, row.way, f"{queries} x {keys}, {warps}, {stages}",
                 row.registers, row.spilled, row.shared, f"{row.per_score:.3g}", f"{row.occupancy:.0%}",
                 f"{row.estimate:.4g}",
             )  # fmt: skip

@@ -122,13 +122,14 @@ class Seen:
 class Visit(Seen):
     """A visit to a report: it is one file, and complains of nothing.
 
-    It is read from the top to the end first, so that every figure has been near the window and is drawn; not with
-    `read` false.
+    Every claim is opened, and it is read from the top to the end, so that every figure has been near the window and is
+    drawn; not with `read` false.
     """
 
     def __init__(self, browser: Windows, address: str, *, read: bool = True, **options: Any) -> None:
         super().__init__(browser, address, **options)
         if read:
+            self.page.evaluate("document.querySelectorAll('article > details').forEach(one => { one.open = true; })")
             for plot in self.page.locator(".plot").all():
                 plot.scroll_into_view_if_needed()
                 plot.and_(self.page.locator("[data-state=drawn], [data-state=failed]")).wait_for()

@@ -11,7 +11,7 @@
 - `scan`: causal attention over a stretch of tokens by the kernels in C++.
 - `products`: products of a chunk's monomials with values, and their derivatives.
 - `native_products`: products and derivatives by the kernels in C++, where these compute.
-- `gpu`: products by the kernels in Triton, on NVIDIA's GPUs.
+- `gpu`: products and causal attention by the kernels in Triton, on GPUs.
 - `native_pass`: states and queries in one pass over tokens as they lie, by the kernels in C++.
 - `lanes`: the tokens of a chunk side by side, one lane for each thread.
 - `expanded`: how many monomials there are, and what a product with them costs.

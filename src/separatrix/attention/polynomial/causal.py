@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -18,9 +19,11 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
+from separatrix.attention.polynomial import scan as native_scan
 from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens, scan_chunk
+from separatrix.attention.polynomial.gpu import scan as gpu_scan
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
-from separatrix.attention.polynomial.scan import scan, scan_backward, scan_keys, scans_natively
+from separatrix.attention.polynomial.scan import scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
     Sums,
@@ -34,22 +37,32 @@ from separatrix.attention.polynomial.sums import (
 Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 
+def scanner(query: Tensor, values: Sequence[Tensor]) -> ModuleType | None:
+    """Whose kernels scan queries and values like these: those in Triton, those in C++, or None for plain PyTorch."""
+    if gpu_scan.scans_on_gpu(query, len(values), values[0].shape[2] + 1):
+        return gpu_scan
+    return native_scan if scans_natively(query.device, len(values)) else None
+
+
 def chunk_size(call: Call, rank: int) -> int:
     """The number of tokens in a chunk."""
-    size = scan_chunk if scans_natively(call.query.device, len(call.keys)) else causal_chunk
-    return size(call.query.shape[0], rank, call.values[0].shape[2] + 1)
+    heads, columns, engine = call.query.shape[0], call.values[0].shape[2] + 1, scanner(call.query, call.values)
+    if engine is gpu_scan:
+        return gpu_scan.stretch_tokens(heads, rank, columns, len(call.keys))
+    return (scan_chunk if engine is native_scan else causal_chunk)(heads, rank, columns)
 
 
 def causal_summing(call: Call, rank: int) -> Summing:
     """How a causal call adds up its tokens, all of it in float64.
 
     The keys before the first query's position are added up in chunks, as those of a call that is not causal. From there
-    on the scan in C++ adds one token after the other, and plain PyTorch adds up chunks, and one chunk after the other.
+    on the scan in C++ adds one token after the other, plain PyTorch adds up chunks, and one chunk after the other, and
+    the kernels in Triton do the same with pieces.
     """
-    chunk = chunk_tokens(call.query.shape[0], rank, True)
-    if scans_natively(call.query.device, len(call.keys)):
+    chunk, engine = chunk_tokens(call.query.shape[0], rank, True), scanner(call.query, call.values)
+    if engine is native_scan:
         return Summing(max(chunk, *call.key_lengths), chunk)
-    local = chunk_size(call, rank)
+    local = gpu_scan.piece_tokens(call.values[0].shape[2] + 1) if engine is gpu_scan else chunk_size(call, rank)
     return Summing(max(chunk, local), min(chunk, local))
 
 
@@ -92,9 +105,12 @@ def _chunk(
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A chunk's sums (H, c, d_v + 1), its moments (H, c), and the states after it."""
     query, keys, values = rows
-    if scans_natively(query.device, len(keys)):
+    if (engine := scanner(query, values)) is not None:
         x = expansion.frame.coordinates(query, 0).to(torch.float64)
-        return scan(expansion, x, *_laid_out(expansion, keys, values, masks), Z)
+        found: tuple[Tensor, Tensor, list[Tensor]] = engine.scan(
+            expansion, x, *_laid_out(expansion, keys, values, masks), Z
+        )
+        return found
     index_set, dtype = expansion.index_set, torch.float64
     product, after = None, []
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -108,7 +124,7 @@ def _chunk(
     moment = features.new_zeros(features.shape[:2])
     if expansion.moment is not None:
         level = slice(*index_set.levels[expansion.moment])
-        weights = torch.from_numpy(index_set.multinomials()[level]).to(features)
+        weights = torch.from_numpy(index_set.multinomials[level]).to(features)
         moment = torch.einsum("hcr,hcr->hc", features[..., level] * weights, product[:, :, level, -1])
     return sums, moment, after
 
@@ -122,8 +138,8 @@ def _chunk_backward(
     later token, and of those after the chunk: hence the sum from the last token to the first.
     """
     query, keys, values = rows
-    if scans_natively(query.device, len(keys)):
-        return _scanned_back(expansion, rows, masks, Z, grad, grad_Z)
+    if (engine := scanner(query, values)) is not None:
+        return _scanned_back(engine, expansion, rows, masks, Z, grad, grad_Z)
     frame, steps = expansion.frame, expansion.index_set.steps
     coefficients = expansion.coefficients
     sets = [_running(expansion, m, *one) for m, one in enumerate(zip(keys, values, masks, Z, strict=True))]
@@ -153,14 +169,20 @@ def _chunk_backward(
 
 
 def _scanned_back(
-    expansion: Expansion, rows: Rows, masks: list[Tensor], Z: list[Tensor], grad: Tensor, grad_Z: list[Tensor]
+    engine: ModuleType,
+    expansion: Expansion,
+    rows: Rows,
+    masks: list[Tensor],
+    Z: list[Tensor],
+    grad: Tensor,
+    grad_Z: list[Tensor],
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """The results of `_chunk_backward`, computed by the kernels in C++."""
+    """The results of `_chunk_backward`, computed by the kernels in C++ or in Triton."""
     query, keys, values = rows
     frame = expansion.frame
     laid_out = _laid_out(expansion, keys, values, masks)
     x = frame.coordinates(query, 0).to(torch.float64)
-    grad_query, grad_x, grad_W, before = scan_backward(expansion, x, *laid_out, Z, grad, grad_Z)
+    grad_query, grad_x, grad_W, before = engine.scan_backward(expansion, x, *laid_out, Z, grad, grad_Z)
     hidden = [~mask.unsqueeze(-1) for mask in masks]
     grad_keys = [frame.pull_back(one, m + 1).masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_x)]
     grad_values = [one[:, :-1].mT.masked_fill(hidden[m], 0.0) for m, one in enumerate(grad_W)]
@@ -233,9 +255,10 @@ def backward_causal_after(
     grad_values = [torch.zeros_like(value) for value in call.values]
 
     def advance(Z: list[Tensor], start: int, stop: int) -> list[Tensor]:
-        if scans_natively(call.query.device, len(call.keys)):
+        if (engine := scanner(call.query, call.values)) is not None:
             (_, keys, values), masks = _rows(call, start, stop)
-            return scan_keys(expansion, *_laid_out(expansion, keys, values, masks), Z)
+            scanned: list[Tensor] = engine.scan_keys(expansion, *_laid_out(expansion, keys, values, masks), Z)
+            return scanned
         moved = []
         for m, (z, key) in enumerate(zip(Z, call.keys, strict=True)):
             first, last = (min(max(position + offset, 0), key.shape[1]) for position in (start, stop))

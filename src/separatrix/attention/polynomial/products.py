@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,8 +129,7 @@ def expanded_total_degree(d: int, degree: int) -> Expanded:
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
     """Products by the kernels in Triton or in C++, where they compute with tensors like this one, else by PyTorch."""
     if gpu_products.takes(like, columns):
-        plain = partial(in_pytorch, index_set, heads, size, columns, like)
-        return gpu_products.GpuProducts(index_set, heads, columns, like, plain)
+        return gpu_products.GpuProducts(index_set, heads, columns, like)
     library = kernels_for(like)
     if library is None:
         return in_pytorch(index_set, heads, size, columns, like)

@@ -4,6 +4,7 @@
 - `state`: a state of constant size that tokens are added to and queries are asked of.
 - `causal_after`: causal attention of tokens that come after a state.
 - `few_tokens`: a few tokens at a time by the kernels in C++, all heads in one call.
+- `few_tokens_gpu`: the same by the kernels in Triton, on a GPU.
 - `saved_state`: what a state is saved with, and what is checked when it is loaded.
 - `bounded_choice`: whether exact attention computes a call, because it is cheaper.
 - `bounded_attention`: attention by a bounded plan as PyTorch operators, for layers.

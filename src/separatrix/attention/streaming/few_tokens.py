@@ -34,6 +34,7 @@ class FewTokens:
     """The calls of the kernels for the states of one plan.
 
     Args:
+        library: The kernels.
         plan: The plan of the states.
         heads: How many heads they have.
         value_dim: The dimension of values.
@@ -43,9 +44,21 @@ class FewTokens:
         norm: "entries" or "order".
     """
 
+    ONE_BY_ONE = True
+    """Whether causal attention of a few tokens is quicker token by token."""
+
     def __init__(
-        self, plan: BoundedPlan, heads: int, value_dim: int, bound: float, scale: float, most: float, norm: str
+        self,
+        library: ctypes.CDLL,
+        plan: BoundedPlan,
+        heads: int,
+        value_dim: int,
+        bound: float,
+        scale: float,
+        most: float,
+        norm: str,
     ) -> None:
+        self._library = library
         self._plan, self._laid, self._coefficients = plan, laid(plan.index_set), plan.coefficients()
         powers = [2.0**exponent for exponent in balanced_exponents(plan.order, bound, scale)]
         self._sets = plan.order - 1
@@ -64,12 +77,7 @@ class FewTokens:
             call.states[m] = state.data_ptr()
 
     def append(
-        self,
-        library: ctypes.CDLL,
-        states: Sequence[Tensor],
-        keys: Sequence[Tensor],
-        values: Sequence[Tensor],
-        checked: bool,
+        self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
     ) -> list[float] | None:
         """Add tokens to contiguous states, in place, and give the largest magnitude of the values of each set.
 
@@ -80,15 +88,13 @@ class FewTokens:
         self._begin(states, keys[0], checked)
         for m in range(self._sets):
             self._call.keys[m], self._call.values[m] = keys[m].data_ptr(), values[m].data_ptr()
-        code = library.separatrix_stream_append(ctypes.byref(self._call), self._largest)
+        code = self._library.separatrix_stream_append(ctypes.byref(self._call), self._largest)
         if code == REFUSED:
             return None
         done(code)
         return self._largest[: self._sets]
 
-    def attend(
-        self, library: ctypes.CDLL, states: Sequence[Tensor], query: Tensor, checked: bool
-    ) -> tuple[Tensor, float] | None:
+    def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
         """The outputs of queries against contiguous states, and the largest magnitude of one before it was rounded.
 
         None if a query is not certain to be within the bound, unless it was `checked`.
@@ -97,7 +103,7 @@ class FewTokens:
         self._begin(states, given, checked)
         self._call.query = given.data_ptr()
         out = torch.empty(*query.shape[:-1], self._call.d_v, dtype=given.dtype)
-        code = library.separatrix_stream_attend(
+        code = self._library.separatrix_stream_attend(
             ctypes.byref(self._call), ctypes.c_void_p(out.data_ptr()), ctypes.byref(self._reached)
         )
         if code == REFUSED:

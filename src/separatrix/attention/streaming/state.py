@@ -7,7 +7,6 @@ when a query comes. The polynomial is planned for a bound, so it never changes w
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +18,7 @@ from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
+from separatrix.attention.dispatch import gpu
 from separatrix.attention.planning.plan import check_tolerance
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.products import against_monomials, sum_of_monomials
@@ -33,6 +33,7 @@ from separatrix.attention.streaming.bounded_plan import (
 )
 from separatrix.attention.streaming.causal_after import attend_after, causal_call
 from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
+from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -113,7 +114,7 @@ class TensorAttentionState:
         self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
         shape = (self._heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
-        self._few: FewTokens | None = None
+        self._few: FewTokens | FewTokensOnGpu | None = None
         self._tokens = [0] * (order - 1)
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
@@ -175,8 +176,8 @@ class TensorAttentionState:
         """
         require_ieee_arithmetic()
         key_sets, value_sets = self._tokens_of(keys, values)
-        if (library := self._kernels(key_sets, value_sets)) is not None:
-            return self._append_few(library, key_sets, value_sets)
+        if (few := self._kernels(key_sets, value_sets)) is not None:
+            return self._append_few(few, key_sets, value_sets)
         self._refuse_tokens(key_sets, value_sets)
         self._append_checked(key_sets, value_sets)
 
@@ -197,35 +198,46 @@ class TensorAttentionState:
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
         return key_sets, value_sets
 
-    def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> ctypes.CDLL | None:
+    def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> FewTokens | FewTokensOnGpu | None:
         """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
         length = tokens[0].shape[-2]
-        if not 0 < length <= FEW or self._heads == 0 or self.order - 1 > MOST_SETS:
+        if not 0 < length <= FEW or self._heads == 0:
             return None
         if len(tokens) > 1 and any(x.shape[-2] != length for x in tokens):
             return None
         tensors = (*tokens, *values, *self._states)
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return None
-        return kernels_for(*tensors)
-
-    def _by_kernels(self) -> FewTokens:
+        on_gpu = FewTokensOnGpu.takes(self.order, self.value_dim) and gpu.computes(*tensors)
+        library = kernels_for(*tensors) if not on_gpu and self.order - 1 <= MOST_SETS else None
+        if not on_gpu and library is None:
+            return None
         if self._few is None:
-            sizes = (self._heads, self.value_dim, self.bound, self.scale)
-            self._few = FewTokens(self.plan, *sizes, self._most, self.norm)
+            sizes = (self._heads, self.value_dim, self.bound, self.scale, self._most, self.norm)
+            made = FewTokens(library, self.plan, *sizes) if library is not None else None
+            self._few = made or FewTokensOnGpu(self.device, self.plan, *sizes)
         return self._few
 
-    def _append_few(self, library: ctypes.CDLL, keys: list[Tensor], values: list[Tensor]) -> None:
-        few, length = self._by_kernels(), keys[0].shape[-2]
-        largest = few.append(library, self._own_states(), keys, values, checked=False)
+    def _append_few(self, few: FewTokens | FewTokensOnGpu, keys: list[Tensor], values: list[Tensor]) -> None:
+        length = keys[0].shape[-2]
+        largest = few.append(self._own_states(), keys, values, checked=False)
         if largest is None:
             self._refuse_tokens(keys, values)
-            largest = few.append(library, self._own_states(), keys, values, checked=True)
+            largest = few.append(self._own_states(), keys, values, checked=True)
             assert largest is not None
+        self._roundings = self._roundings_after(length, by_kernels=True)
         for m, magnitude in enumerate(largest):
             self._tokens[m] += length
             self._largest[m] = max(self._largest[m], magnitude)
-            self._roundings[m] = roundings_of_few(self._roundings[m], length)
+
+    def _roundings_after(self, length: int, by_kernels: bool) -> list[int]:
+        """How many roundings a token of each set will have gone through when so many more have been appended."""
+        if by_kernels:
+            return [roundings_of_few(before, length) for before in self._roundings]
+        size = self._expansion.even_chunk(self._heads, length)
+        added = Summing(size, size).tokens([length])
+        # What was there before is rounded once more, and so are the new tokens when they are added to it.
+        return [max(before, added.count() + added.count(wide=True)) + 1 for before in self._roundings]
 
     def _refuse_tokens(self, keys: list[Tensor], values: list[Tensor]) -> None:
         """Refuse what the state is not planned for, and values that are not finite."""
@@ -243,11 +255,9 @@ class TensorAttentionState:
         W = with_ones(value, None, torch.float64)
         self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._shared = True  # it may be part of a graph
+        self._roundings[m] = self._roundings_after(length, by_kernels=False)[m]
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
-        added = Summing(size, size).tokens([length])
-        # What was there before is rounded once more, and so are the new tokens when they are added to it.
-        self._roundings[m] = max(self._roundings[m], added.count() + added.count(wide=True)) + 1
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
@@ -256,14 +266,14 @@ class TensorAttentionState:
         """
         require_ieee_arithmetic()
         self._check("query", query, self.head_dim)
-        library = self._kernels([query])
-        if library is None or 0 in self._tokens:
+        few = self._kernels([query])
+        if few is None or 0 in self._tokens:
             self.refuse_beyond_bound("query", query)
         shape = (*self.batch_shape, query.shape[-2], self.value_dim)
         if 0 in self._tokens or 0 in shape:
             return query.new_zeros(shape)
         self._refuse_roundings(self._tokens, self._largest, self._roundings)
-        return self._attend(query).reshape(shape) if library is None else self._attend_few(library, query)
+        return self._attend(query).reshape(shape) if few is None else self._attend_few(few, query)
 
     def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
         """Refuse to attend sums that were rounded too often for what was promised."""
@@ -288,7 +298,8 @@ class TensorAttentionState:
 
         Raises:
             ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
-            SeparatrixError: The outputs would not keep the tolerance, or leave the range of their type.
+            SeparatrixError: Rounding would spoil the outputs beyond the tolerance, and nothing is appended. Or the
+                outputs leave the range of their type, which is known only when the tokens have been appended.
 
         Example:
             >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1
@@ -310,10 +321,15 @@ class TensorAttentionState:
                 raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
         self.refuse_beyond_bound("query", query)
         if length == 1:  # whose queries are asked together
+            roundings = self._roundings_after(1, self._kernels(key_sets, value_sets) is not None)
+            self._refuse_roundings([n + 1 for n in self._tokens], self._largest, roundings)
             self.append(key_sets, value_sets)
             return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
         self._refuse_tokens(key_sets, value_sets)
-        if self._kernels([query, *key_sets], value_sets) is not None:  # which are quicker one by one, being few
+        few = self._kernels([query, *key_sets], value_sets)
+        if few is not None and few.ONE_BY_ONE:
+            roundings = [max(before, 1) + length for before in self._roundings]
+            self._refuse_roundings([n + length for n in self._tokens], self._largest, roundings)
             tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
             return torch.cat([self.extend(q, x[: self.order - 1], x[self.order - 1 :]) for q, *x in tokens], -2)
         out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets)
@@ -349,12 +365,12 @@ class TensorAttentionState:
         self._check_reached(number(found.detach().abs().max()))
         return found.mT.to(self.dtype)
 
-    def _attend_few(self, library: ctypes.CDLL, query: Tensor) -> Tensor:
-        few, states = self._by_kernels(), [z.contiguous() for z in self._states]
-        found = few.attend(library, states, query, checked=False)
+    def _attend_few(self, few: FewTokens | FewTokensOnGpu, query: Tensor) -> Tensor:
+        states = [z.contiguous() for z in self._states]
+        found = few.attend(states, query, checked=False)
         if found is None:
             self.refuse_beyond_bound("query", query)
-            found = few.attend(library, states, query, checked=True)
+            found = few.attend(states, query, checked=True)
             assert found is not None
         out, reached = found
         self._check_reached(reached)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.host import numbers
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.positions import Range
@@ -137,12 +137,15 @@ def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequ
     for block in blocks(call, index, box, size):
         largest = block.scores.amax(-1)
         better = largest > best[..., -1]  # a tuple that comes later does not replace one of equal score
-        if truth(better.any()):
-            scores, at = first_largest(block.scores[better], listed)
-            scores = torch.cat([best[better], scores], -1)
-            at = torch.cat([places[better], at + block.start], -1)
+        if len(rows := true_places(better)):
+            scores, at = first_largest(block.scores.flatten(0, 1)[rows], listed)
+            scores = torch.cat([best.flatten(0, 1)[rows], scores], -1)
+            at = torch.cat([places.flatten(0, 1)[rows], at + block.start], -1)
             ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:, :listed]
-            best[better], places[better] = scores.gather(-1, ranked), at.gather(-1, ranked)
+            best.view(-1, listed)[rows], places.view(-1, listed)[rows] = (
+                scores.gather(-1, ranked),
+                at.gather(-1, ranked),
+            )
         log_sum.add(block.scores, largest)
     lse = log_sum.value()
     there = best > -math.inf
@@ -169,10 +172,22 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     found, places = x.topk(k + 1)
     last, places = found[:, k - 1 : k], places[:, :k].sort(-1).values
     tied = found[:, k] == last[:, 0]  # then topk takes any of the equal ones
-    if truth(tied.any()):
-        rows, least = x[tied], last[tied]
+    if len(ties := true_places(tied)):
+        rows, least = x[ties], last[ties]
         above, equal = rows > least, rows == least
         room = k - above.sum(-1, keepdim=True)
         chosen = above | (equal & (equal.cumsum(-1) <= room))
-        places[tied] = chosen.nonzero()[:, 1].reshape(-1, k)
+        places[ties] = chosen.to(torch.uint8).sort(dim=-1, descending=True, stable=True).indices[:, :k]
     return x.gather(-1, places), places
+
+
+def true_places(x: Tensor) -> Tensor:
+    """The places of what is true in a tensor of truth values, counted as if it had one dimension.
+
+    They are read on the host, so that all shapes are known there.
+
+    >>> true_places(torch.tensor([[True, False], [False, True]]))
+    tensor([0, 3])
+    """
+    found = [place for place, is_true in enumerate(numbers(x.flatten())) if is_true]
+    return torch.tensor(found, dtype=torch.int64, device=x.device)

@@ -48,6 +48,9 @@ CASES = {
     "a window, and causality": ((19, [3, 19], 3, 2), {"is_causal": True, "windows": [None, 4], "query_offset": 1}),
     "a window on the prefix": ((18, [18, 5], 3, 2), {"windows": [2, None], "query_offset": 1}),
     "windows that end before any key": ((4, [3, 3], 2, 2), {"windows": [2, 2], "query_offset": 40}),
+    "order 4": ((3, [2, 17, 3], 2, 2), {}),
+    "order 4, causal": ((5, [3, 5, 2], 2, 2), {"is_causal": True, "query_offset": -1}),
+    "order 4, windows": ((17, [3, 5, 18], 2, 3), {"windows": [2, None, 4], "is_causal": True, "query_offset": 1}),
 }
 
 
@@ -59,7 +62,8 @@ def checked(case, masked, dtype, size=1.0, seed=0):
     if masked:
         options["key_masks"] = [torch.rand(1, key.shape[1], generator=generator) < 0.6 for key in keys]
     leaves = [x.double().requires_grad_() for x in (query, *keys, *values)]
-    out, lse = reference.tensor_attention(leaves[0], leaves[1:3], leaves[3:], **options)
+    sets = len(keys)
+    out, lse = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
     empty = lse == -math.inf
     grad_out = torch.rand(out.shape, dtype=out.dtype, generator=generator).to(dtype)
     grad_lse = torch.rand(lse.shape, dtype=lse.dtype, generator=generator)

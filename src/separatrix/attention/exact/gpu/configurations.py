@@ -17,8 +17,12 @@ from separatrix.attention.dispatch.gpu import padded, vendor
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient")
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
-TYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""The types that configurations ship for; float64 is computed by plain PyTorch."""
+
+
+ORDERS = (3, 4)
+"""The orders that configurations ship for."""
+TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""The types that configurations ship for, float64 at order 3 on NVIDIA's GPUs alone."""
 
 
 class Configuration(NamedTuple):
@@ -36,7 +40,7 @@ def width_of(call: Call) -> int:
 
 
 def configuration(
-    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee"
+    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee", order: int = 3
 ) -> Configuration:
     """The configuration that ships for a kernel, for tensors of a type and a padded width, on the GPUs of a vendor.
 
@@ -46,13 +50,31 @@ def configuration(
         width: One of `WIDTHS`.
         of: The vendor, None for that of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
+        order: One of `ORDERS`.
 
     Example:
         >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
         128
     """
-    kind = precision if precision == "tf32" else f"{8 * dtype.itemsize} bits"
-    return SHIPPED[of or vendor(), kernel, kind][WIDTHS.index(width)]
+    return SHIPPED[of or vendor(), kernel, kind_of(dtype, precision), order][WIDTHS.index(width)]
+
+
+def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
+    """Whether there are configurations for a type and an order, on the GPUs of a vendor.
+
+    >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 5, "cuda")
+    (True, False, False)
+    """
+    return (of or vendor(), KERNELS[0], kind_of(dtype, "ieee"), order) in SHIPPED
+
+
+def kind_of(dtype: torch.dtype, precision: str) -> str:
+    """What a configuration of a type is listed as: half types have the same.
+
+    >>> kind_of(torch.float16, "ieee"), kind_of(torch.float32, "tf32")
+    ('16 bits', 'tf32')
+    """
+    return precision if precision == "tf32" else f"{8 * dtype.itemsize} bits"
 
 
 def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
@@ -60,24 +82,44 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 
 
 SHIPPED = {
-    ("cuda", "attend", "16 bits"): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
-    ("cuda", "query_gradient", "16 bits"): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
-    ("cuda", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
-    ("cuda", "prefix_gradient", "16 bits"): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
-    ("cuda", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
-    ("cuda", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
-    ("cuda", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
-    ("cuda", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-    ("cuda", "attend", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-    ("cuda", "query_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (16, 32, 8, 1)),
-    ("cuda", "inner_gradient", "tf32"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
-    ("cuda", "prefix_gradient", "tf32"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-    ("hip", "attend", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
-    ("hip", "query_gradient", "16 bits"): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
-    ("hip", "inner_gradient", "16 bits"): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
-    ("hip", "prefix_gradient", "16 bits"): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
-    ("hip", "attend", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
-    ("hip", "query_gradient", "32 bits"): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
-    ("hip", "inner_gradient", "32 bits"): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
-    ("hip", "prefix_gradient", "32 bits"): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("cuda", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
+    ("cuda", "attend", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "attend", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("hip", "attend", "16 bits", 3): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits", 3): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("hip", "attend", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
+    ("hip", "query_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits", 3): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("cuda", "attend", "64 bits", 3): _each((16, 8, 8, 1), (16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1)),
+    ("cuda", "query_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("cuda", "inner_gradient", "64 bits", 3): _each((8, 16, 8, 1), (4, 16, 8, 1), (2, 16, 8, 1), (1, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (16, 1, 8, 1)),
+    ("cuda", "attend", "16 bits", 4): _each((64, 64, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "query_gradient", "16 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "16 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "attend", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("hip", "attend", "16 bits", 4): _each((128, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1), (32, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits", 4): _each((64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 4, 1), (32, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits", 4): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits", 4): _each((64, 64, 8, 1), (64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "attend", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("hip", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 32, 4, 1), (16, 32, 4, 1), (16, 16, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1)),
 }

@@ -1,9 +1,10 @@
 """Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
 
 Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or not;
-2^x errs by two units in the last place (`ex2.approx`) and CUDA's logarithm to base 2 by one: all within what the
-certificates assume. How matrix units add up products of half types is documented nowhere, nor how those of AMD add up
-float32; for these a bound is refused.
+2^x errs by two units in the last place (`ex2.approx`) and CUDA's logarithm to base 2 by one, and in float64 both
+functions of CUDA's library err by one: all within what the certificates assume. AMD documents its exponential of
+float64 for arguments from -10 to 10 alone, so that plain PyTorch computes float64 there. How matrix units add up
+products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from separatrix.attention.arithmetic.summation import Summation, tile_gradient_s
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact.gpu import launch
-from separatrix.attention.exact.gpu.configurations import TYPES, WIDTHS, configuration, width_of
+from separatrix.attention.exact.gpu.configurations import WIDTHS, configuration, ships, width_of
 from separatrix.attention.exact.gpu.size import spare
 from separatrix.attention.exact.incoming_rows import IncomingRows
 
@@ -25,13 +26,15 @@ from separatrix.attention.exact.incoming_rows import IncomingRows
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a type, its own if none is named.
 
-    They are for GPUs, need Triton, and take order 3 in float32 and the half types, with at most 128 columns.
+    They are for GPUs, need Triton, and take orders 3 and 4 in float32 and the half types, and order 3 in float64 on
+    NVIDIA's, with at most 128 columns.
     """
-    if call.query.device.type not in gpu.DEVICES or call.order != 3 or call.is_empty or not gpu.installed():
+    if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
     farthest = max(call.query.shape[1], *call.key_lengths, abs(call.positions.offset))
     widest = max(call.query.shape[2], call.values[0].shape[2])
-    return widest <= WIDTHS[-1] and (dtype or call.query.dtype) in TYPES and farthest <= launch.FARTHEST
+    shipped = ships(dtype or call.query.dtype, call.order)
+    return shipped and widest <= WIDTHS[-1] and farthest <= launch.FARTHEST
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
@@ -79,11 +82,11 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
 
 
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
-    """The queries, inner keys and prefix keys that a kernel visits at the most for one of the others, whole blocks."""
-    block = configuration(kernel, dtype, width_of(call))
-    prefix = launch.prefix_of(call)
-    inners, queries = call.key_lengths[1 - prefix], call.query.shape[1]
-    return _whole(queries, block.queries), _whole(inners, block.keys), call.key_lengths[prefix]
+    """The queries, inner keys and prefixes that a kernel visits at the most for one of the others, whole blocks."""
+    block = configuration(kernel, dtype, width_of(call), order=call.order)
+    inner = launch.inner_of(call)
+    prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
+    return _whole(call.query.shape[1], block.queries), _whole(call.key_lengths[inner], block.keys), prefixes
 
 
 def _whole(length: int, block: int) -> int:
@@ -92,6 +95,7 @@ def _whole(length: int, block: int) -> int:
 
 
 def _precision(call: Call) -> str:
-    """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and the GPU has it."""
+    """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and kernels have it."""
     asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return "tf32" if asked and call.query.dtype == torch.float32 and torch.version.hip is None else "ieee"
+    takes_it = call.query.dtype == torch.float32 and call.order == 3 and torch.version.hip is None
+    return "tf32" if asked and takes_it else "ieee"

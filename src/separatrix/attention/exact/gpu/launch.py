@@ -1,4 +1,4 @@
-"""A call of order 3 as the kernels in Triton take it, and their launches.
+"""A call of order 3 and up as the kernels in Triton take it, and their launches.
 
 The kernels want entries side by side, so tensors that lie otherwise are copied; that is linear in the lengths, and the
 work is not. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
@@ -28,58 +28,72 @@ class Described:
     """A call as the kernels take it.
 
     Attributes:
-        prefix: The index of the key set that is visited key by key; the other one is visited by blocks.
-        tensors: The queries, the prefix keys and values, the inner keys and values, and their masks.
+        order: The indices of the prefix sets, which are visited key by key, and last that of the inner set, which is
+            visited by blocks.
+        tensors: The queries, keys of each prefix set, their values, the inner keys and values, and their masks.
         sizes: The whole numbers of the kernels' signature.
         flags: What the kernels are compiled for.
     """
 
-    prefix: int
-    tensors: tuple[Tensor, ...]
-    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    tensors: tuple[Any, ...]
+    sizes: tuple[Any, ...]
     flags: dict[str, Any]
 
 
-def prefix_of(call: Call) -> int:
-    """The index of the key set that is visited key by key: the one of which a query attends fewer keys."""
-    windows = call.positions.windows
-    first, second = (
+def inner_of(call: Call) -> int:
+    """The index of the key set that is visited by blocks: the one of which a query attends most, the last of these."""
+    sizes = [
         length if window is None else min(window, length)
-        for length, window in zip(call.key_lengths, windows, strict=True)
-    )
-    return 1 if first > second else 0
+        for length, window in zip(call.key_lengths, call.positions.windows, strict=True)
+    ]
+    return max(range(len(sizes)), key=lambda m: (sizes[m], m))
 
 
-def described(call: Call, precision: str) -> Described:
-    """The call for the kernels, made once for all passes over it."""
-    found: Described | None = call.kept.get("gpu")
+def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
+    """The indices of the sets that are visited key by key, that of `first` before the others."""
+    inner = inner_of(call)
+    found = [m for m in range(len(call.keys)) if m != inner]
+    return tuple(sorted(found, key=lambda m: m != first))
+
+
+def described(call: Call, precision: str, first: int | None = None) -> Described:
+    """The call for the kernels, made once for all passes over it; the prefix set `first` comes first."""
+    prefixes = prefixes_of(call, first)
+    found: Described | None = call.kept.get(f"gpu {prefixes}")
     if found is None or found.flags["PRECISION"] != precision:
-        found = call.kept["gpu"] = _described(call, precision)
+        found = call.kept[f"gpu {prefixes}"] = _described(call, precision, prefixes)
     return found
 
 
-def _described(call: Call, precision: str) -> Described:
+def _described(call: Call, precision: str, prefixes: tuple[int, ...]) -> Described:
     heads, queries, d = call.query.shape
     d_v = call.values[0].shape[2]
-    windows, prefix = call.positions.windows, prefix_of(call)
-    order = (prefix, 1 - prefix)
+    windows, inner = call.positions.windows, inner_of(call)
+    order = (*prefixes, inner)
     left = (call.query.to(call.computed_in) * (call.scale * LOG2_E)).contiguous()
-    sets = [x for m in order for x in (call.keys[m].contiguous(), call.values[m].contiguous())]
+    keys, values = ([sets[m].contiguous() for m in order] for sets in (call.keys, call.values))
     # A pointer that is not read has to point somewhere.
     masks = [call.masks[m].contiguous().view(torch.uint8) if call.masks else call.keys[0] for m in order]
     mask_shared = heads // call.masks[0].shape[0] if call.masks else 1
     ends = [min(windows[m] or 0, 2 * FARTHEST) for m in order]  # 0 stands for no window, and is not looked at
     lengths = [call.key_lengths[m] for m in order]
+
+    def split(given: list[Any]) -> tuple[Any, Any]:
+        return tuple(given[:-1]), given[-1]
+
+    (of_keys, inner_keys), (of_values, inner_values) = split(keys), split(values)
     return Described(
-        prefix,
-        (left, *sets, *masks),
-        (queries, *lengths, call.positions.offset, *ends, call.shared, mask_shared),
+        order,
+        (left, of_keys, of_values, inner_keys, inner_values, *split(masks)),
+        (queries, *split(lengths), call.positions.offset, *split(ends), call.shared, mask_shared),
         {
             "CAUSAL": call.positions.is_causal,
-            "PREFIX_WINDOW": windows[prefix] is not None,
-            "INNER_WINDOW": windows[1 - prefix] is not None,
+            "PREFIX_WINDOW": tuple(windows[m] is not None for m in prefixes),
+            "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
             "PRECISION": precision,
+            "PREFIXES": len(prefixes),
             "d": d,
             "d_v": d_v,
             "D": padded(d),
@@ -110,18 +124,27 @@ def gradients(call: Call, precision: str, rows: tuple[Tensor, ...]) -> Gradients
         return torch.empty_like(x, dtype=call.computed_in, memory_format=torch.contiguous_format)
 
     query, keys, values = empty(call.query), [empty(x) for x in call.keys], [empty(x) for x in call.values]
-    prefix = prefix_of(call)
+    inner = inner_of(call)
     heads, lengths = call.keys[0].shape[0], call.key_lengths
     _launch("query_gradient", call, precision, call.query.shape[0], call.query.shape[1], (*rows, query, query))
-    for kernel, m in (("inner_gradient", 1 - prefix), ("prefix_gradient", prefix)):
-        _launch(kernel, call, precision, heads, lengths[m], (*rows, keys[m], values[m]))
+    for m in range(len(keys)):
+        kernel = "inner_gradient" if m == inner else "prefix_gradient"
+        _launch(kernel, call, precision, heads, lengths[m], (*rows, keys[m], values[m]), m)
     return query, keys, values
 
 
-def _launch(kernel: str, call: Call, precision: str, heads: int, length: int, tensors: tuple[Tensor, ...]) -> None:
+def _launch(
+    kernel: str,
+    call: Call,
+    precision: str,
+    heads: int,
+    length: int,
+    tensors: tuple[Tensor, ...],
+    first: int | None = None,
+) -> None:
     """Run a kernel over all heads and blocks of what it computes, `length` rows of each head."""
-    found = described(call, precision)
-    block = configuration(kernel, call.query.dtype, width_of(call), precision=precision)
+    found = described(call, precision, first)
+    block = configuration(kernel, call.query.dtype, width_of(call), precision=precision, order=call.order)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     # Imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)

@@ -13,7 +13,7 @@ import torch
 
 from separatrix.attention.call import Call
 from separatrix.attention.exact.balance import Magnitudes, Size
-from separatrix.attention.exact.gpu.launch import LOG2_E, prefix_of
+from separatrix.attention.exact.gpu.launch import LOG2_E, inner_of, prefixes_of
 
 _MOST = 15.0
 """The logarithm to base 2 of the largest operand of float16."""
@@ -44,11 +44,13 @@ def _log_difference(call: Call, log_output: float) -> float:
 
 
 def _size_of_half(call: Call, magnitudes: Magnitudes) -> Size:
-    prefix = prefix_of(call)
-    log = magnitudes.scores.log2()
-    rows = (log[0] + log[1 + prefix]).amax() + math.log2(max(abs(call.scale) * LOG2_E, 2.0**-1000))
-    inner = log[2 - prefix].amax() + math.log2(call.query.shape[2])
-    size, (highest, lowest) = magnitudes.size_and((rows, inner))
+    prefixes, log = list(prefixes_of(call)), magnitudes.scores.log2()
+    rows = (log[0] + log[1:][prefixes].sum(0)).amax() + math.log2(max(abs(call.scale) * LOG2_E, 2.0**-1000))
+    inner = log[1 + inner_of(call)].amax() + math.log2(call.query.shape[2])
+    # An incoming gradient near 1 is multiplied by the values of a prefix: one value is in range, a product need not be.
+    values = magnitudes.values.log2()[prefixes].clamp(min=0.0).sum(0).amax()
+    size, (highest, lowest, most) = magnitudes.size_and((rows, inner, values))
     fits = size.moderate and highest <= _MOST and lowest <= _LEAST
     near_one = size.near_one and fits and _log_difference(call, size.log_output) <= _MOST
+    near_one = near_one and (len(prefixes) == 1 or most <= _MOST)
     return Size(fits, near_one, size.log_output)

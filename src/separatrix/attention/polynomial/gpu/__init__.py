@@ -1,7 +1,11 @@
-"""Near-linear attention by kernels in Triton: states and the sums of the queries, on NVIDIA's GPUs, in float32.
+"""Near-linear attention by kernels in Triton, which make monomials in registers: the engine for GPUs.
 
-- `products`: the products with monomials that the kernels compute, and which tensors they take.
+- `products`: states, the sums of the queries and their derivatives, in float32 and float64.
+- `scan`: causal attention over a stretch of tokens, forward and backward, in float64.
+- `tables`: an index set as the kernels take it.
+- `launch`: the blocks that the kernels are compiled for, and their launches.
 - `programs`: the kernels, which are compiled when they are first launched.
 
-They are tested in Triton's interpreter and compiled for sm_80 and sm_90; they are not yet timed on hardware.
+A few tokens of a stream are appended and asked by `streaming.few_tokens_gpu`. All of them are tested in Triton's
+interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on hardware.
 """

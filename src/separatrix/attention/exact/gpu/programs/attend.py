@@ -1,10 +1,11 @@
-"""The forward pass of order 3 in Triton: for a block of queries, one prefix key after the other against inner keys.
+"""The forward pass of order 3 and up in Triton: for a block of queries, one prefix after the other against inner keys.
 
     s_j = <q_i * k_p, k_j>,    out_i = sum_p v_p * (sum_j 2^(s_j) v_j) / sum_p sum_j 2^(s_j)
 
-The queries come multiplied by the scale and by log2(e). The largest score so far is rounded up to a whole number before
+A prefix p has a key of each set but the inner one, whose rows are multiplied; at order 3 it is one key. The queries
+come multiplied by the scale and by log2(e). The largest score so far is rounded up to a whole number before
 it is subtracted, so that whenever it grows the sums are scaled by a power of two, which is exact: nothing but additions
-rounds a sum. Weights of one prefix key are summed first, then those of all.
+rounds a sum. Weights of one prefix are summed first, then those of all.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ import triton.language as tl
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
+    may_see,
+    places_at,
     power,
-    prefix_at,
-    prefixes_of,
     product,
     put_rows,
     reach,
     rows_of,
-    sees,
     shown,
+    shown_at,
+    steps_of,
+    times,
     visible,
 )
 
@@ -52,6 +55,7 @@ def attend(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
+    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -73,14 +77,13 @@ def attend(
     sums = tl.zeros((QUERIES, D_V), wide)
     peak = tl.full((QUERIES,), float("-inf"), wide)
     start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
-    begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
-    for step in range(begin, end):
-        at = prefix_at(step, here, PREFIX_WINDOW)
-        inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
-        k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
+    begins, counts, steps = steps_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES)
+    for step in range(steps):
+        at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
+        inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
         q = rows_of(left, head, rows, queries, live, d, D)  # read anew each time: registers are scarcer than cache
-        row = (q * k.to(wide)).to(narrow)
-        may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+        row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
+        may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_peak = peak
         row_total = tl.zeros((QUERIES,), wide)
@@ -99,10 +102,10 @@ def attend(
             row_total = row_total * fade + tl.sum(P, 1)
             row_sums = add_product(row_sums * fade[:, None], P.to(narrow), V, PRECISION)
             row_peak = higher
-        v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
         fade = power(peak - tl.where(row_peak == float("-inf"), 0.0, row_peak))
         total = total * fade + row_total
-        sums = sums * fade[:, None] + row_sums * v.to(wide)
+        row_sums = times(row_sums, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES)
+        sums = sums * fade[:, None] + row_sums
         peak = row_peak
     empty = total == 0
     total = tl.where(empty, 1.0, total)

@@ -1,4 +1,4 @@
-"""The gradients of inner keys and values of order 3 in Triton: a block of them against all queries that attend it.
+"""The gradients of inner keys and values in Triton, of order 3 and up: a block of them against all its queries.
 
     dv_j = sum_i sum_p P g_i * v_p,    dk_j = sum_i sum_p dS q_i * k_p
 
@@ -15,14 +15,16 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
     looking,
-    prefix_at,
-    prefixes_of,
+    may_see,
+    places_at,
     product,
     put_rows,
     reach,
     rows_of,
-    sees,
     shown,
+    shown_at,
+    steps_of,
+    times,
 )
 
 
@@ -54,6 +56,7 @@ def inner_gradient(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
+    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -90,16 +93,18 @@ def inner_gradient(
             shift = tl.load(lse + of_head, mask=live, other=0.0)
             against = tl.load(delta + of_head, mask=live, other=0.0)
             weight = tl.load(share + of_head, mask=live, other=0.0)
-            begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
-            for step in range(begin, end):
-                at = prefix_at(step, here, PREFIX_WINDOW)
-                inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
-                k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
-                v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
+            begins, counts, steps = steps_of(
+                first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES
+            )
+            for step in range(steps):
+                at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
+                inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
                 # Read anew each time: registers are scarcer than cache.
-                row = (rows_of(left, head, rows, queries, live, d, D) * k.to(wide)).to(narrow)
-                g_row = (rows_of(incoming, head, rows, queries, live, d_v, D_V) * v.to(wide)).to(narrow)
-                may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+                q = rows_of(left, head, rows, queries, live, d, D)
+                g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+                row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
+                g_row = times(g, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES).to(narrow)
+                may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
                 ends = reach(here, may, CAUSAL or INNER_WINDOW)
                 seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
                 # Keys in rows and queries in columns: so the weights are the left factors of the next products.

@@ -1,4 +1,4 @@
-"""The gradients of the queries of order 3 in Triton: a block of queries against one prefix key after the other.
+"""The gradients of the queries of order 3 and up in Triton: a block of queries against one prefix after the other.
 
 With P = 2^(S - lse) the weights of a query,
 
@@ -15,14 +15,16 @@ import triton.language as tl
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
-    prefix_at,
-    prefixes_of,
+    may_see,
+    places_at,
     product,
     put_rows,
     reach,
     rows_of,
-    sees,
     shown,
+    shown_at,
+    steps_of,
+    times,
     visible,
 )
 
@@ -55,6 +57,7 @@ def query_gradient(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
+    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -77,16 +80,16 @@ def query_gradient(
 
     found = tl.zeros((QUERIES, D), wide)
     start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
-    begin, end = prefixes_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW)
-    for step in range(begin, end):
-        at = prefix_at(step, here, PREFIX_WINDOW)
-        inside = shown(prefix_mask, masked_as, at, prefixes, MASKED)
-        k = rows_of(prefix_keys, own, at, prefixes, inside, d, D)
-        v = rows_of(prefix_values, own, at, prefixes, inside, d_v, D_V)
+    begins, counts, steps = steps_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES)
+    for step in range(steps):
+        at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
+        inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
         # Read anew each time: registers are scarcer than cache.
-        row = (rows_of(left, head, rows, queries, live, d, D) * k.to(wide)).to(narrow)
-        g_row = (rows_of(incoming, head, rows, queries, live, d_v, D_V) * v.to(wide)).to(narrow)
-        may = live & inside & sees(here, at, prefix_window, CAUSAL or PREFIX_WINDOW, PREFIX_WINDOW)
+        q = rows_of(left, head, rows, queries, live, d, D)
+        g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+        row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
+        g_row = times(g, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES).to(narrow)
+        may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_found = tl.zeros((QUERIES, D), wide)
         for place in range(start, stop, KEYS):
@@ -100,5 +103,5 @@ def query_gradient(
             P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0)
             dS = (P * (dP - against[:, None])).to(narrow)
             row_found = add_product(row_found, dS, K, PRECISION)
-        found += row_found * rows_of(prefix_keys, own, at, prefixes, inside, d, D).to(wide)
+        found += times(row_found, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES)
     put_rows(gradient, head, rows, queries, live, found, d, D)

@@ -1,7 +1,8 @@
 """What the kernels in Triton share: which keys a block of queries may attend, rows of sets, and powers of two.
 
 A kernel reads tensors whose entries lie side by side, (heads, rows, columns); `d` columns are padded to `D`, a power of
-two, by zeros. Positions and places within a head are 32-bit numbers.
+two, by zeros. Positions and places within a head are 32-bit numbers. What there is one of for each prefix set is in a
+tuple, made longer by +, the one way that Triton's compiler knows.
 """
 
 from __future__ import annotations
@@ -17,18 +18,26 @@ INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
 @triton.jit
 def product(a, b, wide: tl.constexpr, PRECISION: tl.constexpr):
-    """The matrix product a b, added up in the type `wide`."""
-    if INTERPRETED:
-        a, b = a.to(wide), b.to(wide)
-    return tl.dot(a, b, input_precision=PRECISION, out_dtype=wide)
+    """The matrix product a b, added up in the type `wide`; in float64 without tl.dot, which fails on NVIDIA's GPUs."""
+    if wide == tl.float64:
+        found = tl.sum(a[:, :, None] * b[None, :, :], 1)
+    else:
+        if INTERPRETED:
+            a, b = a.to(wide), b.to(wide)
+        found = tl.dot(a, b, input_precision=PRECISION, out_dtype=wide)
+    return found
 
 
 @triton.jit
 def add_product(sums, a, b, PRECISION: tl.constexpr):
     """The matrix product a b added to `sums`."""
-    if INTERPRETED:
-        a, b = a.to(sums.dtype), b.to(sums.dtype)
-    return tl.dot(a, b, sums, input_precision=PRECISION, out_dtype=sums.dtype)
+    if sums.dtype == tl.float64:
+        sums += tl.sum(a[:, :, None] * b[None, :, :], 1)
+    else:
+        if INTERPRETED:
+            a, b = a.to(sums.dtype), b.to(sums.dtype)
+        sums = tl.dot(a, b, sums, input_precision=PRECISION, out_dtype=sums.dtype)
+    return sums
 
 
 @triton.jit
@@ -135,6 +144,73 @@ def prefix_at(step, here, WINDOWED: tl.constexpr):
         return here - step
     else:
         return step + tl.arange(0, 1)
+
+
+@triton.jit
+def steps_of(
+    first,
+    last,
+    offset,
+    windows,
+    lengths,
+    CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr,
+    FROM: tl.constexpr,
+    SETS: tl.constexpr,
+):
+    """Where the steps over each prefix set from `FROM` on begin, how many it has, and how many all of them make."""
+    begins = ()
+    counts = ()
+    total = 1
+    for m in tl.static_range(FROM, SETS):
+        begin, end = prefixes_of(first, last, offset, windows[m], lengths[m], CAUSAL, WINDOWED[m])
+        count = tl.maximum(end - begin, 0)
+        begins = begins + (begin,)  # noqa: RUF005
+        counts = counts + (count,)  # noqa: RUF005
+        total = total * count
+    return begins, counts, total
+
+
+@triton.jit
+def places_at(step, begins, counts, here, WINDOWED: tl.constexpr, FROM: tl.constexpr, SETS: tl.constexpr):
+    """The prefix keys of a step, for each prefix set from `FROM` on: the last set goes slowest."""
+    places = ()
+    for m in tl.static_range(FROM, SETS):
+        if m == SETS - 1:
+            own = step
+        else:
+            own = step % counts[m - FROM]
+            step = step // counts[m - FROM]
+        places = places + (prefix_at(begins[m - FROM] + own, here, WINDOWED[m]),)  # noqa: RUF005
+    return places
+
+
+@triton.jit
+def shown_at(masks, head, places, lengths, MASKED: tl.constexpr, SETS: tl.constexpr):
+    """Which of the prefix keys of a step are keys that no mask hides, for each prefix set."""
+    found = ()
+    for m in tl.static_range(SETS):
+        found = found + (shown(masks[m], head, places[m], lengths[m], MASKED),)  # noqa: RUF005
+    return found
+
+
+@triton.jit
+def may_see(live, here, places, inside, windows, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, SETS: tl.constexpr):
+    """Which queries that are `live` may attend all prefix keys of a step."""
+    for m in tl.static_range(SETS):
+        seen = sees(here, places[m], windows[m], CAUSAL or WINDOWED[m], WINDOWED[m])
+        live = live & inside[m] & seen
+    return live
+
+
+@triton.jit
+def times(
+    found, sets, head, places, lengths, inside, d: tl.constexpr, D: tl.constexpr, FROM: tl.constexpr, SETS: tl.constexpr
+):
+    """Rows multiplied by those of the prefix keys of a step, of each prefix set from `FROM` on."""
+    for m in tl.static_range(FROM, SETS):
+        found = found * rows_of(sets[m], head, places[m], lengths[m], inside[m], d, D).to(found.dtype)
+    return found
 
 
 @triton.jit

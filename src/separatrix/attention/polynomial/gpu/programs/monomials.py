@@ -21,3 +21,15 @@ def monomials_of(x, factors, head, rows, tokens, rank, n, d, degree, ROWS: tl.co
         at = first + coordinate[:, None].to(tl.int64) * n + tokens[None, :]
         found *= tl.load(at, mask=(coordinate < d)[:, None] & (tokens < n)[None, :], other=1.0)
     return found
+
+
+@triton.jit
+def monomial_of(x, factors, head, row, tokens, n, d, degree, TOKENS: tl.constexpr):
+    """One monomial (TOKENS,) for some tokens; 1 beyond the last of them."""
+    found = tl.full((TOKENS,), 1.0, x.dtype.element_ty)
+    first = x + head.to(tl.int64) * d * n
+    for place in range(degree):
+        coordinate = tl.load(factors + row * degree + place)
+        at = first + coordinate.to(tl.int64) * n + tokens
+        found *= tl.load(at, mask=(coordinate < d) & (tokens < n), other=1.0)
+    return found

@@ -1,0 +1,28 @@
+"""Sums over the pieces of a causal stretch in Triton: each piece's sum is replaced by that of all before it.
+
+The pieces are added up in one chain from the first to the last, or `BACK` from the last to the first, in float64.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def carry(sums, given, after, pieces, size, ENTRIES: tl.constexpr, BACK: tl.constexpr):
+    """Replace sums (heads, pieces, size) by what is before each piece, `given` (heads, size) included.
+
+    What is after the last piece is written to `after` (heads, size).
+    """
+    blocks = tl.cdiv(size, ENTRIES)
+    head, entries = tl.program_id(0) // blocks, tl.program_id(0) % blocks * ENTRIES + tl.arange(0, ENTRIES)
+    inside = entries < size
+    so_far = tl.load(given + head.to(tl.int64) * size + entries, mask=inside, other=0.0)
+    for step in range(pieces):
+        piece = pieces - 1 - step if BACK else step
+        at = sums + (head.to(tl.int64) * pieces + piece) * size + entries
+        own = tl.load(at, mask=inside, other=0.0)
+        tl.store(at, so_far, mask=inside)
+        so_far += own
+    tl.store(after + head.to(tl.int64) * size + entries, so_far, mask=inside)

@@ -1,0 +1,109 @@
+"""A few tokens appended to the states of a stream, or asked of them, by the kernels in Triton, on a GPU.
+
+The tokens of a call are added up before they are added to the state, as by the kernels in C++, so that
+`roundings_of_few` counts for both; monomials are added up in blocks, and then the blocks. Each call reads numbers from
+the GPU once: what bounds the tokens, and how large the values or the outputs are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import numbers
+from separatrix.attention.dispatch.gpu import padded
+from separatrix.attention.polynomial.gpu.launch import MOST_SETS, WIDEST, Block, block_of, launch
+from separatrix.attention.polynomial.gpu.tables import tables
+from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
+
+
+class FewTokensOnGpu:
+    """The calls of the kernels for the states of one plan.
+
+    Args:
+        device: The GPU.
+        plan: The plan of the states.
+        heads: How many heads they have.
+        value_dim: The dimension of values.
+        bound: What bounds tokens, as in `TensorAttentionState`.
+        scale: The factor of every score.
+        most: What the entries of a token, or its norm, may be.
+        norm: "entries" or "order".
+    """
+
+    ONE_BY_ONE = False
+    """Whether causal attention of a few tokens is quicker token by token."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        plan: BoundedPlan,
+        heads: int,
+        value_dim: int,
+        bound: float,
+        scale: float,
+        most: float,
+        norm: str,
+    ) -> None:
+        powers = [2.0**exponent for exponent in balanced_exponents(plan.order, bound, scale)]
+        factors = torch.tensor([powers[0] * scale, *powers[1:]], dtype=torch.float64, device=device)
+        self._factors = list(factors.split(1))
+        self._tables, self._coefficients = tables(plan.index_set, device), plan.coefficients(device)
+        self._heads, self._columns, self._order, self._most, self._norm = heads, value_dim + 1, plan.order, most, norm
+
+    @staticmethod
+    def takes(order: int, value_dim: int) -> bool:
+        """Whether there are kernels for states of an order and a dimension of values."""
+        return order - 1 <= MOST_SETS and value_dim < WIDEST
+
+    def append(
+        self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
+    ) -> list[float] | None:
+        """Add tokens to contiguous states, in place, and give the largest magnitude of the values of each set.
+
+        None if a token is beyond the bound, unless it was `checked`, or a value is not finite: nothing is added then.
+        """
+        sizes = [self._size(key) for key in keys] + [value.abs().amax().to(torch.float64) for value in values]
+        found = numbers(torch.stack(sizes))
+        beyond, largest = [not size <= self._most for size in found[: len(keys)]], found[len(keys) :]
+        if (any(beyond) and not checked) or not all(map(math.isfinite, largest)):
+            return None
+        for state, key, value, factor in zip(states, keys, values, self._factors[1:], strict=True):
+            given = (key.contiguous(), value.contiguous(), self._tables.factors, factor, state)
+            self._launch("append_tokens", key.shape[-2], given)
+        return [float(size) for size in largest]
+
+    def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
+        """The outputs of queries against contiguous states, and the largest magnitude of one before it was rounded.
+
+        None if a query is beyond the bound, unless it was `checked`.
+        """
+        length, blocks = query.shape[-2], -(-self._tables.rank // self._block("ask_states").rows)
+        parts = self._coefficients.new_empty(self._heads, blocks, length, self._columns)
+        given = (query.contiguous(), tuple(states), self._tables.factors, self._factors[0], self._coefficients, parts)
+        self._launch("ask_states", length, given, SETS=self._order - 1)
+        sums = parts.sum(1)
+        out = sums[..., :-1] / sums[..., -1:]
+        size, reached = numbers(torch.stack([self._size(query), out.abs().amax()]))
+        if not size <= self._most and not checked:
+            return None
+        return out.to(query.dtype).reshape(*query.shape[:-1], self._columns - 1), reached
+
+    def _size(self, tokens: Tensor) -> Tensor:
+        """The largest entry or norm of tokens in float64, which `refuse_beyond_bound` compares with the bound."""
+        wide = tokens.to(torch.float64)
+        sizes = wide.abs() if self._norm == "entries" else torch.linalg.vector_norm(wide, self._order, dim=-1)
+        return sizes.amax()
+
+    def _block(self, kernel: str) -> Block:
+        return block_of(kernel, torch.float64, padded(self._columns))
+
+    def _launch(self, kernel: str, length: int, given: tuple[object, ...], **constants: int) -> None:
+        block, found = self._block(kernel), self._tables
+        sizes = (found.rank, length, found.dimension, found.degree, self._columns)
+        constants = {"ROWS": block.rows, "COLUMNS": padded(self._columns), **constants}
+        programs = self._heads * -(-found.rank // block.rows)
+        launch(kernel, programs, *given, *sizes, **constants, warps=block.warps)

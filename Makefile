@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv native sanitize neon test check lint reproduce bench browser docs soak wheel
+.PHONY: help venv native sanitize neon test check lint oldest reproduce bench browser docs soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -66,6 +66,18 @@ lint: venv ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# By hand, and not in CI: older builds of torch bring several GB. The kernels are those of `make native`.
+OLDEST := build/oldest
+OLDEST_PIP := $(OLDEST)/bin/python -m pip --disable-pip-version-check
+
+oldest: native ## the tests with the oldest versions that may be installed, on Python 3.11 (TESTS=tests/nn: only these)
+	@$(PYTHON) -c 'import sys; sys.version_info[:2] == (3, 11) or sys.exit("make oldest: the oldest Python is 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 oldest")'
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST_PIP) install --quiet --upgrade --constraint constraints-oldest.txt pip
+	$(OLDEST_PIP) install --quiet --constraint constraints-oldest.txt --group dev --group docs
+	$(OLDEST_PIP) install --quiet --constraint constraints-oldest.txt --no-build-isolation --editable '.[all]'
+	$(OLDEST)/bin/python -m pytest -n auto --dist worksteal $(TESTS)
 
 reproduce: venv ## check every claim that is recorded
 	$(BIN)/separatrix reproduce

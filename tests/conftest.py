@@ -36,8 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from here on, but not among the modules and the thousands of tests: they live to the end."""
+    """Collect garbage from here on, but not among the modules and the thousands of tests: they live to the end.
+
+    And not after every 700 objects, as Python does by default.
+    """
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
@@ -75,7 +79,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """A process that has imported torch, to be forked."""
+    """A process that has imported torch and SciPy, to be forked."""
     forks = Forks()
     yield forks
     forks.end()
@@ -83,7 +87,7 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def forked(tmp_path: Path, forks: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run Python code as `run` does, in a fork of an interpreter that has imported torch and nothing of ours.
+    """Run Python code as `run` does, in a fork of an interpreter that has imported torch, SciPy and nothing of ours.
 
     A test of what is imported or not, and one that sets what torch reads when it is imported, is for `run`.
     """

@@ -1,6 +1,8 @@
 """Interpreters that have imported torch: forks of a server that did so once, and otherwise as good as fresh ones.
 
-To import torch takes a second and a half of a processor; a fork of a process that has done it takes milliseconds.
+To import torch takes a second and a half of a processor; a fork of a process that has done it takes milliseconds. As
+long again takes what torch itself imports at the first backward pass and at the first step of an optimiser: the server
+imports that too, and SciPy.
 """
 
 from __future__ import annotations
@@ -9,13 +11,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "torch._dynamo", "scipy.stats")
 SERVER = """
-import json, os, sys
-import torch
+import atexit, gc, importlib, json, os, sys, threading
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+gc.collect()
+gc.freeze()
 
 def serve():
     while line := sys.stdin.readline():
@@ -33,15 +40,42 @@ def become(code, arguments, folder, environment, *files):
     sys.argv = ["-c", *arguments]
     return compile(code, "<string>", "exec")
 
-exec(become(*serve()), {"__name__": "__main__"})
+def status_of(program):
+    world = {"__name__": "__main__"}
+    try:
+        exec(program, world)
+    except SystemExit as asked:
+        if asked.code is None or isinstance(asked.code, int):
+            return asked.code or 0
+        print(asked.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    finally:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        world.clear()
+        gc.collect()
+    return 0
+
+status = status_of(become(*serve()))
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)
 """
-"""It forks for each line it reads and writes how the fork ended; a fork leaves the loop, and ends as a program does."""
+"""It forks for each line it reads and writes how the fork ended; a fork leaves the loop, and ends as a program does.
+
+That is with its threads, what it registered and its own objects, but without taking apart all that was imported, which
+takes the interpreter a second.
+"""
 
 
 class Forks:
     """A server in a process of its own, which starts when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: Sequence[str] = IMPORTED) -> None:
+        self.imported = imported
         self.server: subprocess.Popen[str] | None = None
 
     def run(
@@ -59,7 +93,7 @@ class Forks:
 
     def _asked(self, request: str) -> int:
         if self.server is None:
-            command = [sys.executable, "-W", "error", "-c", SERVER]
+            command = [sys.executable, "-W", "error", "-c", SERVER, *self.imported]
             self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.server.stdin is not None
         assert self.server.stdout is not None

@@ -8,7 +8,14 @@ from typing import Any
 
 import torch.multiprocessing as mp
 
-IMPORTED = ["pytest", "torch.distributed", "torch.nn.parallel", "hypothesis", "separatrix.attention.sharded"]
+IMPORTED = [
+    "pytest",
+    "torch.distributed",
+    "torch.fx.experimental.symbolic_shapes",  # which torch imports at the first backward pass
+    "torch.nn.parallel",
+    "hypothesis",
+    "separatrix.attention.sharded",
+]
 """What a server imports once; every rank is a fork of that server, which has done nothing else."""
 
 

@@ -18,7 +18,7 @@ from tests.contracts.attention_contract import draw
 from tests.contracts.interpreter import interpreting
 
 needs_triton = pytest.mark.skipif(
-    not installed(), reason="Triton is not installed: it is in the group dev of pyproject.toml, for Linux."
+    not installed(), reason="No Triton, or one too old: it is in the group dev of pyproject.toml, for Linux."
 )
 
 

@@ -177,3 +177,11 @@ def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     first = hold(tmp_path / "lock")
     threading.Timer(0.1, os.close, [first]).start()
     os.close(hold(tmp_path / "lock", wait=True))
+
+
+def test_a_file_is_read_where_no_read_can_be_told_not_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows a file has no such mode, and an attempt to set it is an error."""
+    (tmp_path / "note").write_bytes(b"all of it")
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.delattr(os, "set_blocking")
+    assert files.read_at_most(tmp_path / "note", 6) == b"all of"

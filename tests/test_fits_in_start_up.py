@@ -31,3 +31,51 @@ def test_operators_load_no_extra(run) -> None:
     )
     done = run(f"{watching((SLOW | {'torch._dynamo'}) - {'numpy', 'torch'})}{use}")
     assert (done.returncode, done.stderr) == (0, "\n")
+
+
+EVERY_MODULE = """
+import importlib, pkgutil, separatrix
+skipped = ("__main__", "._kernels", ".programs")  # the command, what is no module, and what is written in Triton
+found = (module.name for module in pkgutil.walk_packages(separatrix.__path__, "separatrix."))
+names = [name for name in found if not any(part in name for part in skipped)]
+"""
+# What others import, also where they see that this is no Windows, is there before the system is made to look like one.
+OTHERS = f"""{EVERY_MODULE}
+import sys
+for name in names:
+    importlib.import_module(name)
+print(*(name for name in sys.modules if name.partition(".")[0] not in ("separatrix", "__main__")))
+"""
+ON_WINDOWS = """
+import importlib, os, signal, sys
+for name in sys.argv[1].split():
+    importlib.import_module(name)
+for name in ("fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"):
+    sys.modules[name] = None  # so that importing it is an error
+for name in ("fork", "getloadavg", "getuid", "killpg", "sched_getaffinity", "setsid", "O_DIRECTORY", "O_NONBLOCK"):
+    delattr(os, name)
+for name in ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "alarm", "pthread_sigmask", "setitimer"):
+    delattr(signal, name)
+there, sys.platform = sys.platform, "win32"
+"""
+
+
+@pytest.mark.timeout(600)
+def test_no_module_needs_a_unix_to_be_imported(run) -> None:
+    """Nor does the help of the command: what Windows does not have is imported, or asked for, where it is used."""
+    others = run(OTHERS)
+    assert (others.returncode, others.stderr) == (0, "")
+    imports = f"{EVERY_MODULE}\nfor name in names:\n    importlib.import_module(name)\nprint(len(names))\n"
+    helped = "sys.platform, sys.argv = there, ['separatrix', '--help']\n"
+    done = run(f"{ON_WINDOWS}{imports}{helped}{MAIN}", others.stdout.strip())
+    assert (done.returncode, done.stderr) == (0, "")
+    count, _, told = done.stdout.partition("\n")
+    assert int(count) > 300
+    assert "Usage: separatrix" in told
+
+
+def test_a_module_that_needs_a_unix_would_be_noticed(run) -> None:
+    for needs in ("import fcntl", "import os; os.fork", "import signal; signal.SIGKILL"):
+        done = run(f"{ON_WINDOWS}{needs}", "")
+        assert done.returncode == 1
+        assert needs.split()[1].strip(";") in done.stderr

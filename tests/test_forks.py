@@ -26,12 +26,23 @@ def test_a_fork_is_as_good_as_a_fresh_interpreter(run, forked, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("import sys; sys.exit(3)", 3), ("1 / 0", 1), ("import os; os.kill(os.getpid(), 9)", -9)]
+    ("code", "status", "said"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit()", 0, ""),
+        ("import sys; sys.exit('a sentence')", 1, "a sentence"),
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("import os; os.kill(os.getpid(), 9)", -9, ""),
+        ("left = open('/dev/null')", 0, "ResourceWarning: unclosed file"),
+        ("import threading; threading.Timer(0.1, print, ['a thread']).start(); print('the program')", 0, ""),
+    ],
 )
-def test_it_ends_as_a_program_does(run, forked, code: str, status: int) -> None:
+def test_it_ends_as_a_program_does(run, forked, code: str, status: int, said: str) -> None:
     fresh, fork = run(code), forked(code)
     assert fresh.returncode == fork.returncode == status
+    assert fork.stdout == fresh.stdout
     assert fork.stderr.splitlines()[-1:] == fresh.stderr.splitlines()[-1:]
+    assert said in fork.stderr
 
 
 def test_forks_share_nothing_but_torch(forked) -> None:
@@ -42,7 +53,7 @@ def test_forks_share_nothing_but_torch(forked) -> None:
 
 
 def test_a_server_that_was_stopped_is_started_again(tmp_path: Path) -> None:
-    forks = Forks()
+    forks = Forks(imported=())
     ask = ("print(1)", (), tmp_path, dict(os.environ))
     assert forks.run(*ask).stdout == "1\n"
     assert isinstance(forks.server, subprocess.Popen)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from separatrix import studies
-from separatrix.claims import ledger
+from separatrix.claims.counts import count_recorded
+from separatrix.claims.errata import slips
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 FENCE = re.compile(r"^(`{3,}|~{3,}) *(\w*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
@@ -34,10 +39,46 @@ def test_example_runs_as_printed(forked, number: int) -> None:
 
 def test_it_counts_the_claims_as_the_ledger_does() -> None:
     studies.load()
-    claims = ledger.claims()
-    quick = sum(one.profile == "quick" for one in claims)
+    count = count_recorded()
     text = " ".join(README.read_text().split())
-    assert f"{len(claims)} claims of three papers and beyond" in text
-    assert f"{len(ledger.errata())} misprints are shown" in text
-    assert f"checks the {quick} quick ones again" in text
-    assert f"decides the other {len(claims) - quick} claims" in text
+    assert f"{count.claims} claims of three papers and beyond" in text
+    assert f"{len(slips())} misprints are shown" in text
+    assert f"checks the {count.quick} quick ones again" in text
+    assert f"decides the other {count.full} claims" in text
+
+
+def requirements(project: dict[str, Any]) -> dict[str, Version]:
+    """The oldest version of each package that the project asks for."""
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    asked = [Requirement(each) for each in [*project["dependencies"], *extras] if not each.startswith("separatrix[")]
+    return {each.name: Version(str(each.specifier).removeprefix(">=")) for each in asked}
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads(README.with_name("pyproject.toml").read_text())["project"]
+
+
+def test_it_states_the_oldest_versions(project: dict[str, Any]) -> None:
+    python, torch = project["requires-python"].removeprefix(">="), requirements(project)["torch"]
+    assert f"It needs Python {python} or newer and PyTorch {torch} or newer" in " ".join(README.read_text().split())
+
+
+def test_the_oldest_versions_are_those_that_make_oldest_installs(project: dict[str, Any]) -> None:
+    """And the page on versions names them."""
+    lines = README.with_name("constraints-oldest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    page = README.with_name("docs").joinpath("project", "versions.md").read_text()
+    assert len(requirements(project)) > 10
+    for name, oldest in requirements(project).items():
+        assert Version(pinned[name]) == oldest, name
+        assert f"| {name} | {oldest} |" in page, name
+
+
+def test_the_page_on_versions_has_run_every_python_of_the_classifiers(project: dict[str, Any]) -> None:
+    page = README.with_name("docs").joinpath("project", "versions.md").read_text()
+    prefix = "Programming Language :: Python :: 3."
+    versions = [each.removeprefix(prefix) for each in project["classifiers"] if each.startswith(prefix)]
+    assert versions
+    for minor in versions:
+        assert re.search(rf"^\| 3\.{minor}\.\d+ \|", page, re.MULTILINE), minor

@@ -95,6 +95,10 @@ def test_metadata(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     core = [requirement for requirement in metadata.get_all("Requires-Dist", []) if "extra ==" not in requirement]
     assert {requirement.split(">=")[0] for requirement in core} == {"numpy", "safetensors", "torch"}
+    assert "Project-URL" not in metadata  # until there is a home
+    classifiers = metadata.get_all("Classifier", [])
+    assert "Development Status :: 4 - Beta" in classifiers
+    assert [each for each in classifiers if each.startswith("Operating")] == ["Operating System :: POSIX :: Linux"]
 
 
 def test_command(wheel: Path) -> None:

@@ -139,7 +139,8 @@ def read_at_most(path: Path, most: int) -> bytes:
                 raise OSError(errno.ENXIO, "it is a pipe that no program writes", str(path))
         else:
             first = None
-        os.set_blocking(handle, True)
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(handle, True)
         parts = [first or b""]
         while (left := most - sum(map(len, parts))) and (part := file.read(min(left, _PIECE))):
             parts.append(part)

@@ -189,11 +189,13 @@ class Native:
         library: The library, or None.
         architecture: The architecture whose kernels run, or "none".
         reason: A sentence that says why this one runs, or why none does.
+        threads: Whether they run on PyTorch's threads; on the calling thread alone where they do not.
     """
 
     library: ctypes.CDLL | None
     architecture: str
     reason: str
+    threads: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -221,14 +223,14 @@ def native() -> Native:
     library.separatrix_architecture.restype = ctypes.c_char_p
     library.separatrix_chosen.restype = ctypes.c_char_p
     library.separatrix_sound.argtypes = [*[ctypes.c_int64] * 3, ctypes.c_void_p]
-    _share_threads(library)
+    threads = _share_threads(library)
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
             f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {wanted!r}."
         )
     chosen = library.separatrix_chosen().decode()
     reason = "SEPARATRIX_ISA names it." if wanted else "It is the best that this processor runs."
-    return Native(library, chosen, reason)
+    return Native(library, chosen, reason, threads)
 
 
 def architectures(library: ctypes.CDLL) -> list[str]:
@@ -258,20 +260,22 @@ def runnable(library: ctypes.CDLL) -> list[str]:
     return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
 
 
-def _share_threads(library: ctypes.CDLL) -> None:
-    """Let the kernels run on PyTorch's own threads: two pools of threads would wait for each other.
+def _share_threads(library: ctypes.CDLL) -> bool:
+    """Let the kernels run on PyTorch's own threads if it lends them: two pools of threads would wait for each other.
 
-    Where PyTorch does not offer them, or its library is not where it is on Linux and macOS, they run on one thread.
+    Where PyTorch does not, before version 2.10, or its library is not where it is on Linux and macOS, they run on one
+    thread.
     """
     folder = Path(torch.__file__).with_name("lib")
     file = folder / ("libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so")
     if not file.exists():
-        return
+        return False
     torch_library = ctypes.CDLL(str(file))
     names = ("torch_parallel_for", "torch_get_num_threads")
-    if all(hasattr(torch_library, name) for name in names):
-        found = (ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names)
-        library.separatrix_set_threads(*found)
+    if not all(hasattr(torch_library, name) for name in names):
+        return False
+    library.separatrix_set_threads(*(ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names))
+    return True
 
 
 def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:

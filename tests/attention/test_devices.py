@@ -5,6 +5,9 @@ A tensor on the wrong device is an error of PyTorch's, with fake tensors as with
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -245,3 +248,10 @@ def test_a_tensor_on_the_wrong_device_is_noticed():
 def test_a_number_that_is_read_elsewhere_is_noticed():
     with pytest.raises(Exception, match="_local_scalar_dense"):
         on_a_gpu(lambda x: x.sum().item(), drawn(2)[0])
+
+
+@pytest.mark.parametrize(("version", "usable"), [("3.5.1", False), ("3.6.0", True), ("3.10.0+rocm", True)])
+def test_a_triton_older_than_those_tested_is_as_good_as_none(monkeypatch, version, usable):
+    monkeypatch.setattr(gpu_dispatch.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__=version))
+    assert gpu_dispatch.installed.__wrapped__() == usable

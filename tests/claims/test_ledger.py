@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import plotly.graph_objects as go
 import pytest
 
 from separatrix import claims as room
+from separatrix import studies
 from separatrix.claims import PAPERS, modules
-from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Verdict, claim, claims, errata, identity
+from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Verdict, claim, claims, identity
 from separatrix.claims.reproduce import needed, reproduce
-from separatrix.claims.verdicts import Judgement, differences, expected, judge
+from separatrix.claims.verdicts import Judgement, Recorded, differences, expected, judge, records
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import Store, in_process
 from separatrix.report.evidence import entry
@@ -21,9 +23,10 @@ from tests.claims.declared import declare
 from tests.lab.experiments import counts_runs, fails, number
 
 
-def test_the_eight_verdicts() -> None:
+def test_the_ten_verdicts() -> None:
     assert [str(verdict) for verdict in Verdict] == [
         "proved",
+        "defined here",
         "holds",
         "holds corrected",
         "holds asymptotically",
@@ -31,6 +34,7 @@ def test_the_eight_verdicts() -> None:
         "not reproduced",
         "illustrated",
         "undecided",
+        "not run here",
     ]
 
 
@@ -40,13 +44,11 @@ def test_a_claim_registers_what_it_says(empty) -> None:
         part="the bound",
         profile="full",
         figures=["bound"],
-        errata=[Erratum("n", "n + 1", "one too few", shown_by="n is too few")],
+        errata=[Erratum("n", "n + 1", "one too few", shown_by="n is too few", rank=Rank.STATEMENT)],
     )
     assert claims() == [made]
     assert (made.id, made.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
-    assert made.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few"),)
-    assert errata() == errata("kronecker") == [(made, made.errata[0])]
-    assert errata("selection") == []
+    assert made.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few", rank=Rank.STATEMENT),)
     assert made.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"
 
 
@@ -116,11 +118,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def test_a_claim_is_undecided_until_its_cells_are_done(empty, store: Store) -> None:
+def test_a_claim_is_not_run_until_its_cells_are_done(empty, store: Store) -> None:
     made = declare()
     for kept in (None, store):
         one = judge(made, kept)
-        assert (one.verdict, one.missing, len(one.keys)) == (Verdict.UNDECIDED, 5, 5)
+        assert (one.verdict, one.missing, len(one.keys)) == (Verdict.NOT_RUN, 5, 5)
+        assert one.finding.note == "Of 5 cells, 5 have not been run. No verdict is recorded."
     one = reproduce([made], store, in_process(), profile="quick").judgements[0]
     assert (one.verdict, one.missing, dict(one.finding.numbers)) == (Verdict.HOLDS, 0, {"least": 1.0})
     assert one.seconds > 0
@@ -163,7 +166,7 @@ def test_profiles(empty, store: Store, tmp_path: Path) -> None:
     assert needed([quick, full], "quick") == list(quick.cells())
     assert len(needed([quick, full], "full")) == 6  # one cell is of both
     first = reproduce([quick, full], store, in_process(), profile="quick")
-    assert [one.verdict for one in first.judgements] == [Verdict.HOLDS, Verdict.UNDECIDED]
+    assert [one.verdict for one in first.judgements] == [Verdict.HOLDS, Verdict.NOT_RUN]
     recorded = {quick.id: Verdict.HOLDS, full.id: Verdict.FAILS_AS_PRINTED}
     assert differences(first.judgements, recorded, "quick", everything=True) == []
     assert len(differences(first.judgements, recorded, "full", everything=True)) == 1
@@ -224,7 +227,7 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
     ],
 )
 def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, bool], found: Verdict) -> None:
-    errata = [Erratum("x", "y", "z", shown_by=name) for name in "ab"]
+    errata = [Erratum("x", "y", "z", shown_by=name, rank=Rank.PROOF) for name in "ab"]
     made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
         lambda found: Finding(verdict, {"n": 1}, "As it is.", shows)
     )
@@ -237,7 +240,7 @@ def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, boo
 
 
 def test_a_check_that_passes_must_speak_of_every_misprint(empty) -> None:
-    errata = [Erratum("x", "y", "z", shown_by="a")]
+    errata = [Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)]
     made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
         lambda found: Finding(Verdict.HOLDS)
     )
@@ -272,6 +275,23 @@ def test_expected_is_read(tmp_path: Path) -> None:
     assert set(expected()) <= {f"{paper}/{rest}" for paper in PAPERS for rest in _rests()}
 
 
+def test_a_record_may_have_its_day_and_its_reason(tmp_path: Path) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text('[beyond]\nx = { verdict = "undecided", on = 2026-11-16, why = "too few seeds" }\ny = "holds"\n')
+    assert records(file) == {
+        "beyond/x": Recorded(Verdict.UNDECIDED, date(2026, 11, 16), "too few seeds"),
+        "beyond/y": Recorded(Verdict.HOLDS),
+    }
+
+
+def test_a_record_of_the_full_profile_has_its_day_and_an_undecided_one_its_reason() -> None:
+    studies.load()
+    for one in claims():
+        record = records()[one.id]
+        assert record.on is not None or one.profile == "quick", one.id
+        assert bool(record.why) == (record.verdict is Verdict.UNDECIDED), one.id
+
+
 def _rests() -> set[str]:
     return {id.partition("/")[2] for id in expected()}
 
@@ -281,9 +301,15 @@ def _rests() -> set[str]:
     [
         (
             '[kronecker]\n"lemma-1" = "true"',
-            r'kronecker\."lemma-1": expected proved or holds or holds corrected or .*, got true',
+            r'kronecker\."lemma-1": expected proved or defined here or holds or holds corrected or .*, got true',
         ),
-        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or holds'),
+        ('[kronecker]\nlemma = {a = "holds"}', r'kronecker\."lemma": expected proved or defined here or holds'),
+        ('[kronecker]\nlemma = "not run here"', r'kronecker\."lemma": expected proved or defined here or holds'),
+        ('[kronecker]\nlemma = {verdict = "holds", when = 1}', r'kronecker\."lemma": expected a verdict, on = a date'),
+        (
+            '[kronecker]\nlemma = {verdict = "holds", on = "May"}',
+            r'kronecker\."lemma": expected a verdict, on = a date',
+        ),
         ('kronecker = "holds"', "kronecker: expected a table of verdicts, got holds"),
         ("[kronecker", r"expected\.toml is not TOML: .*line 1"),
     ],

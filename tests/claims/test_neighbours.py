@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_a_claim_has_neighbours_or_says_why_not(id: str) -> None:
     for other in one.neighbours:
         assert other.constants
         assert other.constants.keys() <= set(arguments), "a neighbour differs by arguments of the check"
+
+
+TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
+"""Arguments by which a neighbour turns a comparison round, or exchanges two parts: to reject that shows little."""
+
+
+@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.neighbours))
+def test_some_neighbour_is_near(id: str) -> None:
+    assert any(not other.constants.keys() <= TURNING for other in CLAIMS[id].neighbours)
 
 
 @pytest.mark.parametrize(("id", "at"), QUICK, ids=lambda value: str(value))
@@ -88,6 +98,31 @@ def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[
 
     assert positive.judged([Found({}, 0, {"y": 1.0})]).verdict is Verdict.PROVED
     assert positive.judged([Found({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
+
+
+def test_code_that_is_what_a_definition_says_makes_of_a_check_that_holds_a_claim_that_is_defined_here(
+    empty: dict[str, Claim],
+) -> None:
+    @claim(
+        paper="kronecker",
+        where="Definition 1",
+        says="It is.",
+        cells=lambda: [number.cell(seed=0, x=1.0)],
+        defines=["separatrix.tensor_attention"],
+        alone="It is a test.",
+    )
+    def positive(found: Sequence[Found]) -> Finding:
+        return ledger.holds_if(found[0].result["y"] > 0, {"y": 1.0})
+
+    assert positive.judged([Found({}, 0, {"y": 1.0})]).verdict is Verdict.DEFINED
+    assert positive.judged([Found({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
+
+
+@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.defines))
+def test_what_a_definition_names_is_there(id: str) -> None:
+    for name in CLAIMS[id].defines:
+        home, _, thing = name.rpartition(".")
+        assert callable(getattr(import_module(home), thing)), name
 
 
 def test_what_is_not_reproduced_lists_what_was_chosen(empty: dict[str, Claim]) -> None:

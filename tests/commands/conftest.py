@@ -4,6 +4,7 @@ import pytest
 
 from separatrix.claims import verdicts
 from separatrix.claims.ledger import Claim, Verdict
+from separatrix.claims.verdicts import Recorded
 from separatrix.report import page
 from tests.claims.declared import emptied
 
@@ -19,5 +20,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch, empty: dict[str, Claim]) -> dict[s
     """The verdicts on record, to be filled in; and no report is written."""
     table: dict[str, Verdict] = {}
     monkeypatch.setattr(verdicts, "expected", lambda: table)
+    monkeypatch.setattr(verdicts, "records", lambda: {id: Recorded(verdict) for id, verdict in table.items()})
     monkeypatch.setattr(page, "write_report", lambda judgements, store: store.folder / "report.html")
     return table

@@ -91,8 +91,7 @@ def test_speeds_are_told() -> None:
 def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     clock = iter(range(10**6))
-    monkeypatch.setattr(doctor, "perf_counter", lambda: next(clock))
-    exact, polynomial = doctor.speeds(seconds=0.0)
+    exact, polynomial = doctor.speeds(seconds=0.0, clock=lambda: next(clock))
     assert (exact.method, polynomial.method) == ("exact", "polynomial")
     assert exact.seconds == polynomial.seconds == 1
     assert exact.reckoned == 1e-9 * exact_cost(Shape(1, 1024, (1024,), 64, 64), False).time
@@ -120,8 +119,26 @@ class Library:
 
 
 def test_other_kernels_and_those_that_do_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Native(Library(), "narrow", "It is the best.", threads=True)
+    monkeypatch.setattr(doctor, "native", lambda: found)
+    assert doctor.kernels() == (
+        "narrow. It is the best. They run on PyTorch's threads. Others: wide, which this processor does not run; plain."
+    )
+
+
+def test_kernels_on_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "native", lambda: Native(Library(), "narrow", "It is the best."))
-    assert "narrow. It is the best. Others: wide, which this processor does not run; plain." in invoke().output
+    assert (
+        f"They run on one thread: PyTorch lends its threads from version 2.10 on, and this is {torch.__version__}."
+        in (doctor.kernels())
+    )
+
+
+def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
+    """PyTorch has had the function that lends them since 2.10."""
+    found = native()
+    lends = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 10)
+    assert found.threads == (found.library is not None and lends)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +271,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_engine_of_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch, has_triton: bool) -> None:
     monkeypatch.setattr(doctor, "installed", lambda: has_triton)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    told = "not yet timed on hardware" if has_triton else "because Triton is not installed"
+    told = "not yet timed on hardware" if has_triton else "because Triton 3.6 or later is not installed"
     assert doctor.gpu_engine().startswith("none that PyTorch can use.")
     assert told in doctor.gpu_engine()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -22,7 +22,8 @@ from separatrix.attention.exact.gpu import configurations
 
 PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.polynomial.gpu.programs")
 needs_triton = pytest.mark.skipif(
-    not gpu_dispatch.installed(), reason="Triton is not installed: it is in the group dev of pyproject.toml, for Linux."
+    not gpu_dispatch.installed(),
+    reason="No Triton, or one too old: it is in the group dev of pyproject.toml, for Linux.",
 )
 
 

@@ -84,6 +84,8 @@ def test_documents(tmp_path: Path) -> None:
     """Built once: without a warning, with every link leading somewhere, every public name there, nothing fetched."""
     built = tmp_path.resolve() / "html"
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "trees"]
+    # Without a line for every function in the contents of its page, a copy of which Sphinx makes for every page.
+    command += ["-D", "toc_object_entries=0"]
     done = subprocess.run([*command, DOCS, built], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

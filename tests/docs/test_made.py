@@ -11,16 +11,21 @@ from pathlib import Path
 import pytest
 
 from docs._ext.api_pages import api
+from docs._ext.authors_pages import authors_errata, authors_findings, authors_summary
 from docs._ext.cited_places import citing_files, places
 from docs._ext.claim_code import PACKAGE, claim_files, library_files
 from docs._ext.commands_page import commands
+from docs._ext.errata_pages import PAPERS_ORDER, anchors, command, errata_counts, errata_list, first_errata
 from docs._ext.fuzz_counts import COUNTS, fuzz_counts
-from docs._ext.ledger_pages import errata_list, paper_table, plain
+from docs._ext.ledger_pages import paper_table
 from docs._ext.made import filled, refreshed
+from docs._ext.markdown import marked, plain, slug
 from docs._ext.public_names import PAGES, links, names
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import claims
-from separatrix.claims.verdicts import expected
+from separatrix.claims.counts import count_recorded
+from separatrix.claims.errata import FIRST, first_slips, slips
+from separatrix.claims.ledger import Rank, claims
+from separatrix.claims.verdicts import records
 from separatrix.studies import load
 from tests.docs.pages import DOCS, MADE
 
@@ -33,11 +38,11 @@ def _ledger() -> None:
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_has_a_row_with_its_verdict(paper: str) -> None:
     rows = [line for line in paper_table(paper).splitlines() if line.startswith("|")]
-    recorded = expected()
+    recorded = records()
     for one in claims(paper):
         (row,) = [row for row in rows if f"`{one.id}`<br>" in row]
-        assert f"**{recorded.get(one.id, 'undecided')}**" in row
-        assert plain(one.says) in row
+        assert f"**{recorded[one.id].verdict}**{plain(recorded[one.id].told)}" in row
+        assert marked(one.says) in row
         assert all(f"`{file}`" in row for file in claim_files(one))
 
 
@@ -46,7 +51,7 @@ def test_every_place_has_a_row(paper: str) -> None:
     table = paper_table(paper)
     claimed = {one.where for one in claims(paper)}
     for place in places(paper):
-        assert f"| {plain(place.where)} | {plain(place.says)} |" in table
+        assert f"| {plain(place.where)} | {marked(place.says)} |" in table
         assert place.where not in claimed, "it has a claim by now"
         assert place.see is None or place.see in claimed
         assert all((PACKAGE / file).exists() for file in place.code)
@@ -58,14 +63,52 @@ def test_a_table_has_four_columns_in_every_row() -> None:
         assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_erratum_is_listed(paper: str) -> None:
-    listed = errata_list(paper)
-    for one in claims(paper):
-        assert (f"`{one.command}`\n" in listed) == bool(one.errata)
-        for erratum in one.errata:
+def test_every_erratum_is_listed_once() -> None:
+    """Those that matter first at the top, the others with their paper, under the heading of their rank."""
+    pages = {paper: errata_list(paper) for paper in PAPERS_ORDER}
+    first = first_errata()
+    assert len(re.findall(r"^### \d+\. ", first, re.MULTILINE)) == len(FIRST) == 15
+    names = [slip.name for slip in first_slips()]
+    for slip in slips():
+        page = first if slip.name in names else pages[slip.claim.paper]
+        seen = f"To see it: `{command(claim for claim, _ in slip.places)}`\n"
+        assert seen in page
+        for _, erratum in slip.places:
             for name, text in (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why)):
-                assert f"*{name}:* {plain(text)}" in listed
+                assert f"*{name}:* {marked(text)}" in page
+    numbers = re.findall(r"^#{3,4} (\d+)\. ", first + "".join(pages.values()), re.MULTILINE)
+    assert [int(number) for number in numbers] == list(range(1, len(slips()) + 1))
+
+
+def test_errata_are_counted_by_paper_and_rank() -> None:
+    *_, total = [line for line in errata_counts().splitlines() if line.startswith("|")]
+    cells = [int(cell) for cell in total.split("|")[2:-1]]
+    assert cells == [*(sum(slip.rank is rank for slip in slips()) for rank in Rank), len(slips())]
+    assert len(slips()) < sum(len(one.errata) for one in claims())
+
+
+@pytest.mark.parametrize("paper", PAPERS_ORDER)
+def test_the_authors_are_told_all_of_it(paper: str) -> None:
+    top, listed, found = authors_summary(paper), authors_errata(paper), authors_findings(paper)
+    assert PAPERS[paper].title in top
+    assert PAPERS[paper].version in top
+    assert f"{count_recorded(paper).claims} claims: {count_recorded(paper).told}." in top
+    assert len(re.findall(r"^### ", listed, re.MULTILINE)) == len(slips(paper))
+    recorded = records()
+    for one in claims(paper):
+        assert marked(one.says) in found
+        assert all(marked(setting) in found for setting in one.chosen)
+        assert (
+            f": {recorded[one.id].verdict}{recorded[one.id].told}\n" in found
+            or f"**{recorded[one.id].verdict}** (" in found
+        )
+    for slip in slips(paper):
+        assert f"*Why:* {marked(slip.places[0][1].why)}" in listed
+
+
+def test_the_authors_page_begins_with_what_matters_first() -> None:
+    heads = re.findall(r"^### 1\. (.*)$", authors_errata("selection"), re.MULTILINE)
+    assert heads[0].startswith("Lemma A.3")
 
 
 def test_the_files_of_a_claim_are_what_its_experiments_call() -> None:
@@ -120,7 +163,7 @@ def test_marks() -> None:
     committed = "before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n<!-- made: fuzz -->\nafter"
     once = refreshed(committed)
     assert once.startswith("before\n<!-- made: paper kronecker -->\n\nJosh Alman, Zhao Song, *How to")
-    assert once.endswith("*.\n\n<!-- end -->\n\n<!-- made: fuzz -->\nafter")
+    assert once.endswith("*; arXiv:2310.04064, 2023.\n\n<!-- end -->\n\n<!-- made: fuzz -->\nafter")
     assert refreshed(once.replace("Alman", "Almond")) == once
     assert "Josh Alman" in filled(once)
 
@@ -143,14 +186,15 @@ def test_every_mark_is_filled_or_committed() -> None:
 def test_links_to_the_errata_lead_to_their_headings() -> None:
     """GitHub and MyST make an anchor of a heading's letters, digits and hyphens, and number those that repeat."""
     taken: Counter[str] = Counter()
-    anchors = set()
+    there = set()
     for heading in re.findall(r"^#+ (.*)$", (DOCS / "errata.md").read_text(), re.MULTILINE):
-        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        anchors.add(f"{slug}-{taken[slug]}" if taken[slug] else slug)
-        taken[slug] += 1
+        name = slug(heading)
+        there.add(f"{name}-{taken[name]}" if taken[name] else name)
+        taken[name] += 1
     link = re.compile(r"\]\(\.\./errata\.md#([^)]*)\)")
     linked = {(page.stem, target) for page in MADE for target in link.findall(page.read_text())}
-    assert {target for _, target in linked} <= anchors
+    assert {target for _, target in linked} == {anchor for some in anchors().values() for anchor in some}
+    assert {target for _, target in linked} <= there
     assert {page for page, _ in linked} == {"kronecker", "selection", "separation"}
 
 

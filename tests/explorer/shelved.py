@@ -10,7 +10,7 @@ import pytest
 
 from separatrix import studies
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim
 from separatrix.claims.reproduce import reproduce
 from separatrix.lab import Store, in_process
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
@@ -21,7 +21,7 @@ from tests.lab.experiments import number
 SHELVED = {
     "separation/theorem-1": "holds",
     "kronecker/lemma-2": "holds corrected",
-    "selection/figure-3": "undecided",
+    "selection/figure-3": "not run here",
 }
 HOSTILE = "<img src=x onerror='throw 1'> grows with each seed & more"
 
@@ -39,12 +39,18 @@ def _declare() -> None:
     def theorem_1(found: Sequence[Found]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
-    slip = Erratum("twice", "once", "It was counted twice.", shown_by="the count is twice as large")
+    slip = Erratum(
+        r"twice, $\tilde{n} < 2 n$",
+        "once",
+        "It was counted twice.",
+        shown_by="the count is twice as large",
+        rank=Rank.PROOF,
+    )
 
     @claim(
         paper="kronecker",
         where="Lemma 2",
-        says="The sum is counted.",
+        says=r"The sum $\sum_{i = 1}^n \frac{1}{i}$ is counted.",
         cells=lambda: [number.cell(seed=seed, x=2.0) for seed in range(2)],
         errata=[slip],
         figures=["line"],

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Verdict, claim, claims
+from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Verdict, claim, claims
 from separatrix.claims.reproduce import reproduce
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab import Cell, Store, in_process
+from separatrix.report.highlights import Highlight
 from separatrix.report.page import page
 from tests.lab.experiments import fails, number, walk
 
@@ -66,6 +67,11 @@ def bars(found: Sequence[Found]) -> Fake:
     return Fake(figure, "Bars go up and down.", {"n": ["ä", "<"]})
 
 
+HIGHLIGHTS = (
+    Highlight("kronecker/lemma-1", Verdict.HOLDS, "lines", "A finding in a line", "And in a sentence."),
+    Highlight("selection/theorem-6", Verdict.HOLDS, "plane", "What this store lacks", "It was found elsewhere."),
+    Highlight("beyond/nothing", Verdict.HOLDS, "plane", "Of no claim on the page", "It is left out."),
+)
 FIGURES = {"lines": lines, "plane": plane, "bars": bars}
 THEME = go.layout.Template(layout={"font": {"color": "#777777", "size": 13}, "legend": {"orientation": "h", "y": -0.2}})
 
@@ -93,7 +99,7 @@ def walks() -> list[Cell]:
 def declare_all() -> None:
     """Eight claims of two papers."""
     slip = Erratum("r ≤ k + g", "r ≤ binom(k + g, g)", "The count of monomials is a binomial coefficient.",
-                   shown_by="more monomials than printed")  # fmt: skip
+                   shown_by="more monomials than printed", rank=Rank.STATEMENT)  # fmt: skip
     declare(
         "kronecker",
         "Lemma 1",
@@ -105,7 +111,7 @@ def declare_all() -> None:
     declare("kronecker", "Lemma 2", Verdict.HOLDS_CORRECTED, errata=[slip], figures=["lines"])
     declare("kronecker", "Theorem 3", Verdict.HOLDS_ASYMPTOTICALLY, cells=walks, figures=["plane", "bars"])
     declare("kronecker", HOSTILE, Verdict.FAILS_AS_PRINTED, says=HOSTILE, note=HOSTILE, numbers={HOSTILE: HOSTILE},
-            errata=[Erratum(HOSTILE, HOSTILE, HOSTILE, HOSTILE)])  # fmt: skip
+            errata=[Erratum(HOSTILE, HOSTILE, HOSTILE, HOSTILE, rank=Rank.PROOF)])  # fmt: skip
     declare("kronecker", "Theorem 5", Verdict.ILLUSTRATED, note="A conditional lower bound; its reduction ran.")
     declare("selection", "Theorem 6", Verdict.HOLDS, profile="full", figures=["plane"],
             cells=lambda: [walk.cell(seed=7, steps=5)])  # fmt: skip
@@ -128,5 +134,5 @@ def written(folder: Path) -> Path:
     """The page of all of them, in a folder."""
     with Store.create(folder) as store:
         path = folder / "report.html"
-        path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded()), "utf-8")
+        path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded(), HIGHLIGHTS), "utf-8")
     return path

@@ -14,7 +14,6 @@ from torch import Tensor
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
-from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import GradientCertificate
 from separatrix.attention.certificate.output import Certificate, certify
@@ -33,7 +32,6 @@ from separatrix.attention.planning.plan import (
     recipes,
     time_limit,
 )
-from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.frame import key_mean
 from separatrix.attention.polynomial.products import expanded
 from separatrix.attention.polynomial.run import Run, compute, differentiable
@@ -221,8 +219,8 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
 
 def _compute(analysis: Analysis, recipe: Recipe) -> Run:
     index_set = recipe.index_set
-    weights = torch.from_numpy(index_set.multinomials())
-    degrees = torch.from_numpy(index_set.alphas.sum(1))
+    weights = torch.from_numpy(index_set.multinomials)
+    degrees = torch.from_numpy(index_set.degrees)
     if recipe.polynomial is None:
         series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
     else:
@@ -236,17 +234,14 @@ def _compute(analysis: Analysis, recipe: Recipe) -> Run:
 def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
     call = analysis.call
     if not call.positions.is_causal:
-        chunk = run.expansion.chunk(call.query.shape[0])
         tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
         for count in call.counts():
             tuples = tuples * count
-        tuples = tuples.unsqueeze(1).expand(call.query.shape[:2])
-        summing = Summing(chunk, chunk)
+        tuples = tuples.unsqueeze(1)
     else:
         tuples = _causal_tuples(call)
-        summing = causal_summing(call, recipe.index_set.rank)
     index_set = recipe.index_set
-    sizes = (index_set.degree, index_set.rank, summing, run.expansion.dtype)
+    sizes = (index_set.degree, index_set.rank, run.expansion.dtype)
     left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None
     return certify(
         call,

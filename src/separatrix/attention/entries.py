@@ -76,8 +76,9 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
 def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """`extremes`, with 0 where there are no tokens, and an error for NaN or infinity."""
     least, most = extremes(x, mask)
-    nothing = least > most
-    least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
+    if mask is not None or not x.shape[1]:
+        nothing = least > most
+        least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
     if not truth((torch.isfinite(least) & torch.isfinite(most)).all()):
         raise ArgumentError(
             name,

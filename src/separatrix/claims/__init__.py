@@ -14,11 +14,15 @@ from pkgutil import iter_modules
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper, and the short name by which claims and commands call it."""
+    """A paper, and the short name by which claims and commands call it.
+
+    `version` is the one that was read: where and when it appeared, as far as its text or one that cites it says so.
+    """
 
     name: str
     title: str
     authors: str
+    version: str = ""
 
 
 PAPERS = {
@@ -28,16 +32,19 @@ PAPERS = {
             "separation",
             "Why Softmax Attention Outperforms Linear Attention",
             "Yichuan Deng, Zhao Song, Kaijun Yuan, Tianyi Zhou",
+            "the text that was read bears no date or identifier; the latest works that it cites are of 2023",
         ),
         Paper(
             "kronecker",
             "How to Capture Higher-order Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation",
             "Josh Alman, Zhao Song",
+            "arXiv:2310.04064, 2023",
         ),
         Paper(
             "selection",
             "Transformers Provably Learn Sparse Token Selection While Fully-Connected Nets Cannot",
             "Zixuan Wang, Stanley Wei, Daniel Hsu, Jason D. Lee",
+            "Proceedings of the 41st International Conference on Machine Learning, PMLR 235, 2024",
         ),
         Paper("beyond", "Beyond the papers", "Separatrix"),
     )

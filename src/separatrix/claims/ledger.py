@@ -25,9 +25,8 @@ evidence is too weak to tell the two apart, and nothing is decided.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
@@ -44,6 +43,7 @@ class Verdict(StrEnum):
     """What we find of a claim."""
 
     PROVED = "proved"
+    DEFINED = "defined here"
     HOLDS = "holds"
     HOLDS_CORRECTED = "holds corrected"
     HOLDS_ASYMPTOTICALLY = "holds asymptotically"
@@ -51,10 +51,13 @@ class Verdict(StrEnum):
     NOT_REPRODUCED = "not reproduced"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
+    NOT_RUN = "not run here"
 
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.PROVED: "The documents prove it in a few lines; exact or exhaustive computation beside the proof agrees.",
+    Verdict.DEFINED: "A definition, neither true nor false: code of the library is what it says, compared with the "
+    "printed formula, and is not what its wrong neighbours say.",
     Verdict.HOLDS: "The check passes on what is printed, and rejects the wrong neighbours that are named with it.",
     Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
     Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
@@ -62,27 +65,12 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOT_REPRODUCED: "It does not come out with the settings that we chose where the paper prints none; they "
     "are listed, and varied. With others it may come out: this is no misprint.",
     Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "The evidence does not decide it, or some of its cells have not been run or have failed.",
+    Verdict.UNDECIDED: "All that it needs has been run, and the evidence does not decide it: an interval includes "
+    "zero, or a wrong neighbour passes as well; or a run failed. The note of the claim says which.",
+    Verdict.NOT_RUN: "Its runs are not in this folder of results, as those of the full profile after a quick run: the "
+    "verdict that is recorded is shown, with its day.",
 }
 """What each verdict means, for every page that shows verdicts."""
-
-
-def counted(verdicts: Iterable[Verdict]) -> str:
-    """How many claims have which verdict, in words.
-
-    >>> counted([Verdict.HOLDS, Verdict.HOLDS, Verdict.UNDECIDED, Verdict.FAILS_AS_PRINTED])
-    '2 hold, 1 fails as printed, 1 is undecided'
-    """
-    number = Counter(verdicts)
-    return ", ".join(f"{number[one]} {_clause(one, number[one])}" for one in Verdict if number[one])
-
-
-def _clause(verdict: Verdict, number: int) -> str:
-    """A verdict as what one claim does, or several do."""
-    verb, _, rest = verdict.partition(" ")
-    if verb in ("holds", "fails"):
-        return f"{verb if number == 1 else verb[:-1]} {rest}".rstrip()
-    return f"{'is' if number == 1 else 'are'} {verdict}"
 
 
 @dataclass(frozen=True)
@@ -109,17 +97,42 @@ class Interval:
         )
 
 
+class Rank(StrEnum):
+    """How much an erratum matters, the most first."""
+
+    STATEMENT = "changes a statement"
+    PROOF = "repairs a proof"
+    TYPOGRAPHICAL = "typographical"
+
+
+RANKS: Mapping[Rank, str] = {
+    Rank.STATEMENT: "A theorem, a lemma, a definition or a caption says something else once it is put right: a "
+    "hypothesis, a constant, a rate.",
+    Rank.PROOF: "A step of a proof is wrong or missing; what is proved stands.",
+    Rank.TYPOGRAPHICAL: "A wrong letter, index, sign, shape or reference; what is meant is plain from the text around "
+    "it.",
+}
+"""What each rank means, for every page that shows errata."""
+
+
 @dataclass(frozen=True)
 class Erratum:
     """A misprint: what is printed, what is right, why, and the evidence that shows it.
 
     `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
+    `rank` says how much it matters. `at` is the place where it is printed, such as an equation or a step of a proof, if
+    that is not the claim's own. Errata of one paper with the same `slip` are one slip that the paper repeats, and so
+    are those that are alike in what is printed and what is right: they are counted once.
     """
 
     printed: str
     right: str
     why: str
     shown_by: str
+    _: KW_ONLY
+    rank: Rank
+    at: str = ""
+    slip: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,8 +200,10 @@ class Claim:
     `home` is the module that declares the claim, whose name tells the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
-    the proof in the documents, if there is one. `chosen` are the settings that the paper does not print: what we took,
-    and how it was varied.
+    the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
+    says, by their full names. `chosen` are the settings that the paper does not print: what we took, and how it was
+    varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
+    first: what the rule was, and why it is another one now.
     """
 
     id: str
@@ -205,17 +220,20 @@ class Claim:
     alone: str = ""
     proof: str = ""
     chosen: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
 
     def judged(self, found: Sequence[Found]) -> Finding:
         """The finding on what is printed.
 
         Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
-        passes, the claim then holds corrected. If the check fails or does not decide, that is the verdict. A wrong
-        neighbour that the check does not reject on the same evidence leaves a claim undecided that it does not reject.
+        passes, the claim then holds corrected, or, without misprints, is defined here or proved. If the check fails or
+        does not decide, that is the verdict. A wrong neighbour that the check does not reject on the same evidence
+        leaves a claim undecided that it does not reject.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
-        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED):
+        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED, Verdict.DEFINED):
             raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
         if finding.verdict is Verdict.NOT_REPRODUCED and not self.chosen:
             raise TypeError(f"claim {self.id}: a claim that is not reproduced lists the settings that were chosen")
@@ -231,8 +249,8 @@ class Claim:
             note = f"These cells do not show the misprint: {', '.join(hidden)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
         finding = self._beside_neighbours(finding, found)
-        if finding.verdict is Verdict.HOLDS and self.proof and not names:
-            return replace(finding, verdict=Verdict.PROVED)
+        if finding.verdict is Verdict.HOLDS and not names and (self.defines or self.proof):
+            return replace(finding, verdict=Verdict.DEFINED if self.defines else Verdict.PROVED)
         if finding.verdict in _PASSES and names:
             return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
         return finding
@@ -279,6 +297,8 @@ def claim(
     alone: str = "",
     proof: str = "",
     chosen: Sequence[str] = (),
+    defines: Sequence[str] = (),
+    history: Sequence[str] = (),
     home: str | None = None,
 ) -> Callable[[Callable[..., Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
@@ -306,6 +326,8 @@ def claim(
             alone=alone,
             proof=proof,
             chosen=tuple(chosen),
+            defines=tuple(defines),
+            history=tuple(history),
         )
         if paper not in PAPERS:
             raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
@@ -365,8 +387,3 @@ def place(where: str) -> tuple[int, str, tuple[int, ...]]:
     if letter:
         return 2, letter.group(1), numbers
     return int(where.startswith("Figure")), "", numbers
-
-
-def errata(paper: str | None = None) -> list[tuple[Claim, Erratum]]:
-    """The misprints that the claims show, each with its claim."""
-    return [(one, erratum) for one in claims(paper) for erratum in one.errata]

@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from separatrix.claims.ledger import Claim, Finding, Found, Profile, Verdict
@@ -23,8 +24,9 @@ EXPECTED = Path(__file__).with_name("expected.toml")
 class Judgement:
     """A claim and what was found. `seconds` is what its cells took, whenever they ran; `keys` are theirs.
 
-    `missing` cells were never run, or are damaged, which counts as much; `failed` ones were in vain: with either the
-    verdict is `undecided`. `problem` is the traceback of a check that broke.
+    `missing` cells were never run, or are damaged, which counts as much: with one of them the verdict is `not run
+    here`. `failed` ones were in vain: with one of them it is `undecided`. `problem` is the traceback of a check that
+    broke.
     """
 
     claim: Claim
@@ -49,21 +51,24 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     except Exception:
         note = "Its cells cannot be made."
         return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), (), 0.0, problem=traceback.format_exc())
-    records = [(cell, None) for cell in cells] if store is None else list(store.find(cells))
+    rows = [(cell, None) for cell in cells] if store is None else list(store.find(cells))
     keys = tuple(cell.key for cell in cells)
-    seconds = sum(record.seconds or 0.0 for _, record in records if record)
-    counted = Counter(_status(record) for _, record in records)
+    seconds = sum(record.seconds or 0.0 for _, record in rows if record)
+    counted = Counter(_status(record) for _, record in rows)
     found: list[Found] = []
     if store is not None and counted["done"] == len(cells):
-        for cell, record in records:
+        for cell, record in rows:
             try:
                 found += [replace(found_in(store, cell, record), seconds=None)] if record else []
             except DamagedError:  # of an array
                 counted["damaged"] += 1
     if len(found) < len(cells):
-        note = f"Of {len(cells):,} cells, {_told(counted)}."
         missing = counted["not run"] + counted["damaged"]
-        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), keys, seconds, missing, counted["failed"])
+        verdict = Verdict.UNDECIDED if counted["failed"] else Verdict.NOT_RUN
+        note = f"Of {len(cells):,} cells, {_told(counted)}."
+        if verdict is Verdict.NOT_RUN:
+            note = f"{note} {recall(claim.id, records())}"
+        return Judgement(claim, Finding(verdict, note=note), keys, seconds, missing, counted["failed"])
     try:
         finding = claim.judged(found)
     except Exception:
@@ -72,13 +77,25 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     return Judgement(claim, finding, keys, seconds)
 
 
-def recalled(claim: Claim, recorded: Mapping[str, Verdict]) -> Judgement:
-    """The recorded verdict on a claim, where nothing has been run; undecided if none is recorded."""
+def recalled(claim: Claim, recorded: Mapping[str, Recorded]) -> Judgement:
+    """The recorded verdict on a claim, where nothing has been run; `not run here` if none is recorded."""
     if claim.id not in recorded:
         note = "No verdict is recorded, and nothing has been run here."
-        return Judgement(claim, Finding(Verdict.UNDECIDED, note=note), (), 0.0)
-    note = f"This verdict is recorded; nothing has been run here. To run it: {claim.command}"
-    return Judgement(claim, Finding(recorded[claim.id], note=note), (), 0.0)
+        return Judgement(claim, Finding(Verdict.NOT_RUN, note=note), (), 0.0)
+    one = recorded[claim.id]
+    note = f"This verdict is recorded{one.told}; nothing has been run here. To run it: {claim.command}"
+    return Judgement(claim, Finding(one.verdict, note=note), (), 0.0)
+
+
+def recall(id: str, recorded: Mapping[str, Recorded]) -> str:
+    """A sentence with the verdict that is recorded of a claim.
+
+    >>> recall("kronecker/x", {"kronecker/x": Recorded(Verdict.HOLDS, date(2026, 11, 15))})
+    'Recorded is: holds, found on 2026-11-15.'
+    """
+    if id not in recorded:
+        return "No verdict is recorded."
+    return f"Recorded is: {recorded[id].verdict}{recorded[id].told}."
 
 
 def found_in(store: Store, cell: Cell, record: Record) -> Found:
@@ -98,20 +115,56 @@ def _told(counted: Counter[str]) -> str:
     return " and ".join(f"{counted[how]:,} {words[how][counted[how] > 1]}" for how in words if counted[how])
 
 
-def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
-    """The recorded verdicts by id: one table a paper, in it the rest of the id and the verdict.
+@dataclass(frozen=True)
+class Recorded:
+    """The verdict that a claim had when a person last looked at it.
 
-    ``[kronecker]`` with ``"lemma-c.3" = "holds"`` records the claim ``kronecker/lemma-c.3``.
+    `on` is the day, where it is kept; `why` the reason, where it is undecided.
     """
-    recorded: dict[str, Verdict] = {}
+
+    verdict: Verdict
+    on: date | None = None
+    why: str = ""
+
+    @property
+    def told(self) -> str:
+        """The reason and the day, to follow the verdict in a sentence.
+
+        >>> Recorded(Verdict.UNDECIDED, date(2026, 11, 15), "one seed failed").told
+        ' (one seed failed), found on 2026-11-15'
+        """
+        return (f" ({self.why})" if self.why else "") + (f", found on {self.on:%Y-%m-%d}" if self.on else "")
+
+
+def records(path: Path = EXPECTED) -> dict[str, Recorded]:
+    """What is recorded, by id: one table a paper, in it the rest of the id and the verdict, or a table with the day.
+
+    ``[kronecker]`` with ``"lemma-c.3" = "holds"`` records the claim ``kronecker/lemma-c.3``, and so does
+    ``"lemma-c.3" = { verdict = "holds", on = 2026-11-15 }``.
+    """
+    recorded: dict[str, Recorded] = {}
     for paper, table in tomlfile.load(path).items():
         if not isinstance(table, dict):
             raise ArgumentError(f"{path}: {paper}", expected="a table of verdicts", got=table)
-        for rest, verdict in table.items():
-            if verdict not in list(Verdict):
-                raise ArgumentError(f'{path}: {paper}."{rest}"', expected=" or ".join(Verdict), got=verdict)
-            recorded[f"{paper}/{rest}"] = Verdict(verdict)
+        for rest, given in table.items():
+            recorded[f"{paper}/{rest}"] = _recorded(f'{path}: {paper}."{rest}"', given)
     return recorded
+
+
+def _recorded(name: str, given: object) -> Recorded:
+    fields = given if isinstance(given, dict) else {"verdict": given}
+    verdict, on, why = fields.get("verdict"), fields.get("on"), fields.get("why", "")
+    known = [one for one in Verdict if one is not Verdict.NOT_RUN]
+    if verdict not in known:
+        raise ArgumentError(name, expected=" or ".join(known), got=verdict)
+    if not (fields.keys() <= {"verdict", "on", "why"} and isinstance(why, str) and isinstance(on, date | None)):
+        raise ArgumentError(name, expected="a verdict, on = a date, why = a text", got=given)
+    return Recorded(Verdict(str(verdict)), on, why)
+
+
+def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
+    """The recorded verdicts by id."""
+    return {id: one.verdict for id, one in records(path).items()}
 
 
 def difference(one: Judgement, recorded: Mapping[str, Verdict], profile: Profile) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from separatrix.claims.formulas import readable
 from separatrix.commands.ending import in_a_sentence
 from separatrix.commands.options import RESULTS, PaperOption, StoreOption
 from separatrix.commands.verdict_table import print_table
@@ -55,11 +56,11 @@ def claims(
 
 
 def _judged(claims: list[Claim], store: Path) -> list[Judgement]:
-    from separatrix.claims.verdicts import expected, judge, recalled
+    from separatrix.claims.verdicts import judge, recalled, records
     from separatrix.lab.store import Store
 
     if not (store / "store.sqlite").exists():
-        recorded = expected()
+        recorded = records()
         return [recalled(claim, recorded) for claim in claims]
     with Store.open(store) as kept:
         return [judge(claim, kept) for claim in claims]
@@ -70,11 +71,12 @@ def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:
     where = claim.where.casefold()
     if place is not None and place.casefold().strip() not in (where, *where.replace(",", " ").split()):
         return False
-    return text is None or any(text.casefold() in part.casefold() for part in (claim.id, claim.where, claim.says))
+    parts = (claim.id, claim.where, claim.says, readable(claim.says))
+    return text is None or any(text.casefold() in part.casefold() for part in parts)
 
 
 def _told(one: Judgement) -> dict[str, Any]:
-    """A claim and its verdict as JSON has them; numbers that are no numbers of JSON are texts."""
+    """A claim and its verdict as JSON has them; numbers that are no numbers of JSON are texts, formulas are LaTeX."""
     claim, finding = one.claim, one.finding
     return {
         "id": claim.id,
@@ -84,7 +86,7 @@ def _told(one: Judgement) -> dict[str, Any]:
         "verdict": one.verdict.value,
         "note": finding.note,
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
-        "errata": [{"printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
+        "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
         "profile": claim.profile,
         "cells": len(one.keys),
         "missing": one.missing,

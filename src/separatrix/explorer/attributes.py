@@ -7,6 +7,8 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
+from separatrix.explorer.formula import Formula
+
 
 def attributes(**names: str) -> dict[str, Any]:
     """aria- and data- attributes, to be passed on with ``**``.
@@ -20,9 +22,13 @@ def attributes(**names: str) -> dict[str, Any]:
 def element(name: str, /, *children: Component | str | None, **attributes: str | int | bool | None) -> Component:
     """Make a component by the name of its element, as `separatrix.report.markup.tag` writes HTML.
 
+    The child of an element ``math`` is MathML, as `separatrix.report.typeset.mathml` writes it.
+
     >>> element("p", "a", None, class_="note", aria_hidden="true")
     P(children=['a'], className='note', aria-hidden='true')
     """
+    if name == "math":
+        return Formula("".join(map(str, children)))
     named = {"className" if key == "class_" else key.rstrip("_").replace("_", "-"): value
              for key, value in attributes.items() if not (value is None or value is False)}  # fmt: skip
     made: Component = getattr(html, name.capitalize())([child for child in children if child is not None], **named)

@@ -191,7 +191,7 @@ class BoundedTensorAttention(TensorAttention):
             call = self._call(*inputs, is_causal, query_offset)
             found = value_range(call)
             roundings = sum_rounding(plan, call) if found.in_range(torch.float64) else math.inf
-            magnitude = found.magnitude.amax(1, keepdim=True).expand(call.query.shape[:2])
+            magnitude = found.largest.expand(call.query.shape[:2])
             return plan.certificate(roundings, call.shaped(magnitude))
 
     def cache(self, batch_size: int | None = None, *, spare: int = 0) -> Cache:

@@ -52,7 +52,7 @@ class Projections(Remembers):
         def linear(width: int, heads: int) -> nn.Linear:
             # Not filled twice: nn.Linear would draw from the global generator.
             empty = nn.Linear(width, heads * self.head_dim, bias=bias, device="meta", dtype=dtype)
-            return empty.to_empty(device=torch.get_default_device() if device is None else device)
+            return empty.to_empty(device=torch.empty(0).device if device is None else device)
 
         self.q_proj = linear(embed_dim, num_heads)
         self.k_proj = nn.ModuleList(linear(kdim, num_kv_heads) for _ in range(order - 1))

@@ -11,16 +11,18 @@ one that makes its components.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from separatrix.claims.ledger import MEANINGS, Claim, Erratum, Interval, Verdict, identity
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab.wording import many
+from separatrix.report.typeset import Make, typeset
 
 __all__ = ["Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
 
 MARKS = {
     Verdict.PROVED: "∎",
+    Verdict.DEFINED: "≔",
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",
     Verdict.HOLDS_ASYMPTOTICALLY: "≈",
@@ -28,15 +30,10 @@ MARKS = {
     Verdict.NOT_REPRODUCED: "≠",
     Verdict.ILLUSTRATED: "◇",
     Verdict.UNDECIDED: "?",
+    Verdict.NOT_RUN: "○",
 }
 
 Node = TypeVar("Node")
-
-
-class Make(Protocol[Node]):
-    """Makes an element of a page from its name, its children and its attributes, which `markup.tag` describes."""
-
-    def __call__(self, name: str, /, *children: Node | str | None, **attributes: str | int | bool | None) -> Node: ...
 
 
 def css_class(verdict: Verdict) -> str:
@@ -66,13 +63,20 @@ def spelled(value: object) -> str:
 
 
 def statement(one: Judgement, make: Make[Node]) -> list[Node]:
-    """Show what the paper says, the note of the finding if it has one, and the settings that were chosen for it."""
-    shown = [make("p", one.claim.says, class_="statement")]
+    """Show what the paper says, the finding's note, the code that a definition is, what was chosen, and old rules."""
+    shown = [make("p", *typeset(one.claim.says, make), class_="statement")]
     if one.finding.note:
-        shown.append(make("p", one.finding.note, class_="note"))
+        shown.append(make("p", *typeset(one.finding.note, make), class_="note"))
     if one.claim.chosen:
         shown.append(make("p", "Settings that the paper does not print, and what we took for them:", class_="note"))
-        shown.append(make("ul", *(make("li", chosen) for chosen in one.claim.chosen), class_="note"))
+        shown.append(make("ul", *(make("li", *typeset(chosen, make)) for chosen in one.claim.chosen), class_="note"))
+    if one.claim.defines:
+        names = (make("li", make("code", name)) for name in one.claim.defines)
+        shown.append(make("p", "What this defines is, in the library:", class_="note"))
+        shown.append(make("ul", *names, class_="note"))
+    if one.claim.history:
+        shown.append(make("p", "Rules that were changed after results had been seen:", class_="note"))
+        shown.append(make("ul", *(make("li", *typeset(rule, make)) for rule in one.claim.history), class_="note"))
     return shown
 
 
@@ -85,16 +89,18 @@ def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:
             middle = spelled(value.value)
             interval = str(value).partition(" ")[2].strip("()")
         kind = "text" if isinstance(value, str) else "number"
-        cells = [make("th", name, scope="row"), make("td", middle, class_=kind), make("td", interval)]
+        cells = [make("th", *typeset(name, make), scope="row"), make("td", middle, class_=kind), make("td", interval)]
         rows.append(make("tr", *cells))
     table = make("table", make("caption", "Evidence"), make("tbody", *rows), class_="evidence")
     return make("div", table, class_="wide")
 
 
 def misprint(erratum: Erratum, make: Make[Node]) -> Node:
-    """Show what is printed, what is right, and why."""
-    pairs = (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why))
-    return make("dl", *(make("div", make("dt", name), make("dd", text)) for name, text in pairs), class_="erratum")
+    """Show where an erratum is, how much it matters, what is printed, what is right, and why."""
+    pairs = [("Where", erratum.at)] if erratum.at else []
+    pairs += [("Rank", erratum.rank), ("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why)]
+    rows = (make("div", make("dt", name), make("dd", *typeset(text, make))) for name, text in pairs)
+    return make("dl", *rows, class_="erratum")
 
 
 def not_drawn(claim: Claim, make: Make[Node]) -> Node:

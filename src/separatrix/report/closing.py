@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from separatrix.claims import PAPERS
+from separatrix.claims.ledger import RANKS, Erratum, Rank
+from separatrix.claims.verdicts import Judgement
 from separatrix.lab.export import moment
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, misprint
@@ -18,18 +20,32 @@ _UNKNOWN = "unknown"
 
 
 def errata(entries: Sequence[Entry]) -> Html:
-    """Every misprint, with the claim that shows it and its verdict."""
-    found: list[Html] = []
+    """Every misprint, with the claim that shows it and its verdict; those of a rank are folded together."""
+    found = [_ranked(rank, entries) for rank in Rank]
+    shown = [one for one in found if one is not None]
+    return tag("section", tag("h2", "Errata"), *(shown or [tag("p", "No claim shows a misprint.")]), id="errata")
+
+
+def _ranked(rank: Rank, entries: Sequence[Entry]) -> Html | None:
+    """The misprints of a rank, by paper and claim; None if there are none."""
+    parts: list[Html] = []
+    number = 0
     for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
-        misprinted = [entry.judgement for entry in group if entry.judgement.claim.errata]
-        if misprinted:
-            found.append(tag("h3", PAPERS[paper].title, id=f"errata-{paper}"))
-        for one in misprinted:
-            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
-            found.append(
-                tag("div", heading, *(misprint(erratum, tag) for erratum in one.claim.errata), class_="misprinted")
-            )
-    return tag("section", tag("h2", "Errata"), *(found or [tag("p", "No claim shows a misprint.")]), id="errata")
+        ones = [(one.judgement, [slip for slip in one.judgement.claim.errata if slip.rank is rank]) for one in group]
+        if any(slips for _, slips in ones):
+            parts.append(tag("h3", PAPERS[paper].title))
+            parts += [_misprinted(one, slips) for one, slips in ones if slips]
+            number += sum(len(slips) for _, slips in ones)
+    if not parts:
+        return None
+    title = f"{rank.value.capitalize()}: {many(number, 'erratum', 'errata')}"
+    return _folded(title, tag("p", RANKS[rank], class_="note"), *parts)
+
+
+def _misprinted(one: Judgement, slips: Sequence[Erratum]) -> Html:
+    """Some of the misprints that a claim shows."""
+    heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
+    return tag("div", heading, *(misprint(erratum, tag) for erratum in slips), class_="misprinted")
 
 
 def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
@@ -48,14 +64,16 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         tag("h2", "Provenance"),
         tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
         tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
-        _folded("When the cells were done", table(names, sets, class_="stacked")) if sets else None,
+        _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))
+        if sets
+        else None,
         id="provenance",
     )
 
 
-def _folded(title: str, wide: Html) -> Html:
-    """A part of the page that is folded away because it is long and seldom needed."""
-    return tag("details", tag("summary", title), tag("div", wide, class_="wide"))
+def _folded(title: str, *parts: Html) -> Html:
+    """A part of the page that is folded away because it is long."""
+    return tag("details", tag("summary", title), *parts)
 
 
 def _origin(number: int, origin: str, cells: int) -> Html:

@@ -13,8 +13,9 @@ from separatrix.attention.planning.forecast import analyse
 from separatrix.attention.polynomial import native_pass as passes
 from separatrix.attention.polynomial import sums
 from separatrix.attention.polynomial.monomials import total_degree
+from separatrix.attention.polynomial.native_products import TOKENS_OF_A_LANE
 from separatrix.attention.polynomial.sums import Expansion
-from separatrix.native import native
+from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
 
@@ -120,3 +121,32 @@ def test_tokens_whose_columns_are_apart_go_another_way(taken):
     straight, _ = made(1, (30, 20, 20), 3, 2, torch.float64, torch.float64)
     for one, other in zip(found, run(straight, expansion), strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("architecture", runnable(native().library) if native().library else [])
+@pytest.mark.parametrize("by_chunks", [False, True])
+def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(architecture, by_chunks, monkeypatch):
+    """In float32, 2^24 + 1 is 2^24: a one is lost exactly if it is added to the same sum in float32 as 2^24 is.
+
+    Head j has 2^24 at one token and 1 at token j. The sum that counts is that of the values with the monomial 1.
+    """
+    library, length = native().library, 700
+    if by_chunks:
+        monkeypatch.setattr(sums, "native_pass", lambda *given: None)
+    assert library.separatrix_choose(architecture.encode()) == 0
+    try:
+        for large in (0, 1, 255, 299, 699):
+            values = torch.zeros(length, length, 1)
+            values[:, :, 0].fill_diagonal_(1.0)
+            values[:, large, 0] = 2.0**24
+            tokens = torch.ones(length, length, 2)
+            call = flattened(check_arguments(tokens, [tokens] * 2, [values] * 2))
+            index_set = total_degree(2, 3)
+            coefficients = torch.ones(index_set.rank, dtype=torch.float64)
+            frame = replace(analyse(call).frame, dtype=torch.float32)
+            state = sums.key_state(call, Expansion(frame, index_set, coefficients, 2), 0, 0, length)
+            lost = state[:, 0, 0] == 2.0**24
+            others = [j for j in range(length) if j != large]
+            assert 2 <= int(lost[others].sum()) <= TOKENS_OF_A_LANE - 1
+    finally:
+        library.separatrix_choose(native().architecture.encode())

@@ -98,7 +98,7 @@ def by_definition(call: Call, expansion: Expansion, before: list[Tensor] | None)
     moment = torch.zeros_like(sums[..., 0])
     if expansion.moment is not None:
         level = slice(*index_set.levels[expansion.moment])
-        weights = torch.from_numpy(index_set.multinomials()[level])
+        weights = torch.from_numpy(index_set.multinomials[level])
         moment = torch.einsum("hqr,r,hqr->hq", query[..., level], weights, product[:, :, level, -1])
     return sums, moment
 

@@ -271,3 +271,36 @@ def test_a_state_of_no_heads():
 def test_a_bound_whose_power_is_no_number():
     with pytest.raises(sx.SeparatrixError, match="bound"):
         sx.TensorAttentionState(3, 2, 2, bound=1e200, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("length", [1, 3, 40])
+@pytest.mark.parametrize("wants_gradient", [False, True])
+def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(length, wants_gradient):
+    query, keys, values = tokens(3, 3, 60, 3, 2)
+    state = sx.TensorAttentionState(3, 3, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
+    state.extend(query[:20], part(keys, 20), part(values, 20))
+    before, held = state.tokens, [z.clone() for z in state.states]
+    state._roundings[0] = largest_that_is_kept(state)  # as after many tokens one by one; one more is one too many
+    values = [x.requires_grad_(wants_gradient) for x in values]
+    with pytest.raises(sx.SeparatrixError, match=r"tokens outputs are certain to"):
+        state.extend(query[20 : 20 + length], part(keys, 20, 20 + length), part(values, 20, 20 + length))
+    assert state.tokens == before
+    assert all(torch.equal(a, b) for a, b in zip(state.states, held, strict=True))
+    state.attend(query[:1])
+
+
+def refused(state, roundings, counts):
+    try:
+        state._refuse_roundings(counts, [1.0, 1.0], roundings)
+    except sx.SeparatrixError:
+        return True
+    return False
+
+
+def largest_that_is_kept(state):
+    """How many roundings the first set's tokens may have gone through, so that the state still attends."""
+    low, high = 0, 2**60
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if refused(state, [middle, state._roundings[1]], [20, 20]) else (middle, high)
+    return low

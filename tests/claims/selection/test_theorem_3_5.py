@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from separatrix.claims.ledger import Found
 from separatrix.claims.selection import theorem_3_5
 from tests.claims.cells import shortened
 from tests.contracts.claim_contract import FAILS, HOLDS, ClaimContract
@@ -16,7 +19,27 @@ class TestTheorem35(ClaimContract):
     )
 
 
-def test_the_trained_nets_run() -> None:
-    finding = theorem_3_5.theorem_3_5_trained.judged(shortened("selection/theorem-3.5/trained-nets"))
-    assert finding.verdict is HOLDS
-    assert finding.numbers
+def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
+    """After twenty steps it has learned nothing; of what twenty steps leave of the nets the rest is true."""
+    found = shortened("selection/theorem-3.5/trained-nets")
+    check = theorem_3_5.theorem_3_5_trained.check
+
+    def with_transformer(**to: float) -> list[Found]:
+        return [replace(one, result={**one.result, **to}) if "width" in one.result else one for one in found]
+
+    assert check(found).verdict is FAILS
+    assert check(with_transformer(squared_error=0.002)).verdict is HOLDS
+    assert check(with_transformer(squared_error=0.002), part=0.01).verdict is FAILS
+    assert check(with_transformer(squared_error=0.002, parameters=6071)).verdict is FAILS
+
+
+def test_trained_nets_may_come_near_the_infimum() -> None:
+    """A net at its floor stays above it, and not a twentieth above."""
+    found = [
+        replace(one, result={**one.result, "squared_error": one.result["floor"], "standard_error": 0.005})
+        if "floor" in one.result
+        else one
+        for one in shortened("selection/theorem-3.5/trained-nets")
+    ]
+    assert theorem_3_5._judged(found, 0, 1).verdict is HOLDS
+    assert theorem_3_5._judged(found, 0, 1, 1.05).verdict is FAILS

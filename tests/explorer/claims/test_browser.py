@@ -55,6 +55,19 @@ def test_what_a_claim_says_is_no_markup(browser, address: str) -> None:
         assert page.locator("article img").count() == 0
 
 
+def test_formulas_are_typeset(browser, address: str) -> None:
+    """They are elements that the browser typesets: a fraction is higher than a letter, an accent is above its base."""
+    with Visit(browser, address, "?tab=claims&claim=kronecker/lemma-2", **DESKTOP) as page:
+        page.locator("article math").nth(1).wait_for(state="attached")
+        kinds = page.locator("article math *").evaluate_all("all => all.map(one => one.namespaceURI)")
+        assert set(kinds) == {"http://www.w3.org/1998/Math/MathML"}
+        high, low = (page.locator(f"article .statement {one}").first.bounding_box() for one in ("mfrac", "mi"))
+        assert high["height"] > 1.5 * low["height"]
+        assert page.locator("article math").nth(1).text_content() == "n~<2n"
+        assert page.locator(".claims small math").count() == 1
+        assert "$" not in page.locator("main").text_content()
+
+
 def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         page.locator(".claims input").nth(2).wait_for(state="attached")

@@ -38,10 +38,10 @@ def test_the_ledger_is_judged_from_the_store(store: Path) -> None:
     assert found == SHELVED
 
 
-def test_without_a_store_nothing_is_decided(tmp_path: Path) -> None:
+def test_without_a_store_nothing_has_been_run(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "nothing")
     assert not shelf.exists
-    assert {str(one.verdict) for one in shelf.judgements()} == {"undecided"}
+    assert {str(one.verdict) for one in shelf.judgements()} == {"not run here"}
     assert not (tmp_path / "nothing").exists(), "looking made a folder"
 
 
@@ -74,7 +74,7 @@ def test_the_filter(store: Path, filter: tuple[str, str, str], ids: list[str]) -
 
 def test_the_count(store: Path) -> None:
     found = Shelf(store).judgements()
-    assert counted(found) == "3 claims: 1 holds, 1 holds corrected, 1 is undecided."
+    assert counted(found) == "3 claims, 2 of them quick and 1 full: 1 holds, 1 holds corrected, 1 is not run here."
     assert counted([]) == "No claim matches."
 
 
@@ -84,7 +84,7 @@ def test_the_page_lists_and_opens(visitor) -> None:
     assert "What the verdicts mean" in texts(found["claim.children"])
     found = visitor.changed(verdict="holds corrected")
     assert [one["value"] for one in found[LIST]] == ["kronecker/lemma-2"]
-    assert found["claims-count.children"] == "1 claim: 1 holds corrected."
+    assert found["claims-count.children"] == "1 claim, quick: 1 holds corrected."
     opened = visitor.changed(claim="kronecker/lemma-2")["claim.children"]
     told = texts(opened)
     for part in ("holds corrected", "largest", "Printed", "twice", "Right", "once", "tests/explorer/shelved.py:",
@@ -107,7 +107,7 @@ def test_without_a_store_the_page_says_what_to_run(tmp_path: Path) -> None:
     visitor = reader(make_app(tmp_path / "nothing", pages={"claims": claims_tab}).server.test_client())
     found = visitor.open("?tab=claims&claim=kronecker/lemma-2")
     assert "separatrix reproduce" in texts(found["claim.children"])
-    assert found["claims-count.children"] == "3 claims: 3 are undecided."
+    assert found["claims-count.children"] == "3 claims, 2 of them quick and 1 full: 3 are not run here."
 
 
 @pytest.mark.parametrize("id", ["nothing/here", "../../etc/passwd", "<script>", "separation/theorem-"])

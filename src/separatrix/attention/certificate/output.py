@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -88,6 +89,16 @@ class ValueRange:
     others: tuple[Tensor, ...]
     low: float
     high: float
+
+    @cached_property
+    def widest(self) -> Tensor:
+        """The largest width of a head's columns, (H, 1)."""
+        return self.width.amax(1, keepdim=True)
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """The largest magnitude in a head's columns, (H, 1)."""
+        return self.magnitude.amax(1, keepdim=True)
 
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether nothing overflows, and the absolute errors of subnormal numbers are negligible."""
@@ -182,7 +193,7 @@ def certify(
     gradient_gamma: float | None,
     copies: int = 1,
 ) -> Certificate:
-    """The certificate of computed sums; `tuples` (H, L_q) counts what each query attends.
+    """The certificate of computed sums; `tuples` (H, L_q), or (H, 1) if all are alike, counts what each query attends.
 
     `polynomial` belongs to a total-degree set; for any other it is None and `outside` is E. `drift` (H, L_q) bounds
     |s' - s| where the scores s' expanded are not quite the given ones. `gamma` is the relative error of the sums, and
@@ -190,7 +201,7 @@ def certify(
     tensor.
     """
     underflow = _underflow(expansion, polynomial, values)
-    width, largest = values.width.amax(1, keepdim=True), values.magnitude.amax(1, keepdim=True)
+    width, largest = values.widest, values.largest
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)
     weights = None
@@ -200,22 +211,21 @@ def certify(
     worst = [0.0, 0.0, 0.0]
     for start, stop in _pieces(16 * per_query.shape[0], per_query.shape[1]):
         here = (slice(None), slice(start, stop))
-        R, N, D = radii[here], tuples[here].to(torch.float64), sums.denominator[here]
+        R, D = radii[here], sums.denominator[here]
+        N = (tuples if tuples.shape[1] == 1 else tuples[here]).to(torch.float64)
+        lost = underflow.total(N)
         power = torch.zeros_like(R)
         if polynomial is None:
             assert outside is not None
             E, magnitude = outside[here], torch.exp(R)
         else:
             most = N * _power(R, polynomial.moment)
-            power = torch.minimum(sums.moment[here] + gamma * most + underflow.total(N), most).clamp(min=0.0)
+            power = torch.minimum(sums.moment[here] + (gamma * most + lost), most).clamp_(min=0.0)
             E = polynomial.factors(R) * power
             magnitude = polynomial.magnitude(R)
-        lost = underflow.total(N)
         rho = gamma * N * magnitude + lost
-        moved = torch.zeros_like(rho)
-        if drift is not None:
-            moved = torch.expm1(drift[here]) * (D + E + rho) * _SLACK
-        E = E + moved
+        moved = None if drift is None else torch.expm1(drift[here]) * (D + E + rho) * _SLACK
+        E = E if moved is None else E + moved
         empty = N == 0
         left = D * (1 - 2.0**-40) - E - rho
         proved = ((left > 0) & torch.isfinite(D)) | empty
@@ -229,7 +239,8 @@ def certify(
         worst = [max(before, _largest(now)) for before, now in zip(worst, (truncation, rounding, lse), strict=True)]
         if weights is not None and gradient_gamma is not None:
             assert polynomial is not None, "a set that is not of total degree has no derivative"
-            E_slope = polynomial.derivative_error(R, power, N) + moved
+            E_slope = polynomial.derivative_error(R, power, N)
+            E_slope = E_slope if moved is None else E_slope + moved
             share, lost = gradient_gamma * N / D, lost / D
             for into, found in (
                 (weights.scores, (E_slope + E + rho) / D),

@@ -168,7 +168,7 @@ def _recorded(
 
 
 def _requires_grad(arguments: Sequence[Any]) -> bool:
-    return torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)
+    return torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(arguments))
 
 
 @contextmanager

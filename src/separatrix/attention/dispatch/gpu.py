@@ -15,10 +15,20 @@ REGISTERS = {"cuda": 255, "hip": None}
 """How many registers a thread may have: said to NVIDIA's assembler, which else spills some to run more threads."""
 
 
+OLDEST_TRITON = (3, 6)
+"""The oldest version of Triton that the kernels have been tested with; PyTorch 2.10 brings it."""
+
+
 @cache
 def installed() -> bool:
-    """Whether Triton is installed; it comes with the builds of PyTorch for CUDA and ROCm."""
-    return importlib.util.find_spec("triton") is not None
+    """Whether Triton is installed, in a version that the kernels are tested with.
+
+    It comes with the builds of PyTorch for CUDA and ROCm.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return False
+    version: str = importlib.import_module("triton").__version__
+    return tuple(int(part) for part in version.split(".")[:2]) >= OLDEST_TRITON
 
 
 def computes(*tensors: Tensor) -> bool:

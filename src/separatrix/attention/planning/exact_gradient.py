@@ -36,7 +36,7 @@ def exact_gradient(
     # |g . (v_t - o~)| is a sum of d_v + 1 products of magnitude at most 2 |v|_max |g|_1.
     against = (shape.d_v + shape.order + 6) * u * (1 + tau)
     weights = Weights(tau, tau, per_query, gamma + against, gamma)
-    width, magnitude = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    width, magnitude = analysis.values.widest, analysis.values.largest
     nothing = torch.zeros_like(width)
     return certify_gradient(
         weights,

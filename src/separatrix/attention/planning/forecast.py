@@ -26,6 +26,7 @@ from separatrix.attention.polynomial.greedy import greedy_error, key_powers
 from separatrix.attention.polynomial.monomials import Array
 from separatrix.attention.polynomial.remainder import Polynomial
 from separatrix.attention.polynomial.rotation import drift, rotated
+from separatrix.attention.polynomial.sums import summing
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Analysis:
     drift: Tensor | None
     differentiable: bool
     moments: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    errors: dict[Polynomial, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -67,9 +69,26 @@ class Analysis:
         return torch.exp(self.scores)
 
     @cached_property
-    def widest(self) -> tuple[int, int]:
-        """The head and the place in the sample of the query with the largest bound on its scores."""
-        return divmod(int(number(self.sampled_radii.argmax())), self.sampled_radii.shape[1])
+    def squares(self) -> Tensor:
+        """s^2 (H, queries, tuples) in the sample."""
+        return self.scores * self.scores
+
+    @cached_property
+    def mean_weights(self) -> Tensor:
+        """The mean of exp(s) over the tuples in the sample, (H, queries)."""
+        return self.weights.mean(-1)
+
+    @cached_property
+    def heaviest(self) -> float:
+        """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
+        found = mean_power(self, 0) * self.values.largest
+        return number(found.max()) if found.numel() else 0.0
+
+    @cached_property
+    def widest(self) -> tuple[int, int, float, float]:
+        """The query in the sample with the largest bound on its scores: head, place, bound, and the values' width."""
+        head, where = divmod(int(number(self.sampled_radii.argmax())), self.sampled_radii.shape[1])
+        return head, where, number(self.sampled_radii[head, where]), number(self.values.widest[head])
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
@@ -171,24 +190,35 @@ def mean_power(analysis: Analysis, moment: int) -> Tensor:
     A causal query at the beginning has too few tuples for a mean: in a causal call it is the largest s^moment / exp(s).
     """
     if moment not in analysis.moments:
-        scores, weights = analysis.scores, analysis.weights
-        power = torch.ones_like(scores) if moment == 0 else (square := scores * scores)
-        for _ in range(moment // 2 - 1):
-            power = power * square
         causal = analysis.shape.is_causal
-        analysis.moments[moment] = (power / weights).amax(-1) if causal else power.mean(-1) / weights.mean(-1)
+        if moment == 0:
+            found = 1 / (analysis.weights.amin(-1) if causal else analysis.mean_weights)
+        else:
+            power = analysis.squares
+            for _ in range(moment // 2 - 1):
+                power = power * analysis.squares
+            found = (power / analysis.weights).amax(-1) if causal else power.mean(-1) / analysis.mean_weights
+        analysis.moments[moment] = found
     return analysis.moments[moment]
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
     """The relative error of the sums of a call, see `summation`."""
+    call = analysis.call
+    adds = causal_summing(call, rank) if analysis.shape.is_causal else summing(call, rank, dtype)
+    return _gamma(analysis, degree, rank, adds, dtype)
+
+
+def _gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
     lengths = analysis.shape.key_lengths
     return expanded_sum(summing.tokens(lengths), len(lengths), analysis.frame.width, degree, rank).gamma(dtype)
 
 
-def gradient_gamma(analysis: Analysis, degree: int, rank: int, summing: Summing, dtype: torch.dtype) -> float:
-    """The relative error of the sums of its backward pass."""
+def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
+    """The relative error of the sums of its backward pass, which adds up tokens in chunks whatever the engine."""
     shape, width = analysis.shape, analysis.frame.width
+    chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
+    summing = causal_summing(analysis.call, rank) if shape.is_causal else Summing(chunk, chunk)
     tokens, queries = summing.tokens(shape.key_lengths), summing.tokens([shape.query_length])
     sums = expanded_gradient_sum(tokens, queries, len(shape.key_lengths), width, shape.d_v, degree, rank)
     return sums.gamma(dtype)
@@ -201,17 +231,19 @@ def forecast(
 
     If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
     """
-    radii = analysis.sampled_radii
-    power, one = mean_power(analysis, polynomial.moment), mean_power(analysis, 0)
-    truncation = polynomial.factors(radii) * power
-    output = _forecast(analysis, truncation, polynomial.magnitude(radii), polynomial.degree, rank, dtype)
+    radii, power = analysis.sampled_radii, mean_power(analysis, polynomial.moment)
+    if polynomial not in analysis.errors:
+        analysis.errors[polynomial] = polynomial.factors(radii) * power, polynomial.magnitude(radii)
+    truncation, magnitude = analysis.errors[polynomial]
+    output = _forecast(analysis, truncation, magnitude, polynomial.degree, rank, dtype)
     if output_only or not analysis.differentiable or not truncation.numel():
         return output
+    one = mean_power(analysis, 0)
     slope = polynomial.derivative_error(radii, power, one)
-    rounding = gradient_gamma(analysis, polynomial.degree, rank, _steps(analysis, rank, dtype), dtype) * one
-    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    rounding = gradient_gamma(analysis, polynomial.degree, rank, dtype) * one
+    width, largest = analysis.values.widest, analysis.values.largest
     scores = width * (slope + truncation) + output + 2 * largest * rounding * polynomial.derivative_magnitude(radii)
-    values = (2 * truncation + rounding * polynomial.magnitude(radii)).amax(1)
+    values = (2 * truncation + rounding * magnitude).amax(1)
     reach = torch.stack(reaches(analysis.frame)).amax(0)
     doubled = 1 if analysis.frame.shift is None else 2
     found = [doubled * reach * scores.amax(1), *(values * others for others in analysis.values.others)]
@@ -220,10 +252,7 @@ def forecast(
 
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
     """A lower bound on every forecast's rounding in float64: that of weights 1, the polynomial's first coefficient."""
-    relative = gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64)
-    largest = analysis.values.magnitude.amax(1, keepdim=True)
-    found = 2 * relative * mean_power(analysis, 0) * largest
-    return 0.5 * number(found.max()) if found.numel() else 0.0
+    return _gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64) * analysis.heaviest
 
 
 def least_error(analysis: Analysis, degree: int) -> float:
@@ -234,8 +263,7 @@ def least_error(analysis: Analysis, degree: int) -> float:
     """
     if not analysis.sampled_radii.numel():
         return 0.0
-    head, where = analysis.widest
-    R, width = number(analysis.sampled_radii[head, where]), number(analysis.values.width[head].max())
+    head, where, R, width = analysis.widest
     least = min(
         R ** (degree + 1 - m) / 2.0 ** (degree - m) * number(mean_power(analysis, m)[head, where])
         for m in range(0, degree + 1, 2)
@@ -265,18 +293,10 @@ def _forecast(
 ) -> float:
     if not truncation.numel():
         return 0.0
-    relative = gamma(analysis, degree, rank, _steps(analysis, rank, dtype), dtype)
+    relative = gamma(analysis, degree, rank, dtype)
     rounding = 2 * relative * magnitude * mean_power(analysis, 0)
-    width, largest = analysis.values.width.amax(1, keepdim=True), analysis.values.magnitude.amax(1, keepdim=True)
+    width, largest = analysis.values.widest, analysis.values.largest
     return number((truncation * width + rounding * largest).max())
-
-
-def _steps(analysis: Analysis, rank: int, dtype: torch.dtype) -> Summing:
-    """How tokens are added up, as far as it is known before the computation."""
-    if analysis.shape.is_causal:
-        return causal_summing(analysis.call, rank)
-    chunk = chunk_tokens(max(analysis.shape.heads, 1), rank, dtype == torch.float64)
-    return Summing(chunk, chunk)
 
 
 def amplitudes(analysis: Analysis) -> Tensor:

@@ -124,7 +124,7 @@ def _chunk(
     moment = features.new_zeros(features.shape[:2])
     if expansion.moment is not None:
         level = slice(*index_set.levels[expansion.moment])
-        weights = torch.from_numpy(index_set.multinomials()[level]).to(features)
+        weights = torch.from_numpy(index_set.multinomials[level]).to(features)
         moment = torch.einsum("hcr,hcr->hc", features[..., level] * weights, product[:, :, level, -1])
     return sums, moment, after
 

@@ -148,5 +148,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
             "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "
             "Rescale them first (a factor moved from the query to a key set changes no score)."
         )
-    factors = torch.exp2(exponents)[..., kept]
-    return kept, tuple(factors), tuple(torch.stack(largest)[..., kept] * factors)
+    factors, balanced = torch.exp2(exponents), torch.stack(largest)
+    if len(coordinates) < used.shape[1]:
+        factors, balanced = factors[..., kept], balanced[..., kept]
+    return kept, tuple(factors), tuple(balanced * factors)

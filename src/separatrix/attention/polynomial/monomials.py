@@ -68,12 +68,18 @@ class IndexSet:
     @cached_property
     def steps(self) -> Steps:
         """How the monomials are made, in the order of `alphas`."""
-        return make_steps(self.alphas.sum(1), self.last, self.parents)
+        return make_steps(self.degrees, self.last, self.parents)
 
+    @cached_property
+    def degrees(self) -> Array:
+        """|alpha| of each multi-index."""
+        return self.alphas.sum(1)  # type: ignore[no-any-return]
+
+    @cached_property
     def multinomials(self) -> npt.NDArray[np.float64]:
         """|alpha|! / alpha!, the coefficient of x^alpha in (x_1 + ... + x_d)^|alpha|."""
         factorial = np.array([float(math.factorial(p)) for p in range(self.degree + 1)])
-        return factorial[self.alphas.sum(1)] / factorial[self.alphas].prod(1)  # type: ignore[no-any-return]
+        return factorial[self.degrees] / factorial[self.alphas].prod(1)  # type: ignore[no-any-return]
 
 
 def make_steps(degrees: Array, last: Array, parents: Array) -> Steps:

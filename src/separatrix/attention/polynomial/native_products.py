@@ -21,6 +21,10 @@ from torch import Tensor
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.native import TYPES, Monomials, ProductsCall, done, put
 
+TOKENS_OF_A_LANE = 64
+"""The largest number of tokens whose monomials are added up in float32: a tile has 256, and a vector four lanes or
+more."""
+
 
 @dataclass(frozen=True, eq=False)
 class Laid:

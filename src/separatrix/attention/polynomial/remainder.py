@@ -83,9 +83,9 @@ class Polynomial:
 
 def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
     """sum_p |coefficients[p]| at^p."""
-    total = torch.zeros_like(at)
-    for coefficient in reversed(coefficients):
-        total = total * at + abs(coefficient)
+    total = torch.full_like(at, abs(coefficients[-1]) if coefficients else 0.0)
+    for coefficient in reversed(coefficients[:-1]):
+        total.mul_(at).add_(abs(coefficient))
     return total
 
 
@@ -104,9 +104,10 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     while term > 2.0**-30 or last < 2 * largest:
         last += 1
         term *= largest / last
+    one = torch.ones((), dtype=radii.dtype, device=radii.device)
     total = torch.full_like(radii, 2.0)
     for p in range(last, first, -1):
-        total.mul_(radii).div_(p).add_(1.0)
+        total = torch.addcmul(one, total, radii, value=1 / p)
     return total.mul_(radii ** (first - moment)).mul_((1 + _ROUNDING) / float(math.factorial(first)))
 
 

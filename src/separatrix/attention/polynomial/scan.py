@@ -118,5 +118,5 @@ def moments(index_set: IndexSet, moment: int | None) -> Tensor | None:
         return None
     weights = torch.zeros(index_set.rank, dtype=torch.float64)
     level = slice(*index_set.levels[moment])
-    weights[level] = torch.from_numpy(index_set.multinomials()[level])
+    weights[level] = torch.from_numpy(index_set.multinomials[level])
     return weights

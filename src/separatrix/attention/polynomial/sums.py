@@ -19,13 +19,16 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.arithmetic.summation import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.native_pass import native_pass
+from separatrix.attention.polynomial.native_products import TOKENS_OF_A_LANE
 from separatrix.attention.polynomial.products import Products, products
+from separatrix.native import kernels_for
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,16 @@ class Expansion:
     def products(self, heads: int, size: int, columns: int) -> Products:
         """Products with the monomials of up to `size` tokens a head, `columns` wide."""
         return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0, dtype=self.dtype))
+
+
+def summing(call: Call, rank: int, dtype: torch.dtype) -> Summing:
+    """How a call that is not causal adds up its tokens, with monomials in `dtype`: in chunks.
+
+    The kernels in C++ add up fewer in float32, so that float32 keeps smaller tolerances with them than without.
+    """
+    chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
+    in_lanes = dtype == torch.float32 and kernels_for(*call.tensors) is not None
+    return Summing(min(chunk, TOKENS_OF_A_LANE) if in_lanes else chunk, chunk)
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,7 @@ def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
     column = torch.zeros_like(met[..., :1])
     if expansion.moment is not None:
         level = slice(*expansion.index_set.levels[expansion.moment])
-        weights = torch.from_numpy(expansion.index_set.multinomials()[level]).to(met)
+        weights = torch.from_numpy(expansion.index_set.multinomials[level]).to(met)
         column[:, level, 0] = product[:, level, -1] * weights
     return torch.cat([met, column], -1)
 

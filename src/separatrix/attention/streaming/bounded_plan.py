@@ -123,7 +123,7 @@ class BoundedPlan:
         """c_alpha (rank,) in float64."""
         index_set = self.index_set
         series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
-        found = series[torch.from_numpy(index_set.alphas.sum(1))] * torch.from_numpy(index_set.multinomials())
+        found = series[torch.from_numpy(index_set.degrees)] * torch.from_numpy(index_set.multinomials)
         return found.to(device)
 
     @cached_property

@@ -87,7 +87,7 @@ def check_sums(
     at most count * size^degree * |v|_max, with `sizes[m]` the largest coordinate of set m. And n numbers are not
     added up in fewer than log2(n) roundings.
     """
-    degrees = torch.from_numpy(index_set.alphas.sum(1)).to(torch.float64)
+    degrees = torch.from_numpy(index_set.degrees).to(torch.float64)
     for m, (Z, count, magnitude, steps) in enumerate(zip(states, tokens, largest, roundings, strict=True)):
         if count < 0:
             raise ArgumentError(f"{argument}['tokens'][{m}]", expected="a count >= 0", got=count)

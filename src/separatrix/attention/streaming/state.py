@@ -225,10 +225,19 @@ class TensorAttentionState:
             self._refuse_tokens(keys, values)
             largest = few.append(self._own_states(), keys, values, checked=True)
             assert largest is not None
+        self._roundings = self._roundings_after(length, by_kernels=True)
         for m, magnitude in enumerate(largest):
             self._tokens[m] += length
             self._largest[m] = max(self._largest[m], magnitude)
-            self._roundings[m] = roundings_of_few(self._roundings[m], length)
+
+    def _roundings_after(self, length: int, by_kernels: bool) -> list[int]:
+        """How many roundings a token of each set will have gone through when so many more have been appended."""
+        if by_kernels:
+            return [roundings_of_few(before, length) for before in self._roundings]
+        size = self._expansion.even_chunk(self._heads, length)
+        added = Summing(size, size).tokens([length])
+        # What was there before is rounded once more, and so are the new tokens when they are added to it.
+        return [max(before, added.count() + added.count(wide=True)) + 1 for before in self._roundings]
 
     def _refuse_tokens(self, keys: list[Tensor], values: list[Tensor]) -> None:
         """Refuse what the state is not planned for, and values that are not finite."""
@@ -246,11 +255,9 @@ class TensorAttentionState:
         W = with_ones(value, None, torch.float64)
         self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._shared = True  # it may be part of a graph
+        self._roundings[m] = self._roundings_after(length, by_kernels=False)[m]
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
-        added = Summing(size, size).tokens([length])
-        # What was there before is rounded once more, and so are the new tokens when they are added to it.
-        self._roundings[m] = max(self._roundings[m], added.count() + added.count(wide=True)) + 1
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
@@ -291,7 +298,8 @@ class TensorAttentionState:
 
         Raises:
             ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
-            SeparatrixError: The outputs would not keep the tolerance, or leave the range of their type.
+            SeparatrixError: Rounding would spoil the outputs beyond the tolerance, and nothing is appended. Or the
+                outputs leave the range of their type, which is known only when the tokens have been appended.
 
         Example:
             >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1
@@ -313,11 +321,15 @@ class TensorAttentionState:
                 raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
         self.refuse_beyond_bound("query", query)
         if length == 1:  # whose queries are asked together
+            roundings = self._roundings_after(1, self._kernels(key_sets, value_sets) is not None)
+            self._refuse_roundings([n + 1 for n in self._tokens], self._largest, roundings)
             self.append(key_sets, value_sets)
             return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
         self._refuse_tokens(key_sets, value_sets)
         few = self._kernels([query, *key_sets], value_sets)
         if few is not None and few.ONE_BY_ONE:
+            roundings = [max(before, 1) + length for before in self._roundings]
+            self._refuse_roundings([n + length for n in self._tokens], self._largest, roundings)
             tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
             return torch.cat([self.extend(q, x[: self.order - 1], x[self.order - 1 :]) for q, *x in tokens], -2)
         out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets)

@@ -11,8 +11,8 @@ from separatrix.claims.ledger import Finding, Found, claim
 @claim(
     paper="kronecker",
     where="Conjecture 4.3",
-    says="Three-way orthogonal vectors of dimension c log n take time n^(3 - eps) for no eps > 0, with c depending on "
-    "eps; the Strong Exponential Time Hypothesis implies it.",
+    says=r"Three-way orthogonal vectors of dimension $c \log n$ take time $n^{3 - \epsilon}$ for no $\epsilon > 0$, "
+    r"with $c$ depending on $\epsilon$; the Strong Exponential Time Hypothesis implies it.",
     cells=size_cells,
     figures=("chain_sizes",),
     neighbours=(FEWER,),

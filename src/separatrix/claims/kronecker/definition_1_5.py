@@ -9,7 +9,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -64,20 +64,23 @@ def _order_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition 1.5",
-    says="Order-k attention: n^{k-1} weights a query, exp of the mean product of k entries, over the column-wise "
-    "Kronecker product of k - 1 values. Both algorithms of the library compute it, k = 2 to 5.",
+    says=r"Attention of order $k$: $n^{k - 1}$ weights a query, $\exp$ of the mean product of $k$ entries, over the "
+    "column-wise Kronecker product of $k - 1$ values. Both algorithms of the library compute it, $k = 2$ to $5$.",
     cells=_order_cells,
     figures=("definition_errors",),
     errata=(
         Erratum(
-            printed="A = exp(Q (K_1 (x) ... (x) K_{k-1}))^T / d, and D = diag(exp(Q (K_1 (x) ... (x) K_{k-1})) / d) 1.",
-            right="A = exp(Q (K_1 (x) ... (x) K_{k-1})^T / d), and D = diag(A 1).",
-            why="The brackets are misplaced: Q and the product of the keys have no product without the transpose, and "
-            "at k = 3 it must be Definition 1.1, which transposes and divides within exp.",
+            printed=r"$A = \exp(Q (K_1 \otimes \cdots \otimes K_{k - 1}))^\top / d$, and $D = "
+            r"\operatorname{diag}(\exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})) / d) \mathbf{1}$.",
+            right=r"$A = \exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})^\top / d)$, and "
+            r"$D = \operatorname{diag}(A \mathbf{1})$.",
+            why="The brackets are misplaced: $Q$ and the product of the keys have no product without the "
+            r"transpose, and at $k = 3$ it must be Definition 1.1, which transposes and divides within $\exp$.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="the printed formula is another one for d > 1",
         ),
     ),
-    neighbours=(Neighbour("the division by d is outside of exp in A, as printed", {"formula": "printed"}),),
+    neighbours=(Neighbour(r"the division by $d$ is outside of $\exp$ in $A$, as printed", {"formula": "printed"}),),
 )
 def definition_1_5(found: Sequence[Found], formula: str = "exact") -> Finding:
     exact = max(one.result[formula] for one in found)

@@ -11,10 +11,11 @@ from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 @claim(
     paper="kronecker",
     where="Definition 4.6",
-    says="Gap-MaxIP: for each a_i, tell a triple of inner product at least t from all at most (1 - eps) t. Orthogonal "
-    "vectors reach it directly too, with 3 m coordinates, t = m and eps = 1/m, and attention decides it.",
+    says="Gap-MaxIP: for each $a_i$, tell a triple of inner product at least $t$ from all at most "
+    r"$(1 - \epsilon) t$. Orthogonal vectors reach it directly too, with $3 m$ coordinates, $t = m$ and "
+    r"$\epsilon = 1/m$, and attention decides it.",
     cells=chain_cells,
-    neighbours=(Neighbour("eps = 2/m", {"apart": 2}),),
+    neighbours=(Neighbour(r"$\epsilon = 2/m$", {"apart": 2}),),
 )
 def definition_4_6(found: Sequence[Found], apart: int = 1) -> Finding:
     """The direct road must keep the promise with eps = apart / m, and one call of attention must decide every row.

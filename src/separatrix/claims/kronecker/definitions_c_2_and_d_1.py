@@ -9,7 +9,7 @@ import torch
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.definition_1_5 import ROUNDING, draw, literal
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -68,22 +68,24 @@ def _restated(
     cells=_restatement_cells,
     errata=(
         Erratum(
-            printed="A = Q (K_1 (x) K_2)^T.",
-            right="A = exp(Q (K_1 (x) K_2)^T / d).",
-            why="Without exp it is linear attention: weights may be negative and their sum may vanish. Definition 1.1 "
-            "and the lemmas that use it have exp, and divide by d.",
+            printed=r"$A = Q (K_1 \otimes K_2)^\top$.",
+            right=r"$A = \exp(Q (K_1 \otimes K_2)^\top / d)$.",
+            why=r"Without $\exp$ it is linear attention: weights may be negative and their sum may vanish. "
+            r"Definition 1.1 and the lemmas that use it have $\exp$, and divide by $d$.",
+            rank=Rank.STATEMENT,
             shown_by=_DIFFERS,
         ),
         Erratum(
-            printed="D has n rows and n^2 columns.",
-            right="D has n rows and n columns.",
-            why="D = diag(A 1) is the diagonal matrix of n row sums, and is inverted.",
+            printed=r"$D \in \mathbb{R}^{n \times n^2}$.",
+            right=r"$D \in \mathbb{R}^{n \times n}$.",
+            why=r"$D = \operatorname{diag}(A \mathbf{1})$ is the diagonal matrix of $n$ row sums, and is inverted.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by=_COLUMNS,
         ),
     ),
     neighbours=(
         Neighbour("A has no exp, as printed", {"formula": "c2_printed"}),
-        Neighbour("A has exp without the division by d", {"formula": "d1_printed"}),
+        Neighbour(r"$A$ has $\exp$ without the division by $d$", {"formula": "d1_printed"}),
     ),
 )
 def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Finding:
@@ -99,14 +101,15 @@ def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Findin
     cells=_restatement_cells,
     errata=(
         Erratum(
-            printed="A = exp(Q (K_1 (x) K_2)^T).",
-            right="A = exp(Q (K_1 (x) K_2)^T / d).",
-            why="Definition 1.1, which Definition 1.2 points to, divides by d, and so does Lemma D.3's bound on the "
-            "scores.",
+            printed=r"$A = \exp(Q (K_1 \otimes K_2)^\top)$.",
+            right=r"$A = \exp(Q (K_1 \otimes K_2)^\top / d)$.",
+            why="Definition 1.1, which Definition 1.2 points to, divides by $d$, and so does Lemma D.3's bound on "
+            "the scores.",
+            rank=Rank.STATEMENT,
             shown_by=_DIFFERS,
         ),
     ),
-    neighbours=(Neighbour("A has exp without the division by d, as printed", {"formula": "d1_printed"}),),
+    neighbours=(Neighbour(r"$A$ has $\exp$ without the division by $d$, as printed", {"formula": "d1_printed"}),),
 )
 def definition_d_1(found: Sequence[Found], formula: str = "corrected") -> Finding:
     return _restated(found, "d1_printed", formula, {}, {})

@@ -51,7 +51,9 @@ def size_cells() -> Iterator[Cell]:
     yield sizes.cell(seed=0, variables=list(range(6, 61, 6)))
 
 
-FEWER = Neighbour("the chain costs 2^(0.9 v) times a polynomial, which would refute the hypothesis", {"exponent": 0.9})
+FEWER = Neighbour(
+    "the chain costs $2^{0.9 v}$ times a polynomial, which would refute the hypothesis", {"exponent": 0.9}
+)
 
 
 def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
@@ -73,7 +75,8 @@ def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
 @claim(
     paper="kronecker",
     where="Hypothesis 4.1",
-    says="The Strong Exponential Time Hypothesis: for every eps > 0 some k-SAT takes more than 2^((1 - eps) v) time.",
+    says=r"The Strong Exponential Time Hypothesis: for every $\epsilon > 0$ there is a $k$ such that $k$-SAT takes "
+    r"more than $2^{(1 - \epsilon) v}$ time.",
     cells=size_cells,
     figures=("chain_sizes",),
     neighbours=(FEWER,),

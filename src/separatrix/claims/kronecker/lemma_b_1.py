@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.hardness.maxip import GapMaxIP, gap_maxip
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import (
@@ -132,12 +132,12 @@ def _smallest_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma B.1",
-    says="Tensor attention over 2 n rows of width 2 d, with entries of order (log n)^(1/3) and an error that is a "
-    "power of 1/n, solves Gap-MaxIP with d and t of order log n.",
+    says=r"Tensor attention over $2 n$ rows of width $2 d$, with entries of order $(\log n)^{1/3}$ and an error "
+    r"that is a power of $1/n$, solves Gap-MaxIP with $d$ and $t$ of order $\log n$.",
     cells=_decide_cells,
     neighbours=(
-        Neighbour("an error of twice t tilde is allowed", {"error": 2.0}),
-        Neighbour("the rule compares with t tilde and not with its double", {"threshold": 1.0}),
+        Neighbour(r"an error of twice $\tilde{t}$ is allowed", {"error": 2.0}),
+        Neighbour(r"the rule compares with $\tilde{t}$ and not with its double", {"threshold": 1.0}),
     ),
 )
 def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0) -> Finding:
@@ -162,18 +162,21 @@ def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0
     paper="kronecker",
     where="Lemma B.1",
     part="values",
-    says="The attention matrix has eight blocks, one of them with the inner products, and v picks that one out.",
+    says="The attention matrix has eight blocks, one of them with the inner products, and $v$ picks that one out.",
     cells=_value_cells,
     errata=(
         Erratum(
-            printed="v has n^2 ones and then 3 n^2 zeros, and V has one row v, the rest 0.",
-            right="v is the column-wise Kronecker product of (1_n, 0_n) and (1_n, 0_n), in one column of V.",
-            why="In the order of Definition 2.4 the pairs of two vectors are not the first n^2 of the 4 n^2 columns: "
-            "the printed v takes every b, and the blanks, with the first half of the c alone.",
+            printed="$v$ has $n^2$ ones and then $3 n^2$ zeros, and $V$ has one row $v$, the rest 0.",
+            right=r"$v$ is the column-wise Kronecker product of $(\mathbf{1}_n, \mathbf{0}_n)$ and "
+            r"$(\mathbf{1}_n, \mathbf{0}_n)$, in one column of $V$.",
+            why="In the order of Definition 2.4 the pairs of two vectors are not the first $n^2$ of the $4 n^2$ "
+            "columns: the printed $v$ takes every $b$, and the blanks, with the first half of the $c$ alone.",
+            rank=Rank.PROOF,
+            at="Lemma B.1, proof: the choice of the values",
             shown_by="the printed v decides rows wrongly",
         ),
     ),
-    neighbours=(Neighbour("v has n^2 ones and then 3 n^2 zeros, as printed", {"v": "printed"}),),
+    neighbours=(Neighbour("$v$ has $n^2$ ones and then $3 n^2$ zeros, as printed", {"v": "printed"}),),
 )
 def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     """The blocks as printed; no mistakes with the product; mistakes with the printed v."""
@@ -192,13 +195,14 @@ def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     paper="kronecker",
     where="Lemma B.1",
     part="smallest beta",
-    says="The proof takes beta = 40 C / (C_0 eps) ln n. We find the least: about 4 C / (C_0 eps) ln n on exact "
-    "outputs, and 2 d ln(12 n^2) / (eps t) by the lemma's rule with its error; just below either, instances fail.",
+    says=r"The proof takes $\beta = \frac{40 C}{C_0 \epsilon} \ln n$. We find the least: about "
+    r"$\frac{4 C}{C_0 \epsilon} \ln n$ on exact outputs, and $2 d \ln(12 n^2) / (\epsilon t)$ by the lemma's rule "
+    "with its error; just below either, instances fail.",
     cells=_smallest_cells,
     figures=("smallest_beta",),
     neighbours=(
-        Neighbour("the least beta is smaller by a hundredth", {"border": 0.99}),
-        Neighbour("the least beta is larger by a hundredth", {"border": 1.01}),
+        Neighbour(r"the least $\beta$ is smaller by a hundredth", {"border": 0.99}),
+        Neighbour(r"the least $\beta$ is larger by a hundredth", {"border": 1.01}),
     ),
 )
 def smallest_beta(found: Sequence[Found], border: float = 1.0) -> Finding:

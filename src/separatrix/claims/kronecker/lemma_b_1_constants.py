@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import beta_of_the_rule, largest_of_case_2, least_of_case_1
 from separatrix.lab.cell import Cell
@@ -80,29 +80,34 @@ def _threshold_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Lemma B.1",
     part="constants",
-    says="Equations (3), (4) and (9): with beta = B^3 the exponential of Equation (9) is n^10, and the threshold t "
-    "tilde is at least the error eps_a that is allowed.",
+    says=r"Equations (3), (4) and (9): with $\beta = B^3$ the exponential of Equation (9) is $n^{10}$, and the "
+    r"threshold $\tilde{t}$ is at least the error $\epsilon_a$ that is allowed.",
     cells=_constant_cells,
     errata=(
         Erratum(
-            printed="C_b = sqrt(40 C / (C_0 eps)) in Equation (3).",
-            right="C_b = cbrt(40 C / (C_0 eps)).",
-            why="beta = B^3 = C_b^3 ln n, so exp(0.25 beta eps C_0 / C) is n^10 with the cube root alone. (The square "
-            "root gives a larger beta: it would only cost, were it not for C_a.)",
+            printed=r"$C_b = \sqrt{40 C / (C_0 \epsilon)}$.",
+            right=r"$C_b = \sqrt[3]{40 C / (C_0 \epsilon)}$.",
+            why=r"$\beta = B^3 = C_b^3 \ln n$, so $\exp(0.25 \beta \epsilon C_0 / C)$ is $n^{10}$ with the cube "
+            r"root alone. (The square root gives a larger $\beta$: it would only cost, were it not for $C_a$.)",
+            rank=Rank.PROOF,
+            at="Equation (3), in the proof of Lemma B.1",
             shown_by="the square root misses n^10",
         ),
         Erratum(
-            printed="C_a = 2 + C_b^2 (1 - C_0 / C) in Equation (4).",
-            right="C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + log_n 12, with 0.5 for 0.25 in Equation (8).",
-            why="The proof of t tilde >= eps_a puts beta = C_b^2 ln n where Equation (5) has C_b^3 ln n: as printed t "
-            "tilde is below eps_a, and the error may be larger than what is to be seen.",
+            printed="$C_a = 2 + C_b^2 (1 - C_0 / C)$.",
+            right=r"$C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + \log_n 12$, with $0.5$ for $0.25$ in Equation (8).",
+            why=r"The proof of $\tilde{t} \ge \epsilon_a$ puts $\beta = C_b^2 \ln n$ where Equation (5) has "
+            r"$C_b^3 \ln n$: as printed $\tilde{t}$ is below $\epsilon_a$, and the error may be larger than what is "
+            "to be seen.",
+            rank=Rank.PROOF,
+            at="Equation (4), in the proof of Lemma B.1",
             shown_by="with the printed C_a, t tilde is below eps_a",
         ),
     ),
     neighbours=(
-        Neighbour("C_b is the square root, as printed", {"root": "square"}),
-        Neighbour("C_a = 2 + C_b^2 (1 - C_0 / C), as printed, with C_b the cube root", {"allowed": "cube"}),
-        Neighbour("the exponential of Equation (9) is n^9", {"power": 9.0}),
+        Neighbour("$C_b$ is the square root, as printed", {"root": "square"}),
+        Neighbour("$C_a = 2 + C_b^2 (1 - C_0 / C)$, as printed, with $C_b$ the cube root", {"allowed": "cube"}),
+        Neighbour("the exponential of Equation (9) is $n^9$", {"power": 9.0}),
     ),
 )
 def lemma_b_1_constants(
@@ -130,28 +135,33 @@ def lemma_b_1_constants(
     paper="kronecker",
     where="Lemma B.1",
     part="threshold",
-    says="Equation (8) and the two cases: u above 2 t tilde in case 1, below it in case 2.",
+    says=r"Equation (8) and the two cases: $u$ above $2 \tilde{t}$ in case 1, below it in case 2.",
     cells=_threshold_cells,
     figures=("lemma_b1_outputs",),
     errata=(
         Erratum(
-            printed="t tilde = exp(0.25 beta t / d) / (12 n^2 tau), and in case 2 scores of at most "
-            "0.25 beta (1 - eps) t / d.",
-            right="0.5 for 0.25, in Equation (8) and in both cases.",
-            why="The width is 2 d, so a score is 0.5 beta <a, b, c> / d. Case 1 survives the weaker 0.25; case 2 does "
-            "not: for eps <= 1/2 the printed threshold is below the outputs of case 2 whatever beta is.",
+            printed=r"$\tilde{t} = \exp(0.25 \beta t / d) / (12 n^2 \tau)$, and in case 2 scores of at most "
+            r"$0.25 \beta (1 - \epsilon) t / d$.",
+            right="$0.5$ for $0.25$, in Equation (8) and in both cases.",
+            why=r"The width is $2 d$, so a score is $0.5 \beta \langle a, b, c \rangle / d$. Case 1 survives the "
+            r"weaker $0.25$; case 2 does not: for $\epsilon \le 1/2$ the printed threshold is below the outputs of "
+            r"case 2 whatever $\beta$ is.",
+            rank=Rank.PROOF,
+            at="Equation (8), in the proof of Lemma B.1",
             shown_by="the printed threshold does not decide at every beta",
         ),
         Erratum(
-            printed="3 t tilde / 4 + t tilde = 2 t tilde.",
-            right="3 t tilde / 4 + t tilde = 1.75 t tilde < 2 t tilde.",
-            why="exp(...) = 16 n^2 leaves a quarter of t tilde to spare; 12 n^2 would do.",
+            printed=r"$3 \tilde{t} / 4 + \tilde{t} = 2 \tilde{t}$.",
+            right=r"$3 \tilde{t} / 4 + \tilde{t} = 1.75 \tilde{t} < 2 \tilde{t}$.",
+            why=r"$\exp(\cdots) = 16 n^2$ leaves a quarter of $\tilde{t}$ to spare; $12 n^2$ would do.",
+            rank=Rank.TYPOGRAPHICAL,
+            at="Lemma B.1, proof: case 2",
             shown_by="case 2 with its error stays below 2 t tilde",
         ),
     ),
     neighbours=(
         Neighbour("0.25 for 0.5 in Equation (8), as printed", {"rule": "printed"}),
-        Neighbour("case 2 with its error is at most 1.7 t tilde", {"rest": 1.7}),
+        Neighbour(r"case 2 with its error is at most $1.7 \tilde{t}$", {"rest": 1.7}),
     ),
 )
 def lemma_b_1_threshold(found: Sequence[Found], rule: str = "corrected", rest: float = 1.75) -> Finding:

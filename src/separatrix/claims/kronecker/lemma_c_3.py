@@ -68,14 +68,14 @@ def _factoring_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma C.3",
-    says="The product A^T B of two column-wise Kronecker products, each with n^2 rows, is the entrywise product of "
-    "A_1^T B_1 and A_2^T B_2, so that it costs two products with n rows.",
+    says=r"The product $A^\top B$ of two column-wise Kronecker products, each with $n^2$ rows, is the entrywise "
+    r"product of $A_1^\top B_1$ and $A_2^\top B_2$, so that it costs two products with $n$ rows.",
     cells=_factoring_cells,
     figures=("kronecker_product_flops",),
     proof="Products of column-wise Kronecker products",
     neighbours=(
-        Neighbour("it is the entrywise product of A_1^T B_2 and A_2^T B_1", {"product": "crossed"}),
-        Neighbour("it costs one product with n rows", {"products": 1}),
+        Neighbour(r"it is the entrywise product of $A_1^\top B_2$ and $A_2^\top B_1$", {"product": "crossed"}),
+        Neighbour("it costs one product with $n$ rows", {"products": 1}),
     ),
 )
 def lemma_c_3(found: Sequence[Found], product: str = "mismatches", products: int = 2) -> Finding:

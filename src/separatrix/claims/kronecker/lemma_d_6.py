@@ -14,7 +14,7 @@ import torch
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.kronecker.lemma_d_3 import uniform
 from separatrix.claims.kronecker.lemma_d_5 import EPSILONS
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -69,24 +69,28 @@ def _output_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma D.6",
-    says="Relative errors eps_A of the weights and eps_D of the denominators move no entry of the output by more than "
-    "(eps_A + eps_D) B^2.",
+    says=r"Relative errors $\epsilon_A$ of the weights and $\epsilon_D$ of the denominators move no entry of the "
+    r"output by more than $(\epsilon_A + \epsilon_D) B^2$.",
     cells=_output_cells,
     figures=("output_error",),
     errata=(
         Erratum(
-            printed="D and D~ are any positive diagonal matrices with |D~ - D| <= eps_D D.",
-            right="D = diag(A 1) and D~ = diag(A~ 1), as in Lemma D.5.",
-            why="The proof uses that the rows of D~^-1 A~ and of D^-1 A sum to one. Without the first, "
-            "A~ = (1 + eps_A) A and D~ = (1 - eps_D) D exceed the bound by the factor 1 / (1 - eps_D); without the "
-            "second, by any.",
+            printed=r"$D$ and $\tilde{D}$ are any positive diagonal matrices with "
+            r"$\lvert \tilde{D} - D \rvert \le \epsilon_D D$.",
+            right=r"$D = \operatorname{diag}(A \mathbf{1})$ and "
+            r"$\tilde{D} = \operatorname{diag}(\tilde{A} \mathbf{1})$, as in Lemma D.5.",
+            why=r"The proof uses that the rows of $\tilde{D}^{-1} \tilde{A}$ and of $D^{-1} A$ sum to one. Without "
+            r"the first, $\tilde{A} = (1 + \epsilon_A) A$ and $\tilde{D} = (1 - \epsilon_D) D$ exceed the bound by "
+            r"the factor $1 / (1 - \epsilon_D)$; without the second, by any.",
+            rank=Rank.STATEMENT,
+            at="Lemma D.6, hypotheses",
             shown_by="other D and D~ exceed the bound",
         ),
     ),
     neighbours=(
-        Neighbour("D and D~ may be any within eps_D of each other, as printed", {"any_sums": True}),
-        Neighbour("by more than (eps_A + eps_D) B", {"power": 1}),
-        Neighbour("by more than (eps_A + eps_D) B^2 / 4", {"factor": 0.25}),
+        Neighbour(r"$D$ and $\tilde{D}$ may be any within $\epsilon_D$ of each other, as printed", {"any_sums": True}),
+        Neighbour(r"by more than $(\epsilon_A + \epsilon_D) B$", {"power": 1}),
+        Neighbour(r"by more than $0.49 (\epsilon_A + \epsilon_D) B^2$", {"factor": 0.49}),
     ),
 )
 def lemma_d_6(found: Sequence[Found], any_sums: bool = False, power: int = 2, factor: float = 1.0) -> Finding:

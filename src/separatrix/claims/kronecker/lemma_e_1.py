@@ -15,7 +15,7 @@ import numpy as np
 
 from separatrix.attention.planning.paper_rules import paper_rank
 from separatrix.attention.polynomial.monomials import total_degree
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -82,13 +82,14 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma E.1",
-    says="For a polynomial P of degree g, the tensor P(X . Y . Z) is U_1 . U_2 . U_3 with C(3 (d + g), 3 g) columns, "
-    "which can be built in time O(n r g). We find that C(d + g, g) columns do, and that no fewer do.",
+    says=r"For a polynomial $P$ of degree $g$, the tensor $P(X \odot Y \odot Z)$ is $U_1 \odot U_2 \odot U_3$ with "
+    r"$\binom{3 (d + g)}{3 g}$ columns, which can be built in time $O(n r g)$. We find that $\binom{d + g}{g}$ "
+    "columns do, and that no fewer do.",
     cells=_cells,
     figures=("sharp_rank",),
     neighbours=(
-        Neighbour("C(d + g, g) - 1 columns do, and no fewer", {"fewer": 1}),
-        Neighbour("at most C(d + g - 1, g) columns are needed", {"most": _homogeneous}),
+        Neighbour(r"$\binom{d + g}{g} - 1$ columns do, and no fewer", {"fewer": 1}),
+        Neighbour(r"at most $\binom{d + g - 1}{g}$ columns are needed", {"most": _homogeneous}),
     ),
 )
 def lemma_e_1(
@@ -125,17 +126,19 @@ def lemma_e_1(
     paper="kronecker",
     where="Lemma E.1",
     part="proof",
-    says="The proof begins by writing P as a sum of its monomials.",
+    says="The proof begins by writing $P$ as a sum of its monomials.",
     cells=_cells,
     errata=(
         Erratum(
-            printed="P(x) is the sum of c_i x^i for i from 0 to d.",
-            right="for i from 0 to g.",
-            why="P has degree g; d is the width of X, Y and Z. Wherever g > d, the printed sum is another polynomial.",
+            printed=r"$P(x) = \sum_{i = 0}^d c_i x^i$.",
+            right=r"$P(x) = \sum_{i = 0}^g c_i x^i$.",
+            why="$P$ has degree $g$; $d$ is the width of $X$, $Y$ and $Z$. Wherever $g > d$, the printed sum is "
+            "another polynomial.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="the sum to d is another polynomial where g > d",
         ),
     ),
-    neighbours=(Neighbour("the sum goes to d, as printed", {"sum_to_g": "printed_mismatches"}),),
+    neighbours=(Neighbour("the sum goes to $d$, as printed", {"sum_to_g": "printed_mismatches"}),),
 )
 def lemma_e_1_proof(found: Sequence[Found], sum_to_g: str = "mismatches") -> Finding:
     """The sum to g is P everywhere; the sum to d must differ from it where g > d, or there is nothing to correct."""

@@ -145,7 +145,7 @@ def _triple_cells() -> Iterator[Cell]:
     yield one_triple.cell(seed=3, n=14, modulus=100)
 
 
-_SHIFTED = Neighbour("whether the sum is 1 modulo M", {"wrong": "wrong_shifted"})
+_SHIFTED = Neighbour("whether the sum is 1 modulo $M$", {"wrong": "wrong_shifted"})
 
 
 def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
@@ -164,8 +164,8 @@ def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
     paper="kronecker",
     where="Section 1",
     part="pairs",
-    says="Ordinary attention detects correlated pairs: one head decides at every position i whether some j has "
-    "x_i + x_j = 0 modulo M.",
+    says="Ordinary attention detects correlated pairs: one head decides at every position $i$ whether some $j$ has "
+    "$x_i + x_j = 0$ modulo $M$.",
     cells=_pair_cells,
     neighbours=(_SHIFTED,),
 )
@@ -178,8 +178,8 @@ def pairs(found: Sequence[Found], wrong: str = "wrong") -> Finding:
     paper="kronecker",
     where="Section 1",
     part="triples",
-    says="Attention of order 3 detects correlated triples: one head decides at every position i whether some j_1, j_2 "
-    "have x_i + x_j1 + x_j2 = 0 modulo M; and order k detects k-tuples.",
+    says="Attention of order 3 detects correlated triples: one head decides at every position $i$ whether some "
+    "$j_1, j_2$ have $x_i + x_{j_1} + x_{j_2} = 0$ modulo $M$; and order $k$ detects tuples of $k$.",
     cells=_triple_cells,
     figures=("triple_found", "match_entry_bound"),
     neighbours=(_SHIFTED,),
@@ -243,11 +243,11 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     paper="kronecker",
     where="Section 1",
     part="pairs cannot",
-    says="Ordinary attention units cannot detect triples: what a head passes on does not grow with n, and what Match3 "
-    "asks does.",
+    says="Ordinary attention units cannot detect triples: what a head passes on does not grow with $n$, and what "
+    "Match3 asks does.",
     cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
     neighbours=(
-        Neighbour("disjointness of m elements has rank 2^m - 1", {"less": 1}),
+        Neighbour("disjointness of $m$ elements has rank $2^m - 1$", {"less": 1}),
         Neighbour("a head passes on one number fewer", {"more": 0}),
     ),
 )

@@ -45,13 +45,13 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Section 1.1",
     part="largest order",
-    says="With entries up to B, the largest order k with B < (log n)^(1/k) is the one to use: it can be computed "
-    "quickly, and a higher one cannot.",
+    says=r"With entries up to $B$, the largest order $k$ with $B < (\log n)^{1/k}$ is the one to use: it can be "
+    "computed quickly, and a higher one cannot.",
     cells=_cells,
     figures=("largest_order",),
     neighbours=(
-        Neighbour("the largest order with B < (log n)^(1/(k - 1))", {"shift": 1}),
-        Neighbour("the next order costs twice the exponent", {"dearer": 2.0}),
+        Neighbour(r"the largest order with $B < (\log n)^{1 / (k - 1)}$", {"shift": 1}),
+        Neighbour("the next order has an exponent larger by a tenth", {"dearer": 1.1}),
     ),
 )
 def largest_order(found: Sequence[Found], shift: int = 0, dearer: float = 1.0) -> Finding:

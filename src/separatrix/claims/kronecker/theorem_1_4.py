@@ -118,12 +118,12 @@ def limits_of(found: Sequence[Found]) -> list[Found]:
     paper="kronecker",
     where="Theorem 1.4",
     part="threshold",
-    says="With d = O(log n), entries o((log n)^(1/3)) and tolerance 1/poly(n), tensor attention takes time n^(1+o(1)); "
-    "in general the border is at (log n)^(1/k).",
+    says=r"With $d = O(\log n)$, entries $o((\log n)^{1/3})$ and tolerance $1 / \text{poly}(n)$, tensor attention "
+    r"takes time $n^{1 + o(1)}$; in general the border is at $(\log n)^{1/k}$.",
     cells=_cells,
     figures=("threshold_phase_diagram", "threshold_limit"),
     neighbours=(
-        Neighbour("entries of 0.5 (log n)^(1/k) take time n^(1 + o(1)) too", {"path": "at_half"}),
+        Neighbour(r"entries of $0.5 (\log n)^{1/k}$ take time $n^{1 + o(1)}$ too", {"path": "at_half"}),
         Neighbour("polynomials of one degree less keep the tolerance", {"fewer": 1}),
     ),
 )

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims.kronecker.theorem_4_4 import DRAWS, PRINTED_DISTANCE
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.cheating_merlin import best_cheat
 from separatrix.hardness.protocol import Protocol
 from separatrix.lab.cell import Cell
@@ -70,16 +70,18 @@ def _soundness_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 4.5",
     says="A four-party protocol for disjointness: Alice always accepts disjoint sets, and sets that meet with "
-    "probability at most 1/2 whatever Merlin sends.",
+    "probability at most $1/2$ whatever Merlin sends.",
     cells=_soundness_cells,
     figures=("protocol_soundness",),
     errata=(
         Erratum(
-            printed="Acceptance at most 1/2, from codes of relative distance at least 0.01 (Theorem 4.4).",
-            right="Acceptance at most 1 minus the relative distance of C': 1/2 needs a distance of 1/2, or with 0.01 "
-            "the same word of Merlin's checked at 69 places, tossed independently.",
-            why="A word that Alice may accept and mu are two words of C', so they may agree in all places but a "
-            "hundredth. Merlin's best lie, computed, reaches the bound; (1 - 0.01)^69 < 1/2.",
+            printed="Acceptance at most $1/2$, from codes of relative distance at least $0.01$ (Theorem 4.4).",
+            right="Acceptance at most 1 minus the relative distance of $C'$: $1/2$ needs a distance of $1/2$, or "
+            "with $0.01$ the same word of Merlin's checked at 69 places, tossed independently.",
+            why=r"A word that Alice may accept and $\mu$ are two words of $C'$, so they may agree in all places but "
+            "a hundredth. Merlin's best lie, computed, reaches the bound; $(1 - 0.01)^{69} < 1/2$.",
+            rank=Rank.STATEMENT,
+            at="Theorem 4.5, soundness",
             shown_by="a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2",
         ),
     ),

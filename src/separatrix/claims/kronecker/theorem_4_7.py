@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from separatrix.claims.kronecker.hypothesis_4_1 import size_cells
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, inner_products
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import to_gap_maxip
@@ -19,11 +19,11 @@ from separatrix.lab.registry import experiment
 @claim(
     paper="kronecker",
     where="Theorem 4.7",
-    says="Unless the Strong Exponential Time Hypothesis fails, Gap-MaxIP with d and t of order log n and eps = 1/2 "
-    "takes time n^(3 - delta) for no delta > 0.",
+    says=r"Unless the Strong Exponential Time Hypothesis fails, Gap-MaxIP with $d$ and $t$ of order $\log n$ and "
+    r"$\epsilon = 1/2$ takes time $n^{3 - \delta}$ for no $\delta > 0$.",
     cells=size_cells,
     figures=("chain_sizes",),
-    alone="A lower bound for all algorithms: nothing that runs would tell n^(3 - delta) from n^(2 - delta).",
+    alone=r"A lower bound for all algorithms: nothing that runs would tell $n^{3 - \delta}$ from $n^{2 - \delta}$.",
 )
 def theorem_4_7(found: Sequence[Found]) -> Finding:
     """Illustrated by the reduction itself: its cases are checked apart, here is how it grows."""
@@ -110,10 +110,13 @@ def _time_cells() -> Iterator[Cell]:
     cells=_vector_cells,
     errata=(
         Erratum(
-            printed="If alpha, beta, gamma are orthogonal the inner product is at most m/2; otherwise some mu has m.",
-            right="If they are orthogonal some mu has m; otherwise every mu has at most m/2.",
-            why="Alice accepts disjoint sets always, and sets that meet with probability at most 1/2 (Theorem 4.5): "
-            "the two cases are exchanged.",
+            printed=r"If $\alpha, \beta, \gamma$ are orthogonal the inner product is at most $m/2$; otherwise some "
+            r"$\mu$ has $m$.",
+            right=r"If they are orthogonal some $\mu$ has $m$; otherwise every $\mu$ has at most $m/2$.",
+            why="Alice accepts disjoint sets always, and sets that meet with probability at most $1/2$ (Theorem "
+            "4.5): the two cases are exchanged.",
+            rank=Rank.PROOF,
+            at="Theorem 4.7, proof: the two cases",
             shown_by="triples contradict the printed cases",
         ),
     ),
@@ -144,14 +147,19 @@ def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Findin
     cells=_time_cells,
     errata=(
         Erratum(
-            printed="(2^(m/c))^(3 - delta_OV) = n^3 / 2^(m (delta_OV / c - O(...))) <= n^(3 - delta).",
-            right="... = n^3 / 2^(m (delta_OV / c + O(...))) >= n^(3 - delta).",
-            why="n = 2^(m/c) 2^(O(...) m) is larger than 2^(m/c), so the O(...) adds to the divisor; and a lower bound "
-            "on Gap-MaxIP needs the time of orthogonal vectors to be at least n^(3 - delta).",
+            printed=r"$(2^{m/c})^{3 - \delta_{\text{OV}}} = n^3 / 2^{m (\delta_{\text{OV}} / c - O(\cdots))} \le "
+            r"n^{3 - \delta}$.",
+            right=r"$(2^{m/c})^{3 - \delta_{\text{OV}}} = n^3 / 2^{m (\delta_{\text{OV}} / c + O(\cdots))} \ge n^{3 "
+            r"- \delta}$.",
+            why=r"$n = 2^{m/c} \cdot 2^{O(\cdots) m}$ is larger than $2^{m/c}$, so the $O(\cdots)$ adds to the "
+            "divisor; and a lower bound on Gap-MaxIP needs the time of orthogonal vectors to be at least "
+            r"$n^{3 - \delta}$.",
+            rank=Rank.PROOF,
+            at="Theorem 4.7, proof: the last display",
             shown_by="minus and at most are wrong in every cell",
         ),
     ),
-    neighbours=(Neighbour("the O(...) is subtracted, as printed", {"sign": "minus"}),),
+    neighbours=(Neighbour(r"the $O(\cdots)$ is subtracted, as printed", {"sign": "minus"}),),
 )
 def theorem_4_7_time(found: Sequence[Found], sign: str = "plus") -> Finding:
     """Exact rational exponents: with plus and at least it holds, with minus or at most it does not."""

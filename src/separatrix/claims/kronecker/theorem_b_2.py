@@ -103,11 +103,12 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Theorem B.2",
-    says="Assuming the Strong Exponential Time Hypothesis, tensor attention with d of order log n, entries up to a "
-    "constant times (log n)^(1/3) and an error that is a power of 1/n takes time n^(3 - q) for no q > 0.",
+    says=r"Assuming the Strong Exponential Time Hypothesis, tensor attention with $d$ of order $\log n$, entries up "
+    r"to a constant times $(\log n)^{1/3}$ and an error that is a power of $1/n$ takes time $n^{3 - q}$ for no "
+    "$q > 0$.",
     cells=_cells,
     figures=("lower_bound_plane", "lower_bound_phase"),
-    neighbours=(Neighbour("the rank passes n^2 below a fifth of the B that decides", {"below": 0.2}),),
+    neighbours=(Neighbour("the rank passes $n^2$ below 0.3 of the $B$ that decides", {"below": 0.3}),),
 )
 def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
     """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""

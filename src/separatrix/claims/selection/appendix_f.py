@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
@@ -35,15 +35,19 @@ def _sampled_cells() -> Iterator[Cell]:
     paper="selection",
     where="Appendix F",
     part="restricted isometry",
-    says="Positional encodings sampled by rejection, with T = 200 and d_e = 170, satisfy the restricted isometry and "
-    "orthogonality property, which Definition 2.3 asks for with delta < 1/2 and Theorem 3.3 with delta < 1/10.",
+    says="Positional encodings sampled by rejection, with $T = 200$ and $d_e = 170$, satisfy the restricted "
+    r"isometry and orthogonality property, which Definition 2.3 asks for with $\delta < 1/2$ and Theorem 3.3 with "
+    r"$\delta < 1/10$.",
     cells=_sampled_cells,
     errata=(
         Erratum(
-            printed="Appendix F: encodings chosen by a dot-product threshold will satisfy the property.",
+            printed="Encodings chosen by a dot-product threshold will satisfy the property.",
             right="They do not, at any threshold that rejection can meet here: the experiments lie outside the "
             "hypothesis of the theorems, and work all the same.",
-            why="A pair of disjoint sets of 3 and 6 positions is exhibited whose block of products has norm above 1/2.",
+            why="A pair of disjoint sets of 3 and 6 positions is exhibited whose block of products has norm above "
+            "$1/2$.",
+            rank=Rank.STATEMENT,
+            at="Appendix F, positional encoding sampling",
             shown_by="delta is at least 1/2 at every threshold",
         ),
     ),

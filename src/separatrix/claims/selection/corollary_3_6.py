@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Verdict, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.flow import population_flow
@@ -43,16 +43,19 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
 @claim(
     paper="selection",
     where="Corollary 3.6",
-    says="Once the training loss at T_1 is at most epsilon, the loss at T_2 is at most O(T_2^2 epsilon / T_1^2).",
+    says=r"Once the training loss at $T_1$ is at most $\epsilon$, the loss at $T_2$ is at most "
+    r"$O(T_2^2 \epsilon / T_1^2)$.",
     cells=lambda: [length_ratio.cell(seed=0, T1=T1, times=list(TIMES), q=3, d=5) for T1 in (50, 200, 1000, 2000)],
     figures=("length_ratio",),
     errata=(
         Erratum(
-            printed="Corollary 3.6: with a training loss of at most epsilon, that at T_2 is O(T_2^2 epsilon / T_1^2).",
+            printed=r"With a training loss of at most $\epsilon$, that at $T_2$ is $O(T_2^2 \epsilon / T_1^2)$.",
             right="When the training time is at least that of Theorem E.6, as in Corollary E.9.",
-            why="That time makes 1 - q s_+ itself small. The training loss is smaller than its square by the factor "
-            "q / (T_1 - q), because alpha settles above 1 to offset what the attention loses at T_1; at T_2 the offset "
-            "is wrong, and the ratio of the losses is of order T_1 / q.",
+            why="That time makes $1 - q s_+$ itself small. The training loss is smaller than its square by the "
+            r"factor $q / (T_1 - q)$, because $\alpha$ settles above 1 to offset what the attention loses at $T_1$; "
+            "at $T_2$ the offset is wrong, and the ratio of the losses is of order $T_1 / q$.",
+            rank=Rank.STATEMENT,
+            at="Corollary 3.6",
             shown_by="the ratio grows with T_1",
         ),
     ),

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
 from separatrix.claims.selection.equation_4 import two_objectives
-from separatrix.claims.selection.training import broken, ends, interval, lengths, runs, subsets, training
+from separatrix.claims.selection.training import broken, comes_out, ends, interval, lengths, runs, subsets, training
 from separatrix.lab.cell import Cell
 
 PAPER: dict[str, Any] = {"T": 200, "q": 3, "d": 5, "width": 170, "threshold": 0.4, "steps": 100_000, "records": 200}
@@ -30,10 +30,39 @@ Numbers = dict[str, float | str | Interval]
 CHOSEN = (
     "the dot-product threshold of the encodings: 0.4",
     "the loss that is plotted: that of equation (3), half of the squared error",
-    "x_query = 0, as in Section 3.1",
-    "a random start: entries of variance 1 / (d + d_e), which the paper calls a standard deviation",
+    r"$x_{\text{query}} = 0$, as in Section 3.1",
+    "a random start: entries of variance $1 / (d + d_e)$, which the paper calls a standard deviation",
+)
+TOGETHER = (
+    "The numbers of the rule (the parts, the factors, the last half and the last tenth of a run) were first committed "
+    "together with the verdict: nothing shows that they were chosen before the runs had been seen."
+)
+"""What is on record of the rules of Figures 1, 2 and 4."""
+_COSINES = (
+    TOGETHER,
+    "Until 2026-11-17 the cosines of W and V to the ground truth alone had to be above 0.99. That the block of the "
+    "positions is above it was added when wrong neighbours were asked for; the verdict stayed.",
+)
+_LEVELS = (
+    "The first verdict on record is 'holds', by the rule of Figure 4, lengths; from 2026-11-16 on it was 'fails as "
+    "printed', with an erratum, since fixed encodings do not level off with Adam.",
+    "Until 2026-11-17 fixed encodings had to level off here too, above half of what they had after a fifth of the run. "
+    "That rule is ours, and the captions speak of an advantage: it was dropped after it had been seen that with Adam "
+    "the advantage is larger and that fixed encodings do not level off.",
 )
 EXCHANGED = Neighbour("stochastic and fixed encodings exchange their parts", {"better": "fixed", "worse": "stochastic"})
+
+
+def _apart(factor: float) -> Neighbour:
+    return Neighbour(f"on every longer sequence fixed encodings end {factor:g} times higher", {"apart": factor})
+
+
+def _below(part: float) -> Neighbour:
+    return Neighbour(f"stochastic encodings end below {part:g} of their start", {"most": part})
+
+
+LENGTHS_AT_PAPER_SIZE = (EXCHANGED, _apart(20), _below(0.015))
+"""Neighbours of Figures 2 and 4. The population's recursion ends at 0.0195 at T = 400, where the start is 0.82."""
 
 
 def _pair(sizes: dict[str, Any], optimiser: Optimiser, initial: Initial, batch: int, seeds: int) -> Iterator[Cell]:
@@ -50,7 +79,7 @@ def _stopped(found: Sequence[Found]) -> Finding | None:
     return Finding(Verdict.UNDECIDED, {"runs that diverged": len(why)}, why[0]) if why else None
 
 
-_TOKENS = Neighbour("W turns to the identity in the block of the tokens", {"block": "tokens"})
+_TOKENS = Neighbour("$W$ turns to the identity in the block of the tokens", {"block": "tokens"})
 
 
 def _turned(result: Any, block: str) -> float:
@@ -87,7 +116,7 @@ def converges(found: Sequence[Found], least: float, block: str = "positions") ->
         }
         turned = min(*cosines, _turned(result, block))
         held = held and bool(loss[-1] <= least and turned > 0.99 and left < 0.03 and line[0] > 0)
-    return holds_if(held, numbers)
+    return comes_out(held, numbers)
 
 
 def lengthens(
@@ -114,11 +143,14 @@ def lengthens(
             early = fixed.result["validation"][len(fixed.result["step"]) // 5, at]
             held = held and bool(ends(free)[task] < most * start)
             held = held and bool(not level or ends(fixed)[task] > 0.5 * early)
-    return holds_if(held, numbers)
+    return comes_out(held, numbers)
 
 
-def enlarges(found: Sequence[Found], better: str, worse: str) -> Finding:
-    """Figures 4 to 7, bottom: on every larger subset both end below a tenth of the start, stochastic ones lower."""
+def enlarges(found: Sequence[Found], better: str, worse: str, most: float = 0.1) -> Finding:
+    """Figures 4 to 7, bottom: on every larger subset both end below a tenth of the start, stochastic ones lower.
+
+    `most` is that tenth.
+    """
     if stopped := _stopped(found):
         return stopped
     numbers: Numbers = {}
@@ -131,8 +163,8 @@ def enlarges(found: Sequence[Found], better: str, worse: str) -> Finding:
         held = held and all(free < fixed for free, fixed in zip(*values, strict=True))
         for one in [one for pair in pairs for one in pair]:
             start = one.result["validation"][0, one.result["tasks"].index(task)]
-            held = held and bool(ends(one)[task] < 0.1 * start)
-    return holds_if(held, numbers)
+            held = held and bool(ends(one)[task] < most * start)
+    return comes_out(held, numbers)
 
 
 def _small_cells() -> Iterator[Cell]:
@@ -143,12 +175,13 @@ def _small_cells() -> Iterator[Cell]:
     paper="selection",
     where="Figure 1",
     part="small",
-    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and W and V turn to "
-    "the ground truth; here at T = 32.",
+    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
+    "turn to the ground truth; here at $T = 32$.",
     cells=_small_cells,
     figures=("training_loss", "ground_truth_cosines"),
-    neighbours=(_TOKENS, Neighbour("the training loss falls below 10^-5 in the same time", {"least": 1e-5})),
+    neighbours=(_TOKENS, Neighbour("the training loss falls below 0.005 in the same time", {"least": 0.005})),
     chosen=CHOSEN[:3],
+    history=_COSINES,
 )
 def figure_1_small(found: Sequence[Found], least: float = 0.05, block: str = "positions") -> Finding:
     return converges(found, least, block)
@@ -159,21 +192,24 @@ def figure_1_small(found: Sequence[Found], least: float = 0.05, block: str = "po
     where="Figure 2",
     part="small",
     says="On sequences longer than those of training, stochastic encodings converge and fixed ones do not; here at "
-    "T = 32.",
+    "$T = 32$.",
     cells=_small_cells,
     figures=("length_tasks",),
-    neighbours=(EXCHANGED,),
+    neighbours=(EXCHANGED, _apart(8), _below(0.05)),
     chosen=CHOSEN[:3],
+    history=(TOGETHER,),
 )
-def figure_2_small(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return lengthens(found, 2.0, 0.1, better, worse)
+def figure_2_small(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 2.0, most: float = 0.1
+) -> Finding:
+    return lengthens(found, apart, most, better, worse)
 
 
 @claim(
     paper="selection",
     where="Figure 1",
-    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and W and V turn to "
-    "the ground truth.",
+    says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
+    "turn to the ground truth.",
     profile="full",
     cells=lambda: [
         *_pair(PAPER, "sgd", "zero", 256, 1),
@@ -185,6 +221,7 @@ def figure_2_small(found: Sequence[Found], better: str = "stochastic", worse: st
         Neighbour("the loss ends at half of what the recursion has", {"factor": 0.5}),
     ),
     chosen=CHOSEN[:3],
+    history=_COSINES,
 )
 def figure_1(found: Sequence[Found], block: str = "positions", factor: float = 1.0) -> Finding:
     """Also: the loss at the end is that of the population's recursion, to a fifth."""
@@ -195,7 +232,7 @@ def figure_1(found: Sequence[Found], block: str = "positions", factor: float = 1
     reached = float(runs(found, encoding="stochastic")[0].result["loss"][-1])
     numbers = {**finding.numbers, "the recursion for the mean of the loss ends at": predicted}
     far = abs(reached / (factor * predicted) - 1) > 0.2
-    return Finding(Verdict.FAILS_AS_PRINTED if far else finding.verdict, numbers, finding.note)
+    return Finding(Verdict.NOT_REPRODUCED if far else finding.verdict, numbers, finding.note)
 
 
 @claim(
@@ -206,11 +243,14 @@ def figure_1(found: Sequence[Found], block: str = "positions", factor: float = 1
     profile="full",
     cells=lambda: _pair(PAPER, "sgd", "zero", 256, 1),
     figures=("length_tasks",),
-    neighbours=(EXCHANGED,),
+    neighbours=LENGTHS_AT_PAPER_SIZE,
     chosen=CHOSEN[:3],
+    history=(TOGETHER,),
 )
-def figure_2(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return lengthens(found, 5.0, 0.05, better, worse)
+def figure_2(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0, most: float = 0.05
+) -> Finding:
+    return lengthens(found, apart, most, better, worse)
 
 
 @claim(
@@ -222,11 +262,14 @@ def figure_2(found: Sequence[Found], better: str = "stochastic", worse: str = "f
     profile="full",
     cells=lambda: _pair(PAPER, "sgd", "zero", 128, SEEDS),
     figures=("length_tasks",),
-    neighbours=(EXCHANGED,),
+    neighbours=LENGTHS_AT_PAPER_SIZE,
     chosen=CHOSEN[:3],
+    history=(TOGETHER,),
 )
-def figure_4_lengths(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return lengthens(found, 5.0, 0.05, better, worse)
+def figure_4_lengths(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0, most: float = 0.05
+) -> Finding:
+    return lengthens(found, apart, most, better, worse)
 
 
 @claim(
@@ -237,16 +280,24 @@ def figure_4_lengths(found: Sequence[Found], better: str = "stochastic", worse: 
     profile="full",
     cells=lambda: _pair(PAPER, "sgd", "zero", 128, SEEDS),
     figures=("subset_tasks",),
-    neighbours=(EXCHANGED,),
+    neighbours=(
+        EXCHANGED,
+        Neighbour("both end below a hundredth of their start", {"most": 0.01}),
+        Neighbour("fixed ones are worse by 0.005 for each further token", {"steeper": 0.005}),
+    ),
     chosen=CHOSEN[:3],
+    history=(
+        TOGETHER,
+        "Until 2026-11-16 the means of fixed encodings over the seeds had to grow at every step of q. From q = 7 to 8 "
+        "they do not, within the noise of 128 points and five seeds: since then the slope of a line must be above "
+        "zero, by an interval over seeds.",
+    ),
 )
-def figure_4_subsets(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    """Also: the fixed encodings' loss grows with q, by the slope of a line, an interval over seeds.
-
-    That the means grow at every step was asked first; from q = 7 to 8 they do not, within the noise of 128 points and
-    five seeds.
-    """
-    finding = enlarges(found, better, worse)
+def figure_4_subsets(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", most: float = 0.1, steeper: float = 0.0
+) -> Finding:
+    """Also: the fixed encodings' loss grows with q, by the slope of a line, an interval over seeds."""
+    finding = enlarges(found, better, worse, most)
     if finding.verdict is not Verdict.HOLDS:
         return finding
     fixed = runs(found, encoding="fixed")
@@ -254,9 +305,9 @@ def figure_4_subsets(found: Sequence[Found], better: str = "stochastic", worse: 
     sizes = [int(task.removeprefix("q=")) for task in tasks]
     slope = interval([float(np.polyfit(sizes, [ends(one)[task] for task in tasks], 1)[0]) for one in fixed])
     numbers: Numbers = {**finding.numbers, "loss of fixed encodings a further token of the subset": slope}
-    if slope.low > 0:
+    if slope.low > steeper:
         return Finding(Verdict.HOLDS, numbers)
-    return Finding(Verdict.FAILS_AS_PRINTED if slope.high < 0 else Verdict.UNDECIDED, numbers)
+    return Finding(Verdict.NOT_REPRODUCED if slope.high < steeper else Verdict.UNDECIDED, numbers)
 
 
 THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
@@ -269,13 +320,10 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
     says="All validation losses of fixed encodings on longer sequences end at 0.15 or above.",
     profile="full",
     cells=lambda: [
-        *_pair(PAPER, "sgd", "zero", 128, SEEDS),
-        *(
-            training.cell(
-                seed=0, encoding="fixed", optimiser="sgd", initial="zero", batch=128, **{**PAPER, "threshold": limit}
-            )
-            for limit in THRESHOLDS
-        ),
+        training.cell(
+            seed=seed, encoding="fixed", optimiser="sgd", initial="zero", batch=128, **{**PAPER, "threshold": limit}
+        )
+        for seed, limit in [*((seed, PAPER["threshold"]) for seed in range(SEEDS)), *((0, x) for x in THRESHOLDS)]
     ],
     figures=("fixed_floor",),
     chosen=(
@@ -283,13 +331,18 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
         "the loss that is plotted: that of equation (3), half of the squared error; the whole square beside it",
         CHOSEN[2],
     ),
-    neighbours=(Neighbour("at 0.5 or above, in either normalisation", {"floor": 0.5}),),
+    neighbours=(Neighbour("at 0.25 or above, if the whole square is plotted", {"floor": 0.25, "times": 2.0}),),
+    history=(
+        "Until 2026-11-17 a run that ends below 0.15 made the verdict 'fails as printed', with an erratum. But the "
+        "floor depends on the threshold, which is not printed, and the caption does not say whether the loss that is "
+        "plotted has the factor 1/2: it was withdrawn.",
+    ),
 )
-def fixed_floor(found: Sequence[Found], floor: float = 0.15) -> Finding:
-    """The ends of fixed runs by length and threshold, beside 0.15.
+def fixed_floor(found: Sequence[Found], floor: float = 0.15, times: float = 1.0) -> Finding:
+    """The ends of fixed runs by length and threshold, beside 0.15; `times` 2 is the whole square.
 
-    That a run ends below it was called a misprint. But the floor depends on the threshold, which is not printed, and
-    the caption does not say whether the loss that is plotted has the factor 1/2.
+    One run that ends below 0.15 decides: with seed 0 and the threshold 0.4 the loss at T = 250 ends at 0.098, which is
+    0.196 without the factor 1/2.
     """
     if stopped := _stopped(found):
         return stopped
@@ -305,7 +358,7 @@ def fixed_floor(found: Sequence[Found], floor: float = 0.15) -> Finding:
     numbers["least end of a fixed run, 0.15 in the paper"] = least
     numbers["the same at the threshold 0.4"] = at_ours
     numbers["the same at the threshold 0.4, without the factor 1/2"] = 2 * at_ours
-    if least >= floor:
+    if times * least >= floor:
         return Finding(Verdict.HOLDS, numbers)
     note = "The floor comes from the encodings of the new positions, a fifth of all at T = 250 and half at 400."
     return Finding(Verdict.NOT_REPRODUCED, numbers, note)
@@ -321,14 +374,12 @@ _LIKE = 3.0
 """Runs from zero and from a random start are much the same if no loss ends at more than so many times the other's."""
 
 
-def _advantage(found: Sequence[Found], better: str, worse: str) -> Finding:
-    """The advantage of Figure 4: on longer sequences by a factor of 5, and ahead on larger subsets.
+def _advantage(found: Sequence[Found], better: str, worse: str, apart: float) -> Finding:
+    """The advantage of Figure 4: on longer sequences by the factor `apart`, and ahead on larger subsets.
 
-    Until it was looked at again fixed encodings had to level off here as well, by the rule of Figure 4's claim, which
-    is ours: the captions of these figures speak of an advantage. The rule was changed after it had been seen that with
-    Adam the advantage is larger and that fixed encodings do not level off.
+    That fixed encodings level off is not asked here; the claims keep the history of the rule.
     """
-    finding = lengthens(found, 5.0, 0.05, better, worse, level=False)
+    finding = lengthens(found, apart, 0.05, better, worse, level=False)
     if finding.verdict is Verdict.UNDECIDED:
         return finding
     one, other = (ends(runs(found, encoding=encoding)[0]) for encoding in (better, worse))
@@ -344,11 +395,11 @@ def _advantage(found: Sequence[Found], better: str, worse: str) -> Finding:
     return Finding(Verdict.HOLDS if ahead else Verdict.NOT_REPRODUCED, numbers, finding.note)
 
 
-def _alike(found: Sequence[Found], better: str, worse: str) -> Finding:
-    """The advantage from a random start, and every loss about where it ends from zero."""
+def _alike(found: Sequence[Found], better: str, worse: str, apart: float, like: float) -> Finding:
+    """The advantage from a random start, and every loss where it ends from zero, to a factor of `like`."""
     if stopped := _stopped(found):
         return stopped
-    finding = _advantage([one for one in found if one.parameters["initial"] == "random"], better, worse)
+    finding = _advantage([one for one in found if one.parameters["initial"] == "random"], better, worse, apart)
     ratios = []
     for encoding in ("stochastic", "fixed"):
         zero, drawn = (ends(runs(found, encoding=encoding, initial=initial)[0]) for initial in ("zero", "random"))
@@ -358,7 +409,7 @@ def _alike(found: Sequence[Found], better: str, worse: str) -> Finding:
         "loss at the end, random start over zero, least": min(ratios),
         "loss at the end, random start over zero, largest": max(ratios),
     }
-    alike = finding.verdict is Verdict.HOLDS and min(ratios) >= 1 / _LIKE and max(ratios) <= _LIKE
+    alike = finding.verdict is Verdict.HOLDS and min(ratios) >= 1 / like and max(ratios) <= like
     return Finding(Verdict.HOLDS if alike else Verdict.NOT_REPRODUCED, numbers, finding.note)
 
 
@@ -370,11 +421,12 @@ def _alike(found: Sequence[Found], better: str, worse: str) -> Finding:
     profile="full",
     cells=lambda: _one_seed("adam", "zero"),
     figures=("length_tasks", "subset_tasks"),
-    neighbours=(EXCHANGED,),
+    neighbours=(EXCHANGED, _apart(300)),
     chosen=_ONE,
+    history=_LEVELS,
 )
-def figure_5(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return _advantage(found, better, worse)
+def figure_5(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0) -> Finding:
+    return _advantage(found, better, worse, apart)
 
 
 @claim(
@@ -384,11 +436,17 @@ def figure_5(found: Sequence[Found], better: str = "stochastic", worse: str = "f
     profile="full",
     cells=lambda: _one_seed("sgd", "random", "zero"),
     figures=("length_tasks", "subset_tasks"),
-    neighbours=(EXCHANGED,),
+    neighbours=(EXCHANGED, _apart(20), Neighbour("every loss is that from zero to a thousandth", {"like": 1.001})),
     chosen=_ONE,
+    history=(
+        "Until 2026-11-17 the rule was that of Figure 4, and no run from zero was compared, which the caption speaks "
+        "of.",
+    ),
 )
-def figure_6(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return _alike(found, better, worse)
+def figure_6(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0, like: float = _LIKE
+) -> Finding:
+    return _alike(found, better, worse, apart, like)
 
 
 @claim(
@@ -399,8 +457,14 @@ def figure_6(found: Sequence[Found], better: str = "stochastic", worse: str = "f
     profile="full",
     cells=lambda: _one_seed("adam", "random", "zero"),
     figures=("length_tasks", "subset_tasks"),
-    neighbours=(EXCHANGED,),
+    neighbours=(EXCHANGED, _apart(300), Neighbour("every loss is that from zero to a twentieth", {"like": 1.05})),
     chosen=_ONE,
+    history=(
+        *_LEVELS,
+        "Since 2026-11-17 the run from zero is compared as well.",
+    ),
 )
-def figure_7(found: Sequence[Found], better: str = "stochastic", worse: str = "fixed") -> Finding:
-    return _alike(found, better, worse)
+def figure_7(
+    found: Sequence[Found], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0, like: float = _LIKE
+) -> Finding:
+    return _alike(found, better, worse, apart, like)

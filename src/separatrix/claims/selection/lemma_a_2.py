@@ -40,10 +40,10 @@ def _width_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma A.2",
-    says="For some absolute constant C, random signs of width C q log T / delta^2 have the (q, delta)-restricted "
-    "isometry and orthogonality property with positive probability.",
+    says=r"For some absolute constant $C$, random signs of width $C q \log T / \delta^2$ have the "
+    r"$(q, \delta)$-restricted isometry and orthogonality property with positive probability.",
     cells=_width_cells,
-    neighbours=(Neighbour("C = 1 will do", {"most": 1.0}),),
+    neighbours=(Neighbour("$C = 2.5$ will do", {"most": 2.5}),),
 )
 def lemma_a_2(found: Sequence[Found], most: float = 32.0) -> Finding:
     """No finite number of sizes shows that a constant is absolute; each size shows one that does there."""

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared, missed
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
@@ -24,13 +24,19 @@ from separatrix.selection.task import all_subsets
 
 CODE = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Lemma A.3, the last inequality",
+        slip="overlap with a subset's code",
         shown_by="overlap outside the subset",
-        printed="Lemma A.3: |<e_i, e_v>| <= delta / (1 - 2 delta) for every i outside v.",
-        right="|<e_i, e_v>| <= delta sqrt(q) / (1 - delta).",
-        why="<e_i, e_v> = <E 1_i, E u> with u = (E_v^T E_v)^-1 1 of norm at most sqrt(q) / (1 - delta), and the "
-        "property gives delta |u|. Lemma 2.1 of Candes and Tao, cited for it, spares the sqrt(q) only outside an "
-        "exceptional set. With q orthogonal vectors and one that has the same small product with each, the overlap is "
-        "delta sqrt(q). Section 2.2, Theorem C.3, Lemmas E.7, E.15, Theorem E.6 and Corollary E.16 take it over.",
+        printed=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta}{1 - 2 \delta}$ for every $i$ outside "
+        "$v$.",
+        right=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta \sqrt{q}}{1 - \delta}$.",
+        why=r"$\langle e_i, e_v \rangle = \langle E \mathbf{1}_i, E u \rangle$ with "
+        r"$u = (E_v^\top E_v)^{-1} \mathbf{1}$ of norm at most $\sqrt{q} / (1 - \delta)$, and the property gives "
+        r"$\delta \lVert u \rVert$. Lemma 2.1 of Candes and Tao, cited for it, spares the $\sqrt{q}$ only outside "
+        "an exceptional set. With $q$ orthogonal vectors and one that has the same small product with each, the "
+        r"overlap is $\delta \sqrt{q}$. Section 2.2, Theorem C.3, Lemmas E.7, E.15, Theorem E.6 and Corollary E.16 "
+        "take it over.",
     ),
 )
 
@@ -93,12 +99,15 @@ def _code_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma A.3",
-    says="If E has the (q, delta)-property, the code e_v = E_v (E_v^T E_v)^-1 1 of a set of at most q positions has "
-    "norm at most sqrt(q) / (1 - 2 delta), product 1 with the encodings in the set, and at most delta / (1 - 2 delta) "
-    "with all others.",
+    says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of "
+    r"at most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, product 1 with the encodings in the set, "
+    r"and at most $\delta / (1 - 2 \delta)$ with all others.",
     cells=_code_cells,
     errata=CODE,
-    neighbours=(*as_printed(CODE), Neighbour("norm at most 1 / (1 - 2 delta)", {"norm_missed": "norm_missed_at_1"})),
+    neighbours=(
+        *as_printed(CODE),
+        Neighbour(r"norm at most $1 / (1 - 2 \delta)$", {"norm_missed": "norm_missed_at_1"}),
+    ),
 )
 def lemma_a_3(found: Sequence[Found], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
     """The norm and the products inside hold as printed; the bound on the products outside does not."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_weights
@@ -17,10 +17,12 @@ from separatrix.selection.transformer import SelectionTransformer, selection_los
 
 JACOBIAN = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma D.1, proof",
         shown_by="Jacobian of the softmax",
-        printed="Proof of Lemma D.1: d softmax(v) = (diag(v) - v v^T) dv.",
-        right="(diag(p) - p p^T) dv with p = softmax(v).",
-        why="The next line already has S_y in the place of v.",
+        printed=r"$d \operatorname{softmax}(v) = (\operatorname{diag}(v) - v v^\top) d v$.",
+        right=r"$(\operatorname{diag}(p) - p p^\top) d v$ with $p = \operatorname{softmax}(v)$.",
+        why="The next line already has $S_y$ in the place of $v$.",
     ),
 )
 
@@ -50,8 +52,8 @@ def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, 
 @claim(
     paper="selection",
     where="Lemma D.1",
-    says="The gradients of the loss are -E Z (diag(S) - S S^T) Z^T V^T (X Y/q - V Z S) z^T in W, and "
-    "-E (X Y/q - V Z S)(Z S)^T in V.",
+    says=r"The gradients of the loss are $-\mathbb{E} Z (\operatorname{diag}(S) - S S^\top) Z^\top V^\top (X Y / q "
+    r"- V Z S) z^\top$ in $W$, and $-\mathbb{E} (X Y / q - V Z S)(Z S)^\top$ in $V$.",
     cells=lambda: [
         batch_gradients.cell(seed=0, T=T, q=q, d=d, width=w)
         for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))

@@ -38,11 +38,11 @@ def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> d
 @claim(
     paper="selection",
     where="Lemma D.2",
-    says="Where V = alpha [I, 0], the loss is (d/2) E |Y/q - alpha S_y|^2.",
+    says=r"Where $V = \alpha [I, 0]$, the loss is $\frac{d}{2} \mathbb{E} \lVert Y / q - \alpha S_y \rVert^2$.",
     cells=lambda: [plane_losses.cell(seed=0, **sizes) for sizes in plane_sizes()],
     neighbours=(
         Neighbour("without the factor 1/2", {"formula": "whole"}),
-        Neighbour("without alpha before S_y", {"formula": "unscaled"}),
+        Neighbour(r"without $\alpha$ before $S_y$", {"formula": "unscaled"}),
     ),
 )
 def lemma_d_2(found: Sequence[Found], formula: str = "lemma") -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.cell import Cell
@@ -18,24 +18,32 @@ from separatrix.selection.task import all_subsets
 
 PLANE = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma D.5, proof",
+        slip="sign of the gradients",
         shown_by="sign of the gradient in V",
-        printed="Proof of Lemma D.5: the gradient in V is +E (X Y/q - V Z S)(Z S)^T.",
+        printed=r"The gradient in $V$ is $+\mathbb{E} (X Y / q - V Z S)(Z S)^\top$.",
         right="With the minus sign of Lemma D.1.",
-        why="The loss is half the square of STS - f. The update rules that follow have the sign of a descent, so that "
-        "the slip is made twice.",
+        why=r"The loss is half the square of $\text{STS} - f$. The update rules that follow have the sign of a "
+        "descent, so that the slip is made twice.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma D.5, proof",
+        slip="sign of the gradients",
         shown_by="sign of the gradient in W",
-        printed="Proof of Lemma D.5: the position block of the gradient in W is + alpha d s ((1 - alpha)(1 - q s) + "
-        "T alpha (1 - q s)^2 / (T - q)) / (T - 1) times I - 1 1^T / T.",
+        printed=r"The position block of the gradient in $W$ is $+\frac{\alpha d s}{T - 1} \left( (1 - \alpha)(1 - q "
+        r"s) + \frac{T \alpha (1 - q s)^2}{T - q} \right)$ times $I - \mathbf{1} \mathbf{1}^\top / T$.",
         right="With a minus sign.",
-        why="As for V.",
+        why="As for $V$.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma D.5, proof, case I of W",
         shown_by="share of the subsets",
-        printed="Proof of Lemma D.5, case I of W: binom(T-1, q) / binom(T, q) of the subsets contain a position.",
-        right="binom(T-1, q-1) / binom(T, q) = q/T.",
-        why="One member is chosen, and q - 1 of the T - 1 others remain to be. The next line has q/T.",
+        printed=r"$\binom{T - 1}{q} / \binom{T}{q}$ of the subsets contain a position.",
+        right=r"$\binom{T - 1}{q - 1} / \binom{T}{q} = q / T$.",
+        why="One member is chosen, and $q - 1$ of the $T - 1$ others remain to be. The next line has $q / T$.",
     ),
 )
 
@@ -87,8 +95,8 @@ def _d5_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma D.5",
-    says="With one-hot encodings and a zero start, gradient descent on the population loss keeps V on [I, 0] and W on "
-    "the projection orthogonal to the constant vector (Lemma 3.2).",
+    says="With one-hot encodings and a zero start, gradient descent on the population loss keeps $V$ on $[I, 0]$ "
+    "and $W$ on the projection orthogonal to the constant vector (Lemma 3.2).",
     cells=_d5_cells,
     errata=PLANE,
     neighbours=as_printed(PLANE),

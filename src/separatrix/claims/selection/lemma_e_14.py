@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, TIGHT, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
@@ -18,11 +18,13 @@ from separatrix.selection.task import all_subsets
 
 EXCHANGE = (
     Erratum(
+        rank=Rank.PROOF,
+        at="Lemma E.14, proof",
         shown_by="what is exchanged",
-        printed="Proof of Lemma E.14: E' = R_ij E, which exchanges coordinates i and j of every encoding, turns "
-        "S_y(i) into S_y(j).",
-        right="E' = E P_ij, which exchanges the encodings of positions i and j.",
-        why="Exchanging coordinates changes no dot product, so that it leaves S_y(i) as it is (Lemma E.11).",
+        printed="$E' = R_{i j} E$, which exchanges coordinates $i$ and $j$ of every encoding, turns $S_y(i)$ into "
+        "$S_y(j)$.",
+        right="$E' = E P_{i j}$, which exchanges the encodings of positions $i$ and $j$.",
+        why="Exchanging coordinates changes no dot product, so that it leaves $S_y(i)$ as it is (Lemma E.11).",
     ),
 )
 
@@ -69,8 +71,8 @@ def _cells() -> Iterator[Cell]:
     for T, q, width in SIZES:
         for C in (0.5, 2.0, 6.0):
             yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=C)
-    T, q, width = LARGEST
-    yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
+    for T, q, width in (LARGEST, FIVE):
+        yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
 
 
 @claim(

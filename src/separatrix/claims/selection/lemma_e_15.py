@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.lemma_a_3 import leaning
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
@@ -16,16 +16,22 @@ from separatrix.selection.isometry import restricted_isometry
 
 WEIGHTS = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma E.15, proof",
         shown_by="upper bound of the softmax",
-        printed="Proof of Lemma E.15: S_y(i) <= e^C / (q + (T - q) e^{-c C}), equal to the bound of the lemma.",
-        right="e^C / (q e^C + (T - q) e^{-c C}).",
-        why="The q positions of the subset have the score C each. The next line has it.",
+        printed=r"$S_y(i) \le \frac{e^C}{q + (T - q) e^{-c C}}$, equal to the bound of the lemma; $c$ is "
+        r"$\delta / (1 - 2 \delta)$.",
+        right=r"$\frac{e^C}{q e^C + (T - q) e^{-c C}}$.",
+        why="The $q$ positions of the subset have the score $C$ each. The next line has it.",
     ),
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Lemma E.15",
+        slip="overlap with a subset's code",
         shown_by="bounds of the lemma",
-        printed="Lemma E.15: 1 / (q + (T - q) e^{-(1 - c) C}) <= S_y(i) <= 1 / (q + (T - q) e^{-(1 + c) C}) with c = "
-        "delta / (1 - 2 delta).",
-        right="With c = delta sqrt(q) / (1 - delta).",
+        printed=r"$\frac{1}{q + (T - q) e^{-(1 - c) C}} \le S_y(i) \le \frac{1}{q + (T - q) e^{-(1 + c) C}}$ with "
+        r"$c = \delta / (1 - 2 \delta)$.",
+        right=r"With $c = \delta \sqrt{q} / (1 - \delta)$.",
         why="The overlaps are bounded by Lemma A.3, whose printed bound is false.",
     ),
 )
@@ -58,7 +64,8 @@ def weight_bounds(q: int, outside: int, width: int, C: float, seed: int) -> dict
 @claim(
     paper="selection",
     where="Lemma E.15",
-    says="With W = C W*, the attention on a position of the subset lies between two functions of C and delta.",
+    says=r"With $W = C W^\ast$, the attention on a position of the subset lies between two functions of $C$ and "
+    r"$\delta$.",
     cells=lambda: [
         weight_bounds.cell(seed=0, q=q, outside=outside, width=64, C=C)
         for q, outside in ((2, 1), (2, 5), (3, 1), (3, 4), (4, 1), (4, 2), (6, 1))

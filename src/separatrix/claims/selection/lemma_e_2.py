@@ -7,19 +7,23 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
 MEAN = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Lemma E.2",
         shown_by="mean of a product",
-        printed="Lemma E.2: the mean output over encodings is V Z E[S_y], and the gradient in V has Z E[S_y].",
-        right="E[V Z S_y] and E[Z S_y]; they agree where V_e = 0, as along the trajectory from zero.",
-        why="Z contains E, so that the mean over E cannot pass it.",
+        printed=r"The mean output over encodings is $V Z \mathbb{E}[S_y]$, and the gradient in $V$ has "
+        r"$Z \mathbb{E}[S_y]$.",
+        right=r"$\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$; they agree where $V_e = 0$, as along the trajectory "
+        "from zero.",
+        why="$Z$ contains $E$, so that the mean over $E$ cannot pass it.",
     ),
 )
 
@@ -57,14 +61,15 @@ def _cells() -> Iterator[Cell]:
     for (T, q, width), d in zip(SIZES, (1, 3, 2, 2), strict=True):
         for C in (0.0, 2.0):
             yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=d, C=C)
-    T, q, width = LARGEST
-    yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=2, C=2.0)
+    for T, q, width in (LARGEST, FIVE):
+        yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=2, C=2.0)
 
 
 @claim(
     paper="selection",
     where="Lemma E.2",
-    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of S_y in the place of S_y.",
+    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in the place of "
+    "$S_y$.",
     cells=_cells,
     errata=MEAN,
     neighbours=as_printed(MEAN),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -18,25 +18,31 @@ from separatrix.selection.transformer import ground_truth
 
 UPDATES = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Lemma E.7",
         shown_by="update of alpha",
-        printed="Lemma E.7: alpha + eta s (1 - q alpha s + alpha (1 - q s)^2 / ((T - q) s)), s the mean weight; so too "
-        "the remark after it and the head of the proof of Theorem E.6.",
+        printed=r"$\alpha + \eta s \left( 1 - q \alpha s + \frac{\alpha (1 - q s)^2}{(T - q) s} \right)$, $s$ the "
+        "mean weight; so too the remark after it and the head of the proof of Theorem E.6.",
         right="A minus sign before the last term, as in Theorem D.4.",
-        why="It is s - alpha |mean of S|^2. With the plus sign the point alpha*, used two lines later, is not "
-        "stationary.",
+        why=r"It is $s - \alpha \lVert \bar{S} \rVert^2$, with $\bar{S}$ the mean of $S$. With the plus sign the "
+        r"point $\alpha^\ast$, used two lines later, is not stationary.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma E.7, proof",
         shown_by="update of V",
-        printed="Proof of Lemma E.7: V(t + 1) = V(t) + (...), without the rate.",
-        right="V(t) + eta (...).",
-        why="The step of gradient descent is eta times the gradient.",
+        printed=r"$V(t + 1) = V(t) + (\ldots)$, without the rate.",
+        right=r"$V(t) + \eta (\ldots)$.",
+        why=r"The step of gradient descent is $\eta$ times the gradient.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Lemma E.7, proof",
         shown_by="first term of C",
-        printed="Proof of Lemma E.7: Term 1 of the gradient in W without the factor alpha(t).",
+        printed=r"Term 1 of the gradient in $W$ without the factor $\alpha(t)$.",
         right="With it.",
-        why="The gradient in W has V^T before the residual. With orthogonal encodings the second term is zero, and the "
-        "first is all of it.",
+        why=r"The gradient in $W$ has $V^\top$ before the residual. With orthogonal encodings the second term is "
+        "zero, and the first is all of it.",
     ),
 )
 
@@ -112,11 +118,11 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma E.7",
-    says="With stochastic encodings and a zero start, gradient descent keeps V on [I, 0] and W on the identity of the "
-    "position block (Lemma 3.4), with an update rule for alpha and bounds on that of C.",
+    says="With stochastic encodings and a zero start, gradient descent keeps $V$ on $[I, 0]$ and $W$ on the "
+    r"identity of the position block (Lemma 3.4), with an update rule for $\alpha$ and bounds on that of $C$.",
     cells=_cells,
     errata=UPDATES,
-    neighbours=(*as_printed(UPDATES), Neighbour("C moves by the middle of the interval", {"share": 0.0})),
+    neighbours=(*as_printed(UPDATES), Neighbour("the interval for $C$ has half of its width", {"share": 0.5})),
 )
 def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:
     """The direction to 1e-12 over all valid encodings; the bounds on C with `share` of the overlaps as they are.

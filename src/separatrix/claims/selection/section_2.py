@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
@@ -15,22 +15,29 @@ from separatrix.selection.task import SparseTokenSelection
 
 SHAPES = (
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Section 2.2",
         shown_by="columns of E_y",
-        printed="Section 2.2: E_y is d_e by T.",
-        right="d_e by q.",
-        why="E_y holds the encodings of the q positions in y, and (E_y^T E_y)^-1 meets the vector of q ones.",
+        printed=r"$E_y$ is $d_e \times T$.",
+        right=r"$d_e \times q$.",
+        why=r"$E_y$ holds the encodings of the $q$ positions in $y$, and $(E_y^\top E_y)^{-1}$ meets the vector of "
+        "$q$ ones.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Section 2.3",
         shown_by="columns of Q and K",
-        printed="Section 2.3: Q and K are m by d.",
-        right="m by (d + d_e).",
-        why="They multiply Z, which has d + d_e rows.",
+        printed=r"$Q$ and $K$ are $m \times d$.",
+        right=r"$m \times (d + d_e)$.",
+        why="They multiply $Z$, which has $d + d_e$ rows.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Section 3.3",
         shown_by="outputs of a net",
-        printed="Section 3.3: the function g behind the first layer maps to R^{Td}.",
-        right="to R^d.",
-        why="It estimates one token's average, of d coordinates.",
+        printed=r"The function $g$ behind the first layer maps to $\mathbb{R}^{T d}$.",
+        right=r"To $\mathbb{R}^d$.",
+        why="It estimates one token's average, of $d$ coordinates.",
     ),
 )
 

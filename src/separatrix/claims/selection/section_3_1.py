@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.flow import population_flow
@@ -14,10 +14,12 @@ from separatrix.selection.laws import plateau_time, tail_constant
 
 RATE = (
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Section 3.1",
         shown_by="rate of s_+",
-        printed="Section 3.1: s_+ converges to 1/q at a rate of O(1/t).",
-        right="At the rate 1 / sqrt(t); the loss, which is quadratic in 1 - q s_+, at 1/t.",
-        why="1 - q s_+ tends to sqrt((T - 1)(T - q) / (2 d eta t)), and the loss to (T - 1) / (4 eta t).",
+        printed="$s_+$ converges to $1/q$ at a rate of $O(1/t)$.",
+        right=r"At the rate $1 / \sqrt{t}$; the loss, which is quadratic in $1 - q s_+$, at $1/t$.",
+        why=r"$1 - q s_+$ tends to $\sqrt{(T - 1)(T - q) / (2 d \eta t)}$, and the loss to $(T - 1) / (4 \eta t)$.",
     ),
 )
 
@@ -49,11 +51,11 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     paper="selection",
     where="Section 3.1",
     part="tail",
-    says="In the end s_+ converges to 1/q at a rate of O(1/t), and the loss with it.",
+    says="In the end $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss with it.",
     cells=lambda: [tail.cell(seed=0, T=T, q=q, d=d) for T, q, d in ((20, 2, 1), (60, 3, 5), (200, 3, 5))],
     figures=("population_tail",),
     errata=RATE,
-    neighbours=(*as_printed(RATE), Neighbour("the loss tends to (T - 1) / (2 eta t)", {"factor": 2.0})),
+    neighbours=(*as_printed(RATE), Neighbour(r"the loss tends to $(T - 1) / (2 \eta t)$", {"factor": 2.0})),
 )
 def section_3_1_tail(found: Sequence[Found], misprint: str = "", factor: float = 1.0) -> Finding:
     """The power of t in the loss is -1 with the constant (T - 1) / 4, and that of 1 - q s_+ is -1/2."""

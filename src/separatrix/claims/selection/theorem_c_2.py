@@ -12,6 +12,7 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.counterexample import fcn_counterexample
 from separatrix.selection.fcn import FCN
+from separatrix.selection.task import SparseTokenSelection
 
 
 @experiment(version=2, name="selection.worst_case")
@@ -30,33 +31,64 @@ def worst_case(T: int, q: int, d: int, widths: list[int], zero: bool, seed: int)
     }
 
 
+@experiment(version=1, name="selection.enough_neurons")
+def enough_neurons(T: int, q: int, d: int, widths: list[int], seed: int) -> dict[str, float]:
+    """The largest squared error on 64 inputs of a net with d linear neurons that averages all T tokens: q is T."""
+    net = FCN(T, q, d, widths, activation=nn.Identity, generator=seed, dtype=torch.float64)
+    first, last = (part for part in net.modules() if isinstance(part, nn.Linear))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()
+        first.weight[:, : T * d] = torch.eye(d, dtype=torch.float64).repeat(1, T) / T
+        last.weight.copy_(torch.eye(d, dtype=torch.float64))
+        batch = SparseTokenSelection(T, q, d).batch(64, generator=seed, dtype=torch.float64)
+        return {"scaled": float((net(batch.X, batch.y) - batch.X.mean(1)).square().sum(1).max())}
+
+
 def _worst_cells() -> Iterator[Cell]:
-    for T, q, d, widths in ((6, 2, 2, [5]), (8, 3, 1, [5, 32]), (5, 1, 3, [14, 8, 8]), (4, 4, 2, [1, 6])):
+    for T, q, d, widths in ((6, 2, 2, [9]), (8, 3, 1, [5, 32]), (5, 1, 3, [14, 8, 8]), (4, 4, 2, [1, 6])):
         for zero in (False, True):
             yield worst_case.cell(seed=0, T=T, q=q, d=d, widths=widths, zero=zero)
+    for T, d in ((4, 2), (3, 5)):
+        yield enough_neurons.cell(seed=0, T=T, q=T, d=d, widths=[d])
+
+
+def _neurons(one: Found) -> int:
+    """(T - q + 1) d, with which a net can be right."""
+    sizes = one.parameters
+    return int((sizes["T"] - sizes["q"] + 1) * sizes["d"])
 
 
 @claim(
     paper="selection",
     where="Theorem C.2",
-    says="A net whose first layer has at most (T - q + 1) d - 1 neurons misses some input by at least 1/(2q) in "
-    "squared norm.",
+    says="A net whose first layer has at most $(T - q + 1) d - 1$ neurons misses some input by at least "
+    "$1 / (2 q)$ in squared norm.",
     cells=_worst_cells,
-    neighbours=(Neighbour("on some input whose tokens have norm at most 1/2", {"bounded": True}),),
+    neighbours=(
+        Neighbour("with at most $(T - q + 1) d$ neurons", {"fewer": 0}),
+        Neighbour("on some input whose tokens have norm at most 1/2", {"bounded": True}),
+    ),
 )
-def theorem_c_2(found: Sequence[Found], bounded: bool = False) -> Finding:
+def theorem_c_2(found: Sequence[Found], bounded: bool = False, fewer: int = 1) -> Finding:
     """The pair of the proof, at its own scale and scaled; the square of the error must reach 1/(2q) for every net.
+
+    With one neuron more there is a net that is right: for q = T, d linear ones that average all tokens.
 
     That it does not at the proof's own scale was called a misprint once. But the theorem does not bound the tokens, and
     the pair can be scaled: it is true as printed, with every constant.
     """
+    right = max(one.result["scaled"] for one in found if "error" not in one.result)
+    found = [one for one in found if one.parameters["widths"][0] <= _neurons(one) - fewer]
     least = min(one.result["scaled"] for one in found)
-    norms = min(one.result["error"] * 2 * one.parameters["q"] for one in found)
-    short = max(1 / (2 * one.parameters["q"]) - one.result["error"] ** 2 for one in found)
+    pairs = [one for one in found if "error" in one.result]
+    norms = min(one.result["error"] * 2 * one.parameters["q"] for one in pairs)
+    short = max(1 / (2 * one.parameters["q"]) - one.result["error"] ** 2 for one in pairs)
     numbers: dict[str, float | str] = {
         "least squared error of a pair scaled to q": least,
         "tokens of norm 1/2: least norm of the error, times 2q": norms,
         "tokens of norm 1/2: the square falls short of 1/(2q) by": max(short, 0.0),
+        "squared error of a net with (T - q + 1) d neurons, q = T": right,
     }
     note = (
         "With tokens of norm at most 1/2, as in the proof, it is the norm of the error that is at least 1/(2q), and "

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -123,24 +123,31 @@ def _width_cells() -> Iterator[Cell]:
         yield widths.cell(seed=0, T=512, q=q, constant=10.0, epsilon=0.01)
 
 
+def _narrow_cells() -> Iterator[Cell]:
+    """Overlaps and errors at a width of 10 log T whatever q."""
+    for q in (2, 4, 8):
+        yield widths.cell(seed=0, T=512, q=q, constant=10.0 / q, epsilon=0.01)
+
+
 @claim(
     paper="selection",
     where="Theorem C.3",
-    says="For every accuracy epsilon there is a one-layer transformer of width of order d + q log T that averages "
-    "every subset of q tokens of the unit ball to within epsilon.",
-    cells=lambda: (*_cells(), *_width_cells()),
+    says=r"For every accuracy $\epsilon$ there is a one-layer transformer of width of order $d + q \log T$ that "
+    r"averages every subset of $q$ tokens of the unit ball to within $\epsilon$.",
+    cells=lambda: (*_cells(), *_width_cells(), *_narrow_cells()),
     figures=("construction_error",),
     neighbours=(
-        Neighbour("with e_y = E_y (E_y^T E_y)^-1 1 at this width", {"code": "printed"}),
-        Neighbour("to within epsilon / 1000 at the same scale", {"part": 1e-3}),
+        Neighbour(r"with $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ at this width", {"code": "printed"}),
+        Neighbour(r"of width of order $d + \log T$", {"in_q": 0}),
+        Neighbour(r"to within $\epsilon / 100$ at the same scale", {"part": 0.01}),
     ),
 )
-def theorem_c_3(found: Sequence[Found], code: str = "dual", part: float = 1.0) -> Finding:
+def theorem_c_3(found: Sequence[Found], code: str = "dual", part: float = 1.0, in_q: int = 1) -> Finding:
     """No error above epsilon, nor above the bound of that very input; and at a width of 10 q log T for every q.
 
     Until it was looked at again no cell had a width that depends on q: the check could not see it.
     """
-    wide = [one for one in found if "dual" in one.result]
+    wide = at_widths(found, in_q)
     found = [one for one in found if "dual" not in one.result]
     at_width = max(one.result[f"{code}_error"] / one.parameters["epsilon"] for one in wide)
     over = max(one.result["error"] / one.parameters["epsilon"] for one in found)
@@ -165,37 +172,53 @@ def theorem_c_3(found: Sequence[Found], code: str = "dual", part: float = 1.0) -
     return holds_if(held, numbers, note)
 
 
+def at_widths(found: Sequence[Found], in_q: int = 1) -> list[Found]:
+    """The cells with random signs of width 10 q^in_q log T."""
+    wide = [one for one in found if "dual" in one.result]
+    return [one for one in wide if one.parameters["constant"] == 10 * one.parameters["q"] ** (in_q - 1)]
+
+
 def _listed(found: Sequence[Found], name: str) -> str:
     return ", ".join(f"{one.result[name]:.2f}" for one in found)
 
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem C.3, proof: the lower bound of a weight",
         shown_by="lower bound of the softmax",
-        printed="e^a / (q e^a + N e^{a/2}) >= 1/q - (T / q^2) e^{-a}.",
-        right="1/q - (T / q^2) e^{-a/2}; N is T.",
-        why="The quotient is 1 / (q + T e^{-a/2}), and 1 / (q + u) >= 1/q - u / q^2.",
+        printed=r"$\frac{e^a}{q e^a + N e^{a/2}} \ge \frac{1}{q} - \frac{T}{q^2} e^{-a}$.",
+        right=r"$\frac{1}{q} - \frac{T}{q^2} e^{-a/2}$; $N$ is $T$.",
+        why=r"The quotient is $1 / (q + T e^{-a/2})$, and $1 / (q + u) \ge 1/q - u / q^2$.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem C.3, proof: the interval of the weights",
         shown_by="interval of the weights",
-        printed="The weights of the q positions lie in [1/q, 1/q + epsilon / (2q)].",
-        right="in [1/q - epsilon / (2q), 1/q].",
-        why="A weight that q positions share cannot exceed 1/q.",
+        printed=r"The weights of the $q$ positions lie in $[1/q, 1/q + \epsilon / (2 q)]$.",
+        right=r"In $[1/q - \epsilon / (2 q), 1/q]$.",
+        why="A weight that $q$ positions share cannot exceed $1/q$.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem C.3, proof: the scale",
         shown_by="scale",
-        printed="a = ceil(2 log(2T) / epsilon) makes the lower bound 1/q - epsilon / (2q), for any epsilon.",
-        right="a = 2 log(2T / epsilon).",
-        why="T e^{-a/2} <= epsilon q / 2 is what is needed. The printed scale is too small for some epsilon above 1, "
-        "and exponentially larger than needed for small ones.",
+        printed=r"$a = \lceil 2 \log(2 T) / \epsilon \rceil$ makes the lower bound $1/q - \epsilon / (2 q)$, for "
+        r"any $\epsilon$.",
+        right=r"$a = 2 \log(2 T / \epsilon)$.",
+        why=r"$T e^{-a/2} \le \epsilon q / 2$ is what is needed. The printed scale is too small for some $\epsilon$ "
+        "above 1, and exponentially larger than needed for small ones.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem C.3, proof: the width of the encodings",
         shown_by="width of the encodings",
-        printed="d_e of order q log T gives e_y = E_y (E_y^T E_y)^-1 1 overlaps of at most 1/2 with all others.",
-        right="With d_e of order q^2 log T; or with q log T and, for e_y, the dual vector of Lemma 2.2 of Candes and "
-        "Tao.",
-        why="The overlap is at most delta sqrt(q) / (1 - delta), and where a position leans on a subset it is about "
-        "that (Lemma A.3). The dual vector spares the sqrt(q); it is what the theorem that is cited has.",
+        printed=r"$d_e$ of order $q \log T$ gives $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ overlaps of at most "
+        "$1/2$ with all others.",
+        right=r"With $d_e$ of order $q^2 \log T$; or with $q \log T$ and, for $e_y$, the dual vector of Lemma 2.2 "
+        "of Candes and Tao.",
+        why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and where a position leans on a subset it is "
+        r"about that (Lemma A.3). The dual vector spares the $\sqrt{q}$; it is what the theorem that is cited has.",
     ),
 )
 
@@ -228,7 +251,7 @@ def _proof_cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem C.3",
     part="proof",
-    says="The proof bounds the softmax weights inside and outside the subset, for overlaps up to 1/2.",
+    says="The proof bounds the softmax weights inside and outside the subset, for overlaps up to $1/2$.",
     cells=lambda: (*_proof_cells(), *_width_cells()),
     errata=PROOF,
     neighbours=as_printed(PROOF),

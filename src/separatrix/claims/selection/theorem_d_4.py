@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.proof_chain import NEIGHBOURS, Chain, chain_holds
@@ -22,51 +22,69 @@ from separatrix.selection.dynamics import population_dynamics
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem D.4, proof: Phase II",
         shown_by="lower bound in Phase II",
-        printed="(T - q) s^2 w^2 / ((T - 1) D^2) >= w^2 / (q (T - 1) D).",
-        right=">= w^2 / ((T - 1)(T - q)).",
-        why="(T - q) q s^2 - D = -w^2, so that the printed inequality is the reverse of a true one. alpha* >= 1 gives "
-        "the right one, and the rest of the proof goes through, with 32 for 8 in the first stage.",
+        printed=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{q (T - 1) D}$.",
+        right=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{(T - 1)(T - q)}$.",
+        why="$(T - q) q s^2 - D = -w^2$, so that the printed inequality is the reverse of a true one. "
+        r"$\alpha^\ast \ge 1$ gives the right one, and the rest of the proof goes through, with 32 for 8 in the "
+        "first stage.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem D.4, proof: the increment of C",
         shown_by="bound for all t",
-        printed="The increment of C is at least (eta / 8) w^2 / (q (T - 1) D) for all t.",
-        right="At least (eta / 8) w^2 / ((T - 1)(T - q)), from the end of Phase I on.",
-        why="The bound for Phase I uses alpha >= 1 - 0.1 x, which is where that phase ends; at t = 0, alpha is zero "
-        "and C does not move. The O(T log(d / epsilon) / eta) steps of the phase are counted in the end anyway.",
+        printed=r"The increment of $C$ is at least $\frac{\eta}{8} \cdot \frac{w^2}{q (T - 1) D}$ for all $t$.",
+        right=r"At least $\frac{\eta}{8} \cdot \frac{w^2}{(T - 1)(T - q)}$, from the end of Phase I on.",
+        why=r"The bound for Phase I uses $\alpha \ge 1 - 0.1 x$, which is where that phase ends; at $t = 0$, "
+        r"$\alpha$ is zero and $C$ does not move. The $O(T \log(d / \epsilon) / \eta)$ steps of the phase are "
+        "counted in the end anyway.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem D.4, proof: the second stage",
         shown_by="scale of the second stage",
-        printed="The second stage needs C >= log((1/q) sqrt(d T / (q (T - q) epsilon))).",
-        right="C >= log(((T - q) / q)(1/x - 1)).",
-        why="That is where s reaches (1 - x) / q. The factor T - q is in Theorem E.6, and the count's logarithm is the "
-        "same.",
+        printed=r"The second stage needs $C \ge \log \left( \frac{1}{q} \sqrt{\frac{d T}{q (T - q) \epsilon}} "
+        r"\right)$.",
+        right=r"$C \ge \log \left( \frac{T - q}{q} (1/x - 1) \right)$.",
+        why="That is where $s$ reaches $(1 - x) / q$. The factor $T - q$ is in Theorem E.6, and the count's "
+        "logarithm is the same.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Theorem D.4, proof: the lower end",
         shown_by="sign at the lower end",
-        printed="For alpha_1 = 1 - 0.1 x: (q alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2.",
-        right="(q s - 1 - 0.1 q s x)^2.",
-        why="alpha_1 is below 1; the next line expands the right one. Theorem E.6 repeats it.",
+        printed=r"For $\alpha_1 = 1 - 0.1 x$: $(q \alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2$.",
+        right="$(q s - 1 - 0.1 q s x)^2$.",
+        why=r"$\alpha_1$ is below 1; the next line expands the right one. Theorem E.6 repeats it.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Theorem D.4, proof: the loss",
         shown_by="loss at alpha*",
-        printed="The loss at alpha* is d T w^2 / (2 q (T - q)).",
-        right="It is d w^2 / (2 q D), at most that.",
-        why="D >= (T - q) / T. Theorem E.6 repeats it.",
+        printed=r"The loss at $\alpha^\ast$ is $\frac{d T w^2}{2 q (T - q)}$.",
+        right=r"It is $\frac{d w^2}{2 q D}$, at most that.",
+        why=r"$D \ge (T - q) / T$. Theorem E.6 repeats it.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem D.4, proof: the induction",
         shown_by="constant of the induction",
-        printed="alpha <= (1 + (d - 1) w / (d q s (T s - 1))) alpha*, and the last factor of the increment of C is at "
-        "least w / (d D).",
-        right="(8 d - 1) / (8 d), as in (IH1), and w / (8 d D).",
+        printed=r"$\alpha \le \left( 1 + \frac{(d - 1) w}{d q s (T s - 1)} \right) \alpha^\ast$, and the last "
+        "factor of the increment of $C$ is at least $w / (d D)$.",
+        right="$(8 d - 1) / (8 d)$, as in (IH1), and $w / (8 d D)$.",
         why="The hypothesis of the induction is the weaker one; its conclusion is the same.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem D.4, proof: the step of the induction",
         shown_by="square of gamma",
-        printed="(1 - gamma)(1 + gamma r) <= 1 - gamma^2 with r = w / (q s (T s - 1)) <= 1, for all gamma.",
-        right="For gamma in [0, 1]; for gamma below 0, (1 - gamma)(1 + gamma r) <= (1 + r)^2 / (4 r).",
-        why="Where alpha is below alpha*, gamma is negative and the inequality reverses; below -1 the printed bound on "
-        "a positive increment is negative.",
+        printed=r"$(1 - \gamma)(1 + \gamma r) \le 1 - \gamma^2$ with $r = \frac{w}{q s (T s - 1)} \le 1$, for all "
+        r"$\gamma$.",
+        right=r"For $\gamma \in [0, 1]$; for $\gamma$ below 0, $(1 - \gamma)(1 + \gamma r) \le (1 + r)^2 / (4 r)$.",
+        why=r"Where $\alpha$ is below $\alpha^\ast$, $\gamma$ is negative and the inequality reverses; below $-1$ "
+        "the printed bound on a positive increment is negative.",
     ),
 )
 
@@ -138,7 +156,8 @@ def _cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem D.4",
     part="proof",
-    says="The proof follows alpha and C through two phases and two stages, with a chain of inequalities in s.",
+    says=r"The proof follows $\alpha$ and $C$ through two phases and two stages, with a chain of inequalities in "
+    "$s$.",
     cells=_cells,
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *NEIGHBOURS),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.proof_chain import NEIGHBOURS, Chain, chain_holds
@@ -19,48 +19,63 @@ from separatrix.lab.registry import experiment
 
 PROOF = (
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem E.6, proof: a power of q/T",
         shown_by="power of q/T",
-        printed="w >= q^a / ((T - q)^a + q^a) >= (q/T)^a.",
-        right=">= (q/T)^a / 2.",
-        why="For a < 1, (T - q)^a + q^a is at least T^a, and at most twice that. Only constants change.",
+        printed=r"$w \ge \frac{q^a}{(T - q)^a + q^a} \ge (q / T)^a$.",
+        right=r"$w \ge (q / T)^a / 2$.",
+        why="For $a < 1$, $(T - q)^a + q^a$ is at least $T^a$, and at most twice that. Only constants change.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Theorem E.6, proof: the end of stage one",
         shown_by="weights at the end of stage one",
-        printed="At the time t_1 all s_+ <= 1/(2q).",
-        right=">= 1/(2q).",
-        why="C(t_1) is chosen so that the lower bound of Lemma E.15 is 1/(2q).",
+        printed=r"At the time $t_1$ all $s_+ \le 1 / (2 q)$.",
+        right=r"$s_+ \ge 1 / (2 q)$.",
+        why="$C(t_1)$ is chosen so that the lower bound of Lemma E.15 is $1 / (2 q)$.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem E.6, proof: stage two",
         shown_by="constant of stage two",
-        printed="7 eta (T - q)(1/2q)(1/2q) / (64 T (T/q - 1)^2) >= 7 eta / (128 T (T - q)).",
-        right="= 7 eta / (256 T (T - q)).",
-        why="(1/2q)^2 is 1/(4 q^2), and 4 times 64 is 256.",
+        printed=r"$\frac{7 \eta (T - q) \frac{1}{2 q} \cdot \frac{1}{2 q}}{64 T (T / q - 1)^2} \ge \frac{7 "
+        r"\eta}{128 T (T - q)}$.",
+        right=r"It is $\frac{7 \eta}{256 T (T - q)}$.",
+        why=r"$\left( \frac{1}{2 q} \right)^2$ is $1 / (4 q^2)$, and 4 times 64 is 256.",
     ),
     Erratum(
+        rank=Rank.PROOF,
+        at="Theorem E.6, proof: stage one",
         shown_by="middle of stage one",
-        printed="(T - q) / (T (T q - 2 q / s + 1 / s^2)(T/q - 1)) >= 1 / (T (T - q)).",
-        right="s^2 / D^2 = 1 / (T q s - 2 q + 1/s)^2 >= 1 / (T - q)^2, which gives the printed end directly.",
-        why="Near s = 1/T the printed middle is q / (T^2 (T - q)).",
+        printed=r"$\frac{T - q}{T (T q - 2 q / s + 1 / s^2)(T / q - 1)} \ge \frac{1}{T (T - q)}$.",
+        right=r"$s^2 / D^2 = 1 / (T q s - 2 q + 1 / s)^2 \ge 1 / (T - q)^2$, which gives the printed end directly.",
+        why=r"Near $s = 1 / T$ the printed middle is $\frac{q}{T^2 (T - q)}$.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Theorem E.6, proof, after (***)",
         shown_by="power of d_e in the rate",
-        printed="After (***): eta <= d_e / (40 d^2 T).",
-        right="eta <= d_e^2 / (40 d^2 T), as in the theorem.",
-        why="The two terms sum to at most 4.35 eta d / d_e, and the left side is d_e / (8 d T): the step allows rates "
-        "that grow as d_e^2, and the theorem's would not meet the printed condition.",
+        printed=r"$\eta \le d_e / (40 d^2 T)$.",
+        right=r"$\eta \le d_e^2 / (40 d^2 T)$, as in the theorem.",
+        why=r"The two terms sum to at most $4.35 \eta d / d_e$, and the left side is $d_e / (8 d T)$: the step "
+        "allows rates that grow as $d_e^2$, and the theorem's would not meet the printed condition.",
     ),
     Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Theorem E.6, proof, before (***)",
         shown_by="denominator before (***)",
-        printed="1 + (4 d T - d_e) w / (4 d q s (T s - 1)).",
-        right="4 d T q s (T s - 1) in the denominator, as in (S4).",
-        why="(8 d T - d_e) / (8 d T) - d_e / (8 d T) = (4 d T - d_e) / (4 d T).",
+        printed=r"$1 + \frac{(4 d T - d_e) w}{4 d q s (T s - 1)}$.",
+        right="$4 d T q s (T s - 1)$ in the denominator, as in (S4).",
+        why=r"$\frac{8 d T - d_e}{8 d T} - \frac{d_e}{8 d T} = \frac{4 d T - d_e}{4 d T}$.",
     ),
     Erratum(
+        rank=Rank.STATEMENT,
+        at="Theorem 3.3, the number of steps",
         shown_by="power of T on the plateau",
-        printed="Theorem 3.3: T^{2 - 2 delta} / eta steps.",
-        right="T^{(2 - 2 delta) / (1 - 3 delta)} / eta, as in Theorem E.6; and with delta sqrt(q) / (1 - delta) in the "
-        "place of delta / (1 - 2 delta), as Lemma A.3 needs it.",
-        why="The proof counts T^{2 + 4 delta / (1 - 3 delta)} steps, which is Theorem E.6's power.",
+        printed=r"$T^{2 - 2 \delta} / \eta$ steps.",
+        right=r"$T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$, as in Theorem E.6; and with "
+        r"$\delta \sqrt{q} / (1 - \delta)$ in the place of $\delta / (1 - 2 \delta)$, as Lemma A.3 needs it.",
+        why=r"The proof counts $T^{2 + 4 \delta / (1 - 3 \delta)}$ steps, which is Theorem E.6's power.",
     ),
 )
 
@@ -119,7 +134,8 @@ def _cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem E.6",
     part="proof",
-    says="The proof repeats that of Theorem D.4 with mean weights over encodings, and constants that depend on delta.",
+    says="The proof repeats that of Theorem D.4 with mean weights over encodings, and constants that depend on "
+    r"$\delta$.",
     cells=_cells,
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *NEIGHBOURS),
@@ -128,7 +144,7 @@ def theorem_e_6_proof(found: Sequence[Found], misprint: str = "", step: str = ""
     """The misprints, and the chain as it is right, which was not looked at before.
 
     In the chain all encodings have the same weight s: that the proof may put the mean weight in its place where the
-    weights differ between encodings is not tested here.
+    weights differ between encodings is the claim `selection/theorem-e.6/mean-weights`.
     """
     held, numbers = chain_holds(found, step, factor)
     return compared(found, PROOF, numbers, held=held, misprint=misprint)

@@ -6,13 +6,13 @@ losses on longer sequences and larger subsets; with the last W and V.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from separatrix.claims.ledger import Found, Interval
+from separatrix.claims.ledger import Finding, Found, Interval, Verdict
 from separatrix.lab.registry import experiment
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.training import Record, train
@@ -130,3 +130,12 @@ def broken(found: Sequence[Found]) -> Iterator[str]:
     for one in found:
         if one.result.get("stopped"):
             yield str(one.result["stopped"])
+
+
+def comes_out(held: bool, numbers: Mapping[str, float | str | Interval], note: str = "") -> Finding:
+    """The finding on a caption, whose settings are not all printed: what does not come out is not reproduced.
+
+    >>> comes_out(False, {}).verdict.value
+    'not reproduced'
+    """
+    return Finding(Verdict.HOLDS if held else Verdict.NOT_REPRODUCED, numbers, note)

@@ -17,7 +17,9 @@ TIGHT = 1e-12
 SIZES = ((3, 2, 4), (4, 1, 3), (4, 2, 3), (4, 3, 3))
 """(T, q, width): subsets from one position to all but one."""
 LARGEST = (4, 2, 4)
-"""The size with the most encodings, 26,880, which is tried at one point."""
+"""The size with 26,880 encodings, which is tried at one point."""
+FIVE = (5, 2, 4)
+"""Five positions, with 215,040 encodings, tried at one point."""
 
 
 @cache

@@ -11,12 +11,13 @@ from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
 @claim(
     paper="separation",
     where="Claim C.3",
-    says="Block j_0 of (A_1 (x) A_2) vec(QK^T) is row j_0 of A_1 QK^T A_2^T: that is u_lin, and alpha_lin is its sum.",
+    says=r"Block $j_0$ of $(A_1 \otimes A_2) \text{vec}(Q K^\top)$ is row $j_0$ of $A_1 Q K^\top A_2^\top$: that is "
+    r"$u_{\text{lin}}$, and $\alpha_{\text{lin}}$ is its sum.",
     cells=trick_cells,
     proof="Blocks of a Kronecker product",
     neighbours=(
-        Neighbour("it is column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),
-        Neighbour("alpha_lin is the sum of column j_0", {"total": "turned_sums"}),
+        Neighbour(r"it is column $j_0$ of $A_1 Q K^\top A_2^\top$", {"block": "turned"}),
+        Neighbour(r"$\alpha_{\text{lin}}$ is the sum of column $j_0$", {"total": "turned_sums"}),
     ),
 )
 def claim_c_3(found: Sequence[Found], block: str = "blocks", total: str = "sums") -> Finding:
@@ -27,10 +28,11 @@ def claim_c_3(found: Sequence[Found], block: str = "blocks", total: str = "sums"
 @claim(
     paper="separation",
     where="Claim C.5",
-    says="u_exp(A, x)_{j_0} is the exponential of row j_0 of A_1 QK^T A_2^T, and alpha_exp is its sum.",
+    says=r"$u_{\text{exp}}(A, x)_{j_0}$ is the exponential of row $j_0$ of $A_1 Q K^\top A_2^\top$, and "
+    r"$\alpha_{\text{exp}}$ is its sum.",
     cells=trick_cells,
     proof="Blocks of a Kronecker product",
-    neighbours=(Neighbour("the exponential of column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),),
+    neighbours=(Neighbour(r"the exponential of column $j_0$ of $A_1 Q K^\top A_2^\top$", {"block": "turned"}),),
 )
 def claim_c_5(found: Sequence[Found], block: str = "blocks") -> Finding:
     """The exponents agree as integers, so their exponentials and the sums of these do."""

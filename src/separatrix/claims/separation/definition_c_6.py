@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
@@ -53,26 +53,31 @@ def _shape_cells() -> Iterator[Cell]:
 @claim(
     paper="separation",
     where="Definition C.6",
-    says="F_exp = phi(sum over j_0 and l of phi_tau(<c_exp(A, x)_{j_0}, y_l>)), with the attention of Equation (1).",
+    says=r"$F_{\text{exp}} = \phi(\sum_{j_0} \sum_l \phi_\tau(\langle c_{\text{exp}}(A, x)_{j_0}, y_l \rangle))$, "
+    "with the attention of Equation (1).",
     cells=_shape_cells,
     errata=(
         Erratum(
-            printed="y in R^{n x m}, y_l in R^n.",
-            right="y in R^{d x m}, y_l in R^d, as in Definition C.2.",
-            why="c_exp(A, x)_{j_0} is in R^d. (Theorems D.5, F.5, F.9, F.13 and F.17 print <c(A, x), y> without the "
-            "index j_0.)",
+            printed=r"$y \in \mathbb{R}^{n \times m}$, $y_l \in \mathbb{R}^n$.",
+            right=r"$y \in \mathbb{R}^{d \times m}$, $y_l \in \mathbb{R}^d$, as in Definition C.2.",
+            why=r"$c_{\text{exp}}(A, x)_{j_0} \in \mathbb{R}^d$. (Theorems D.5, F.5, F.9, F.13 and F.17 print "
+            r"$\langle c(A, x), y \rangle$ without the index $j_0$.)",
+            rank=Rank.TYPOGRAPHICAL,
+            at="Definition C.6",
             shown_by="c has no product with a y of n rows",
         ),
         Erratum(
-            printed="Equation (1): D(X) in R^{d x d}.",
-            right="In R^{n x n}.",
-            why="It has an entry for each of the n rows of A_1.",
+            printed=r"$D(X) \in \mathbb{R}^{d \times d}$.",
+            right=r"$D(X) \in \mathbb{R}^{n \times n}$.",
+            why="It has an entry for each of the $n$ rows of $A_1$.",
+            rank=Rank.TYPOGRAPHICAL,
+            at="Equation (1)",
             shown_by="D(X) is not d x d",
         ),
     ),
     neighbours=(
-        Neighbour("phi in the place of phi_tau", {"network": "without_tau"}),
-        Neighbour("u in the place of c, without D(X)", {"network": "unnormalised"}),
+        Neighbour(r"$\phi$ in the place of $\phi_\tau$", {"network": "without_tau"}),
+        Neighbour("$u$ in the place of $c$, without $D(X)$", {"network": "unnormalised"}),
     ),
 )
 def definition_c_6(found: Sequence[Found], network: str = "network") -> Finding:

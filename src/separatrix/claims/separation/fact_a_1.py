@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -72,13 +72,15 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
 @claim(
     paper="separation",
     where="Fact A.1",
-    says="vec(exp(A_1 QK^T A_2^T)) = exp((A_1 (x) A_2) vec(QK^T)).",
+    says=r"$\text{vec}(\exp(A_1 Q K^\top A_2^\top))$ is $\exp((A_1 \otimes A_2) \text{vec}(Q K^\top))$.",
     cells=trick_cells,
     errata=(
         Erratum(
-            printed="vec is not defined.",
-            right="vec stacks rows. (If it stacks columns, as is usual, A_1 (x) A_2 must be A_2 (x) A_1.)",
+            printed=r"$\text{vec}$ is not defined.",
+            right=r"$\text{vec}$ stacks rows. (If it stacks columns, as is usual, $A_1 \otimes A_2$ must be "
+            r"$A_2 \otimes A_1$.)",
             why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 want rows too.",
+            rank=Rank.STATEMENT,
             shown_by="stacking columns is another matrix",
         ),
     ),

@@ -1,10 +1,10 @@
 """Figures 3, 4, 5 and 7: how often E_success happens along the paper's own sweeps.
 
 The paper draws curves of 100 or 1000 trials. Here each point has the exact probability (for softmax regression,
-certified bounds), and beside it the paper's Monte Carlo at the paper's number of trials. Its curves themselves are
-pictures, which no program reads, so that nothing here decides whether they are right: the figures are illustrated. What
-is judged is that the Monte Carlo, done again, agrees with the exact probabilities, and which of the settings lie within
-the hypotheses.
+certified bounds), and beside it the paper's Monte Carlo at the paper's number of trials. Of its curves no value is
+printed, in no table and in no sentence, and the text does not say what they show: nothing here decides whether they are
+right, and the figures are illustrated. What is judged is that the Monte Carlo, done again, agrees with the exact
+probabilities, point by point and all together, and which of the settings lie within the hypotheses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import HYPOTHESES, PANELS, Bracket, SelfAttention, Setting, panel_settings
@@ -96,22 +96,45 @@ def by_name(found: Sequence[Found], reading: str = "as printed") -> dict[str, Ma
     return {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == reading}
 
 
+def all_at_once(points: Sequence[tuple[int, int, float, float]]) -> float:
+    """A bound on the chance that all counts together are as far as they are from what is expected of them.
+
+    Each point has its hits, its trials and the bounds on its probability. By Bernstein's inequality a sum of
+    independent counts with variance v is off by at least x, to one side, with a chance of at most
+    exp(-x^2 / (2 v + 2 x / 3)).
+
+    >>> all_at_once([(50, 100, 0.5, 0.5)]), round(all_at_once([(500, 1000, 0.25, 0.4)]), 9)
+    (1.0, 1.1e-08)
+    """
+    hits = sum(hits for hits, *_ in points)
+    low, high = (math.fsum(trials * ends[side] for _, trials, *ends in points) for side in (0, 1))
+    off = max(hits - high, low - hits, 0.0)
+    # The variance at the end of each interval that is nearer to one half is the largest.
+    v = math.fsum(trials * p * (1 - p) for _, trials, *ends in points for p in [min(max(0.5, ends[0]), ends[1])])
+    return math.exp(-(off**2) / (2 * v + 2 * off / 3)) if off else 1.0
+
+
 def _numbers(found: Sequence[Found], scale: float) -> tuple[dict[str, float | str], float]:
-    """What each panel shows, and the least chance of a simulated point, the probabilities multiplied by `scale`."""
+    """What each panel shows, and the least chance of a simulated point, the probabilities multiplied by `scale`.
+
+    All points together count as one more: what each leaves open, they decide.
+    """
     numbers: dict[str, float | str] = {}
-    chances = []
+    every: list[tuple[int, int, float, float]] = []
     for name, result in by_name(found).items():
         low, high = min(result["low"]), max(result["high"])
         numbers[f"success in panel {name[1]}, along {PANELS[name].axis}"] = f"{low:.4f} to {high:.4f}"
         points = zip(result["hits"], result["low"], result["high"], strict=True)
-        chances += [chance(hits, result["trials"], scale * p, scale * q) for hits, p, q in points if hits is not None]
-    numbers["points simulated"] = len(chances)
-    numbers["least chance of a simulated count"] = min(chances)
-    return numbers, min(chances)
+        every += [(hits, result["trials"], scale * p, scale * q) for hits, p, q in points if hits is not None]
+    least, together = min(chance(*point) for point in every), all_at_once(every)
+    numbers["points simulated"] = len(every)
+    numbers["least chance of a simulated count"] = least
+    numbers["chance of all counts together, at most"] = together
+    return numbers, min(least, together)
 
 
-_SMALLER = Neighbour("probabilities of half that size", {"scale": 0.5})
-_NOT_READ = "The curves of the figure are not read: that they show this is not decided. "
+_SMALLER = Neighbour("probabilities that are smaller by a twentieth", {"scale": 0.95})
+_NOT_READ = "Of the curves no value is printed, in a table or in the text: that they show this is not decided. "
 
 
 def _judged(numbers: dict[str, float | str], least: float, shows: Mapping[str, bool], note: str) -> Finding:
@@ -131,8 +154,8 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
 @claim(
     paper="separation",
     where="Figure 3",
-    says="Softmax regression: the share of 1000 trials in which E_success happens, (a) over n with m = log n, (b) over "
-    "m at n = 1000.",
+    says=r"Softmax regression: the share of 1000 trials in which $E_{\text{success}}$ happens, (a) over $n$ with "
+    r"$m = \log n$, (b) over $m$ at $n = 1000$.",
     cells=lambda: _panels("3", _FIGURE_3),
     figures=("figure_3",),
     neighbours=(_SMALLER,),
@@ -167,15 +190,18 @@ def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
 
 
 _SWEPT_TWICE = Erratum(
-    printed="In panel (e) a_0 is swept, and a_0 = 0.01 is in the list of what is fixed.",
-    right="a_0 is swept.",
+    printed="In panel (e) $a_0$ is swept, and $a_0 = 0.01$ is in the list of what is fixed.",
+    right="$a_0$ is swept.",
     why="A parameter has one value; at most one point of the sweep has this one.",
+    rank=Rank.TYPOGRAPHICAL,
+    slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
 )
 _SUM_OF_B_AND_C = Erratum(
-    printed="Panel (f) takes its data from Definition D.1 with c in [0.5, 0.9] and b = 0.2.",
-    right="Only c = 0.8 is a setting of Definition D.1; the other points are outside it.",
-    why="Definition D.1 has b + c = 1.",
+    printed=r"Panel (f) takes its data from Definition D.1 with $c \in [0.5, 0.9]$ and $b = 0.2$.",
+    right="Only $c = 0.8$ is a setting of Definition D.1; the other points are outside it.",
+    why="Definition D.1 has $b + c = 1$.",
+    rank=Rank.STATEMENT,
     shown_by="b + c = 1 at c = 0.8 alone",
 )
 
@@ -202,7 +228,8 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
 @claim(
     paper="separation",
     where="Figure 4",
-    says="Self-attention with QK^T = I: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    says=r"Self-attention with $Q K^\top = I$: the share of 100 trials in which $E_{\text{success}}$ happens, over "
+    "$n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("4"),
     figures=("figure_4",),
     errata=(
@@ -222,16 +249,18 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 5",
-    says="Self-attention with QK^T = 1: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0, c.",
+    says=r"Self-attention with $Q K^\top = \mathbf{1}$: the share of 100 trials in which $E_{\text{success}}$ "
+    "happens, over $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("5"),
     figures=("figure_5",),
     errata=(
         _SWEPT_TWICE,
         _SUM_OF_B_AND_C,
         Erratum(
-            printed="X = 1_{n^2} (Section 7.2.2 and the caption).",
-            right="X = 1_{d^2}.",
-            why="X stands for vec(QK^T), which has d^2 entries (Definition C.1).",
+            printed=r"$X = \mathbf{1}_{n^2}$ (Section 7.2.2 and the caption).",
+            right=r"$X = \mathbf{1}_{d^2}$.",
+            why=r"$X$ stands for $\text{vec}(Q K^\top)$, which has $d^2$ entries (Definition C.1).",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="QK^T has d^2 and not n^2 entries",
         ),
     ),
@@ -249,21 +278,25 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 7",
-    says="Cross-attention: the share of 100 trials in which E_success happens, over n, d, m, a_1, a_0.",
+    says=r"Cross-attention: the share of 100 trials in which $E_{\text{success}}$ happens, over $n$, $d$, $m$, "
+    "$a_1$, $a_0$.",
     cells=lambda: _panels("7"),
     figures=("figure_7",),
     errata=(
         Erratum(
-            printed="Panels (d) and (e) have n = 200 and d = 12.",
-            right="d = 11, as in panels (a) and (c); or a stack of identities that is cut off.",
-            why="Definition F.1 has n = (d - 1) t, and 11 does not divide 200. Both readings are drawn.",
+            printed="Panels (d) and (e) have $n = 200$ and $d = 12$.",
+            right="$d = 11$, as in panels (a) and (c); or a stack of identities that is cut off.",
+            why="Definition F.1 has $n = (d - 1) t$, and 11 does not divide 200. Both readings are drawn.",
+            rank=Rank.STATEMENT,
             shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
         ),
         Erratum(
-            printed="In panel (e) a_0 is swept and a_0 = 0.01 is fixed, a_1 is not given; in panel (c) m is swept and "
-            "m = log(n / delta) is fixed.",
-            right="a_0 and m are swept; a_1 = 3 as elsewhere.",
+            printed="In panel (e) $a_0$ is swept and $a_0 = 0.01$ is fixed, $a_1$ is not given; in panel (c) $m$ "
+            r"is swept and $m = \log(n / \delta)$ is fixed.",
+            right="$a_0$ and $m$ are swept; $a_1 = 3$ as elsewhere.",
             why="A parameter has one value.",
+            rank=Rank.TYPOGRAPHICAL,
+            slip="swept and fixed",
             shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",
         ),
     ),

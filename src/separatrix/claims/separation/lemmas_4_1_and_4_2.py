@@ -128,30 +128,39 @@ def split(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
     return [one for one in found if "enough" in one.result], [one for one in found if "positive" in one.result]
 
 
+def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
+    """Whether no data of D0 have an entry of f_lin above most / n or one of f_exp above n^-power, exactly."""
+    lin = Fraction(7, 5) * n <= most * (n + Fraction(2, 5))
+    return lin and sign(n, [(1, power + Fraction(2, 5), 0), (-1, Fraction(2, 5), 0), (1 - n, Fraction(0), 0)]) <= 0
+
+
 @claim(
     paper="separation",
     where="Lemma 4.1",
-    says="On D0, for C large enough, |sum f_lin sigma| <= C sqrt(log(n / delta) / n) and |sum f_exp sigma| <= C "
-    "sqrt(log(n / delta)) / n^0.1, each with probability 1 - delta / poly(n).",
+    says=r"On $\mathcal{D}_0$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
+    r"\delta) / n}$ and $\lvert \sum f_{\text{exp}} \sigma \rvert \le C \sqrt{\log(n / \delta)} / n^{0.1}$, each "
+    r"with probability $1 - \delta / \text{poly}(n)$.",
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(
-        Neighbour("with C = 1.2 in Part 1", {"chance": "few"}),
-        Neighbour("in Part 2 entries of at most n^-0.7, which the data allow to be n^-0.6", {"power": 0.7}),
+        Neighbour("with $C = 1.2$ in Part 1", {"chance": "few"}),
+        Neighbour("with entries of at most $1.3 / n$ in Part 1, which the data allow to be $1.4 / n$", {"most": "1.3"}),
+        Neighbour(
+            "with entries of at most $n^{-0.61}$ in Part 2, which the data allow to be $n^{-0.6}$", {"power": "0.61"}
+        ),
     ),
 )
-def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: float = 0.6) -> Finding:
+def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: str = "0.6", most: str = "2") -> Finding:
     """The bounds of the proof on entries and chances, over all data; and all sign vectors at small n.
 
-    With another `power` the largest entry on D0, n^1.4 / (n^1.4 + (n - 1) n), is compared with n^-power.
+    The largest entries on D0 are 1.4 / (n + 0.4) of f_lin, at most `most` / n, and n^1.4 / (n^1.4 + (n - 1) n) of
+    f_exp, at most n^-power: both are compared exactly.
     """
     bounds, listed = split(found)
     known = [one for one in bounds if one.result[chance] is not None]
     within = all(one.result["lin_d0_within"] and one.result["exp_d0_within"] for one in bounds)
+    within = within and all(_largest_within(one.parameters["n"], Fraction(power), Fraction(most)) for one in bounds)
     small = all(max(one.result[chance], one.result["others"][0]) <= -2 - one.result["log10_n"] for one in known)
-    if power != 0.6:
-        lengths = [one.parameters["n"] for one in bounds]
-        within = all(1 / (1 + (n - 1) * n**-0.4) <= n**-power for n in lengths)
     broken = max(max(one.result["lin_d0"], one.result["exp_d0"]) for one in listed)
     allowed = max(float(DELTA) / one.parameters["n"] for one in listed)
     few = [one for one in bounds if one.result["few"] is not None and one.parameters["n"] >= 100]
@@ -181,12 +190,14 @@ def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: float = 0.6
 @claim(
     paper="separation",
     where="Lemma 4.2",
-    says="On D1, for C large enough, |sum f_lin sigma| <= C sqrt(log(n / delta) / n) with probability 1 - delta / "
-    "poly(n); |sum f_exp sigma| >= 1/4 always, and its sign is + or - with probability 1/2 each.",
+    says=r"On $\mathcal{D}_1$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
+    r"\delta) / n}$ with probability $1 - \delta / \text{poly}(n)$; "
+    r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 1/4$ always, and its sign is $+$ or $-$ with probability $1/2$ "
+    "each.",
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(
-        Neighbour("|sum f_exp sigma| >= 3/4 always", {"least": 0.75}),
+        Neighbour(r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 0.72$ always", {"least": 0.72}),
         Neighbour("its sign is + with probability 3/4", {"positive": 0.75}),
     ),
 )

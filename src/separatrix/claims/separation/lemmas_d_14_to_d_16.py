@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import (
     NARROW,
@@ -19,17 +19,19 @@ from separatrix.separation.statements import Reading
 register(
     Lemma(
         "Lemma D.14",
-        "QK^T = 1, D0: u_lin and f_lin as in Lemma D.10 with a_0.",
+        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $u_{\text{lin}}$ and $f_{\text{lin}}$ as in Lemma D.10 with "
+        "$a_0$.",
         Reading(0, "ones", "lin", weights_lin(0)),
         (
             Slip(
                 Reading(0, "identity", "lin", weights_lin(0)[:4]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with QK^T = I_d",
-                    printed="QK^T = I_d.",
-                    right="QK^T = 1_{d x d}.",
-                    why="u_lin(j_3, j_3) = (1 + a_0)^2 log n is (a_0 + b + c)^2 log n; with I_d it is "
-                    "(a_0^2 + b^2 + c^2) log n.",
+                    printed=r"$Q K^\top = I_d$.",
+                    right=r"$Q K^\top = \mathbf{1}_{d \times d}$.",
+                    why=r"$u_{\text{lin}}(j_3, j_3) = (1 + a_0)^2 \log n$ is $(a_0 + b + c)^2 \log n$; with $I_d$ "
+                    r"it is $(a_0^2 + b^2 + c^2) \log n$.",
                 ),
             ),
             any_key(0, "lin"),
@@ -43,16 +45,18 @@ register(
 register(
     Lemma(
         "Lemma D.15",
-        "QK^T = 1, D0: c_lin as in Lemma D.11 with a_0.",
+        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $c_{\text{lin}}$ as in Lemma D.11 with $a_0$.",
         Reading(0, "ones", "lin", output_lin(0)),
         (
             Slip(
                 Reading(0, "ones", "exp", output_lin(0)[1:2]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    at="Lemma D.15, proof of Part 2",
                     shown_by="the bound of Part 2 on softmax weights",
-                    printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= ((1 + a_0) t/n) b sqrt(log n).",
-                    right="f_lin.",
-                    why="For softmax weights the bound fails, for example at a_0 = 0.09 with one row a class.",
+                    printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le ((1 + a_0) t/n) b \sqrt{\log n}$.",
+                    right=r"$f_{\text{lin}}$ for $f_{\text{exp}}$.",
+                    why="For softmax weights the bound fails, for example at $a_0 = 0.09$ with one row a class.",
                 ),
             ),
         ),
@@ -64,7 +68,7 @@ register(
 
 row_lemma(
     "Lemma D.16",
-    f"QK^T = 1, D0, d = omega(n^0.02), c_lin: {SIZE}.",
+    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$, $d = \omega(n^{0.02})$, $c_{\text{lin}}$: " f"{SIZE}.",
     NARROW,
     (
         *both_rows("ones", "lin", "0.01", "0.1", "rarely in size"),

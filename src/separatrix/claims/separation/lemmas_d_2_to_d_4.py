@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
@@ -11,8 +11,9 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma D.2",
-        "QK^T = 1, D1: u_exp is n^((1 + a_1)^2) at (j_3, j_3), n^(1 + a_1) in the rest of that row and column, n "
-        "elsewhere; f_exp is at least 1/2 at (j_3, j_3), at most n^(a_1 - 1) in column j_3, at most 1/n elsewhere.",
+        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $u_{\text{exp}}$ is $n^{(1 + a_1)^2}$ at $(j_3, j_3)$, "
+        r"$n^{1 + a_1}$ in the rest of that row and column, $n$ elsewhere; $f_{\text{exp}}$ is at least $1/2$ at "
+        "$(j_3, j_3)$, at most $n^{a_1 - 1}$ in column $j_3$, at most $1/n$ elsewhere.",
         Reading(
             1,
             "ones",
@@ -32,9 +33,9 @@ _D3_CLASSES = Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1:
 register(
     Lemma(
         "Lemma D.3",
-        "QK^T = 1, D1: c_exp in row j_3 is at least a_1/2 in the first column and b/2 in that of j_3's class, at "
-        "most (t/n) b in the other classes; in other rows at most n^(a_1 - 1) a_1 and (t/n) b; c in the last "
-        "column (all times sqrt(log n)).",
+        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $c_{\text{exp}}$ in row $j_3$ is at least $a_1 / 2$ in the "
+        "first column and $b / 2$ in that of $j_3$'s class, at most $(t/n) b$ in the other classes; in other rows "
+        r"at most $n^{a_1 - 1} a_1$ and $(t/n) b$; $c$ in the last column (all times $\sqrt{\log n}$).",
         Reading(
             1,
             "ones",
@@ -61,12 +62,16 @@ register(
             Slip(
                 Reading(1, "ones", "exp", (_D3_CLASSES,)),
                 Erratum(
+                    rank=Rank.STATEMENT,
+                    at="Lemma D.3, Part 5",
                     shown_by="Part 5 in every class's column",
-                    printed="Part 5: for j_0 != j_3 and i_0 in {2, ..., d - 1}, c_exp <= (t/n) b sqrt(log n).",
-                    right="Except in the column of j_3's class, where it is at most (n^(a_1 - 1) + (t - 1)/n) b "
-                    "sqrt(log n), as Lemma D.7 says for D0.",
-                    why="The proof uses f <= 1/n at the key j_3 too, where Part 4a of Lemma D.2 applies. The proof "
-                    "of Lemma D.4, Part 2, inherits it: its S = {1, d} must have that column as well.",
+                    printed=r"Part 5: for $j_0 \ne j_3$ and $i_0 \in \lbrace 2, \ldots, d - 1 \rbrace$, "
+                    r"$c_{\text{exp}} \le (t/n) b \sqrt{\log n}$.",
+                    right="Except in the column of $j_3$'s class, where it is at most "
+                    r"$(n^{a_1 - 1} + (t - 1)/n) b \sqrt{\log n}$, as Lemma D.7 says for $\mathcal{D}_0$.",
+                    why=r"The proof uses $f \le 1/n$ at the key $j_3$ too, where Part 4a of Lemma D.2 applies. The "
+                    r"proof of Lemma D.4, Part 2, inherits it: its $S = \lbrace 1, d \rbrace$ must have that column "
+                    "as well.",
                 ),
             ),
         ),
@@ -78,8 +83,9 @@ register(
 
 row_lemma(
     "Lemma D.4",
-    "QK^T = 1, D1, d = omega(n^0.02): <c_exp, sigma> >= (c + 0.1) sqrt(log n) with probability at least 1/10 in row "
-    "j_3, and with at most delta / poly(n) in the other rows.",
+    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: "
+    r"$\langle c_{\text{exp}}, \sigma \rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row "
+    r"$j_3$, and with at most $\delta / \text{poly}(n)$ in the other rows.",
     NARROW,
     (
         Statement("1", "ones", "exp", "1.2", "special", "0.1", "often"),
@@ -94,11 +100,13 @@ row_lemma(
         (
             Statement("2", "ones", "exp", "1.2", "other", "0.1", "rarely"),
             Erratum(
+                rank=Rank.STATEMENT,
+                at="Lemma D.4, Part 2",
                 shown_by="Part 2 at a_1 = 1.2",
-                printed="Part 2 for every a_1 >= 0.7 of Definition D.1, the experiments' a_1 = 1.2 among them.",
-                right="For a_1 < 1.",
-                why="For a_1 >= 1 every row gives a fixed share of its weight to j_3 (Lemma D.3, Part 4, is empty), "
-                "and fires as often as row j_3. Theorem D.5 only gains by it.",
+                printed=r"Part 2 for every $a_1 \ge 0.7$ of Definition D.1, the experiments' $a_1 = 1.2$ among them.",
+                right="For $a_1 < 1$.",
+                why=r"For $a_1 \ge 1$ every row gives a fixed share of its weight to $j_3$ (Lemma D.3, Part 4, is "
+                "empty), and fires as often as row $j_3$. Theorem D.5 only gains by it.",
             ),
         ),
     ),

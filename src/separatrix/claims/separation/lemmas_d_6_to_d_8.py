@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, at_corners, both_rows, off_centre, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
@@ -14,8 +14,8 @@ _PRINTED_A0 = tuple(line for line in weights_exp(0) if line.part in ("1a", "1b",
 register(
     Lemma(
         "Lemma D.6",
-        "QK^T = 1, D0: u_exp as in Lemma D.2 with a_0; f_exp is at most n^(2 a_0 - 1) at (j_3, j_3), n^(a_0 - 1) "
-        "in the rest of that column, 1/n elsewhere.",
+        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $u_{\text{exp}}$ as in Lemma D.2 with $a_0$; $f_{\text{exp}}$ "
+        "is at most $n^{2 a_0 - 1}$ at $(j_3, j_3)$, $n^{a_0 - 1}$ in the rest of that column, $1/n$ elsewhere.",
         Reading(
             0,
             "ones",
@@ -26,10 +26,13 @@ register(
             Slip(
                 Reading(1, "ones", "exp", _PRINTED_A0),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
-                    printed="{A_1, A_2, A_3} from D1.",
-                    right="From D0.",
-                    why="u_exp(j_3, j_3) = n^((1 + a_0)^2) is false on D1, where it is n^((1 + a_1)^2).",
+                    printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
+                    right=r"From $\mathcal{D}_0$.",
+                    why=r"$u_{\text{exp}}(j_3, j_3) = n^{(1 + a_0)^2}$ is false on $\mathcal{D}_1$, where it is "
+                    "$n^{(1 + a_1)^2}$.",
                 ),
             ),
             any_key(0, "exp"),
@@ -42,9 +45,9 @@ register(
 
 LEMMA_D_7 = Lemma(
     "Lemma D.7",
-    "QK^T = 1, D0: in row j_3, c_exp is at most n^(2 a_0 - 1) a_0 in the first column, (n^(2 a_0 - 1) + "
-    "(t - 1)/n) b in that of j_3's class, (t/n) b in the others; in other rows the same with a_0 for 2 a_0; c "
-    "in the last.",
+    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} a_0$ in "
+    "the first column, $(n^{2 a_0 - 1} + (t - 1)/n) b$ in that of $j_3$'s class, $(t/n) b$ in the others; in other "
+    "rows the same with $a_0$ for $2 a_0$; $c$ in the last.",
     Reading(
         0,
         "ones",
@@ -90,10 +93,13 @@ CITED = Lemma(
         Slip(
             Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="reference to the lemma on D1",
                 shown_by="Lemma D.3 on D0",
-                printed="The proof takes the entries of c_exp on D0 from Lemma D.3.",
+                printed=r"The proof takes the entries of $c_{\text{exp}}$ on $\mathcal{D}_0$ from Lemma D.3.",
                 right="From Lemma D.7.",
-                why="Lemma D.3 is about D1: its Part 1, c_exp >= (a/2) sqrt(log n) in row j_3, is false on D0.",
+                why=r"Lemma D.3 is about $\mathcal{D}_1$: its Part 1, $c_{\text{exp}} \ge (a/2) \sqrt{\log n}$ in "
+                r"row $j_3$, is false on $\mathcal{D}_0$.",
             ),
         ),
     ),
@@ -104,7 +110,7 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma D.8",
-    f"QK^T = 1, D0, d = omega(n^(4 a_0 + 0.02)), c_exp: {SIZE}.",
+    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$, $d = \omega(n^{4 a_0 + 0.02})$, $c_{\text{exp}}$: " f"{SIZE}.",
     WIDE,
     (
         *both_rows("ones", "exp", "0.01", "0.1", "rarely in size"),

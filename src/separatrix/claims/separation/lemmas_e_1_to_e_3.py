@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
 from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LEAST_D, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, places
@@ -79,9 +79,10 @@ def cells(lemma: str) -> Iterator[Cell]:
 register(
     Lemma(
         "Lemma E.1",
-        "QK^T = I, D1, b^2 + c^2 = 1: u_exp is n^(1 + a_1^2) at (j_3, j_3), n^(b^2 + c^2) for keys of the row's "
-        "class and n^(c^2) for the others; f_exp is at least 1/2 at (j_3, j_3), elsewhere at most n^(b^2 - 1), "
-        "and at most 1/n for keys of other classes if the row is not j_3.",
+        r"$Q K^\top = I$, $\mathcal{D}_1$, $b^2 + c^2 = 1$: $u_{\text{exp}}$ is $n^{1 + a_1^2}$ at $(j_3, j_3)$, "
+        r"$n^{b^2 + c^2}$ for keys of the row's class and $n^{c^2}$ for the others; $f_{\text{exp}}$ is at least "
+        "$1/2$ at $(j_3, j_3)$, elsewhere at most $n^{b^2 - 1}$, and at most $1/n$ for keys of other classes if "
+        "the row is not $j_3$.",
         _reading(
             Line("1a", "u", at(row=True, key=True), "=", lambda v: {1 + v.a1**2: 1}),
             *_bound_of_a_row("1b", True),
@@ -97,38 +98,44 @@ register(
             Slip(
                 _reading(Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + v.a1) ** 2: 1})),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="the exponent of Part 1a",
-                    printed="Part 1a: u_exp(j_3, j_3) = n^((1 + a_1)^2).",
-                    right="n^(a_1^2 + b^2 + c^2) = n^(1 + a_1^2).",
-                    why="With QK^T = I there are no products of different columns; the proof has the right exponent.",
+                    printed=r"Part 1a: $u_{\text{exp}}(j_3, j_3) = n^{(1 + a_1)^2}$.",
+                    right="$n^{a_1^2 + b^2 + c^2} = n^{1 + a_1^2}$.",
+                    why=r"With $Q K^\top = I$ there are no products of different columns; the proof has the right "
+                    "exponent.",
                 ),
             ),
             Slip(
                 _reading(*_number("1b", True, 0, -1)),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    at="Lemma E.1, proof of Part 1b",
                     shown_by="the numbers of keys in the proof of Part 1b",
-                    printed="In the proof of Part 1b: t keys with n^(b^2 + c^2) and n - t - 1 with n^(c^2).",
-                    right="t - 1 and n - t, as in the statement.",
-                    why="j_3 is one of the t rows of its class, and is not meant here.",
+                    printed="$t$ keys with $n^{b^2 + c^2}$ and $n - t - 1$ with $n^{c^2}$.",
+                    right="$t - 1$ and $n - t$, as in the statement.",
+                    why="$j_3$ is one of the $t$ rows of its class, and is not meant here.",
                 ),
             ),
             Slip(
                 _reading(*_number("2", False, -1, 0)[:1]),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="the numbers of keys in Parts 2 and 4",
-                    printed="Parts 2 and 4: for j_0 != j_3 there are t - 1 keys of the one kind and n - t of the "
-                    "other.",
-                    right="t and n - t.",
-                    why="j_0 is in its own class, and t - 1 + n - t leaves one key out.",
+                    printed=r"Parts 2 and 4: for $j_0 \ne j_3$ there are $t - 1$ keys of the one kind and $n - t$ "
+                    "of the other.",
+                    right="$t$ and $n - t$.",
+                    why="$j_0$ is in its own class, and $t - 1 + n - t$ leaves one key out.",
                 ),
             ),
             Slip(
                 _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="Part 4 for u_exp",
-                    printed="Part 4: u_exp(j_0, j_1) is at most n^(b^2 - 1), or 1/n.",
-                    right="f_exp(j_0, j_1).",
-                    why="u_exp is at least n^(c^2) > 1.",
+                    printed=r"Part 4: $u_{\text{exp}}(j_0, j_1)$ is at most $n^{b^2 - 1}$, or $1/n$.",
+                    right=r"$f_{\text{exp}}(j_0, j_1)$.",
+                    why=r"$u_{\text{exp}}$ is at least $n^{c^2} > 1$.",
                 ),
             ),
             Slip(
@@ -143,10 +150,12 @@ register(
                     )
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    at="Lemma E.1, proof of Part 3a",
                     shown_by="the sum of a row in the proof of Part 3a",
-                    printed="In the proof of Part 3a the row sums to n^(a_1^2 + b^2 + c^2) + (n - 1) n^(b^2 + c^2).",
-                    right="At most that: it is n^(a_1^2 + b^2 + c^2) + (t - 1) n^(b^2 + c^2) + (n - t) n^(c^2).",
-                    why="Only t - 1 of the other keys are in j_3's class.",
+                    printed="The row sums to $n^{a_1^2 + b^2 + c^2} + (n - 1) n^{b^2 + c^2}$.",
+                    right="At most that: it is $n^{a_1^2 + b^2 + c^2} + (t - 1) n^{b^2 + c^2} + (n - t) n^{c^2}$.",
+                    why="Only $t - 1$ of the other keys are in $j_3$'s class.",
                 ),
             ),
         ),
@@ -159,9 +168,9 @@ register(
 register(
     Lemma(
         "Lemma E.2",
-        "QK^T = I, D1, a_1 >= 1: c_exp in row j_3 is at least a_1/2 in the first column and b/2 in that of j_3's "
-        "class, at most t n^(b^2 - 1) b in the others; in other rows at most n^(b^2 - 1) a_1 and t n^(b^2 - 1) b; "
-        "c in the last column (all times sqrt(log n)).",
+        r"$Q K^\top = I$, $\mathcal{D}_1$, $a_1 \ge 1$: $c_{\text{exp}}$ in row $j_3$ is at least $a_1 / 2$ in the "
+        "first column and $b / 2$ in that of $j_3$'s class, at most $t n^{b^2 - 1} b$ in the others; in other rows "
+        r"at most $n^{b^2 - 1} a_1$ and $t n^{b^2 - 1} b$; $c$ in the last column (all times $\sqrt{\log n}$).",
         _reading(
             _E2_SPECIAL,
             Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: v.b / 2}),
@@ -175,35 +184,37 @@ register(
             Slip(
                 _reading(_E2_FIRST, weights="ones"),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with QK^T = 1",
-                    printed="QK^T = 1_{d x d}.",
-                    right="QK^T = I_d.",
-                    why="Section E is about I_d; with 1_{d x d} Part 4 is false.",
+                    printed=r"$Q K^\top = \mathbf{1}_{d \times d}$.",
+                    right=r"$Q K^\top = I_d$.",
+                    why=r"Section E is about $I_d$; with $\mathbf{1}_{d \times d}$ Part 4 is false.",
                 ),
             ),
             Slip(
                 _reading(_E2_SPECIAL),
                 Erratum(
+                    rank=Rank.STATEMENT,
                     shown_by="Part 1 at a_1 = 0.7",
-                    printed="Data from Definition D.1, which allows a_1 >= 0.7.",
-                    right="a_1 >= 1 as in Lemma E.1 (Lemma E.3 needs it too).",
-                    why="At a_1 = 0.7 the weight of j_3 in its row is n^(a_1^2 + b^2) against about n, and Part 1 "
-                    "fails.",
+                    printed=r"Data from Definition D.1, which allows $a_1 \ge 0.7$.",
+                    right=r"$a_1 \ge 1$ as in Lemma E.1 (Lemma E.3 needs it too).",
+                    why="At $a_1 = 0.7$ the weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against about $n$, and "
+                    "Part 1 fails.",
                 ),
                 Fraction(7, 10),
             ),
             Slip(
                 _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
                 Erratum(
+                    rank=Rank.PROOF,
+                    at="Lemma E.2, proof of Part 5",
                     shown_by="the equality in the proof of Part 5",
-                    printed="In the proof of Part 5: <f_exp, (A_3 V)_{i_0}> = t b sqrt(log n) / n.",
-                    right="At most t b sqrt(log n) / n^(1 - b^2).",
-                    why="f_exp is n^(b^2) times larger on the row's own class than on the others.",
+                    printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle = t b \sqrt{\log n} / n$.",
+                    right=r"At most $t b \sqrt{\log n} / n^{1 - b^2}$.",
+                    why=r"$f_{\text{exp}}$ is $n^{b^2}$ times larger on the row's own class than on the others.",
                 ),
             ),
         ),
-        note="The proof of Part 4 cites a Part 5 of Lemma E.1, which has four, and f_exp <= n^(a_1 - 1), which is "
-        "no bound for a_1 >= 1; Part 4 of Lemma E.1 is what it needs.",
     ),
     cells,
     __name__,
@@ -212,8 +223,9 @@ register(
 
 row_lemma(
     "Lemma E.3",
-    "QK^T = I, D1, d = omega(n^(2 b^2 + 0.02)): <c_exp, sigma> >= (c + 0.1) sqrt(log n) with probability at least "
-    "1/10 in row j_3, and with at most delta / poly(n) in the other rows.",
+    r"$Q K^\top = I$, $\mathcal{D}_1$, $d = \omega(n^{2 b^2 + 0.02})$: "
+    r"$\langle c_{\text{exp}}, \sigma \rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row "
+    r"$j_3$, and with at most $\delta / \text{poly}(n)$ in the other rows.",
     WIDE,
     (
         Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),

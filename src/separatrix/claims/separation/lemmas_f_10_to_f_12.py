@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from separatrix.claims.separation.entry_lemmas import Lemma, register
+from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
 from separatrix.separation.statements import Reading
 
+ON_D0 = Reading(0, "cross", "lin", weights_lin(1)[:1])
+"""Part 1 of Lemma F.10, u_lin(j_2, j_3) = (1 + a_1) log n, on D0."""
+
+
 register(
     Lemma(
         "Lemma F.10",
-        "Cross-attention, D1: u_lin is (1 + a_1) log n at (j_2, j_3) and log n elsewhere; f_lin is at most (1 + "
-        "a_1)/n there, at most 1/n in the rest of row j_2, and 1/n in the other rows.",
+        r"Cross-attention, $\mathcal{D}_1$: $u_{\text{lin}}$ is $(1 + a_1) \log n$ at $(j_2, j_3)$ and $\log n$ "
+        r"elsewhere; $f_{\text{lin}}$ is at most $(1 + a_1)/n$ there, at most $1/n$ in the rest of row $j_2$, and "
+        "$1/n$ in the other rows.",
         Reading(1, "cross", "lin", weights_lin(1)),
     ),
     cells,
@@ -22,23 +28,63 @@ register(
 register(
     Lemma(
         "Lemma F.11",
-        "Cross-attention, D1: c_lin in row j_2 is at most (1 + a_1)/n in the first column and (1 + a_1) t/n in the "
-        "others; in other rows at most 1/n and t/n.",
+        r"Cross-attention, $\mathcal{D}_1$: $c_{\text{lin}}$ in row $j_2$ is at most $(1 + a_1)/n$ in the first "
+        "column and $(1 + a_1) t/n$ in the others; in other rows at most $1/n$ and $t/n$.",
         lin_output(1),
-        (wrong_index(1, "lin"),),
-        note="It is printed for D0, where its bounds with a_1 are true and beside the point: the section, and "
-        "Theorem F.13 which needs it, are about D1. Lemma F.12 is printed for D0 as well.",
+        (
+            wrong_index(1, "lin"),
+            Slip(
+                ON_D0,
+                Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D0 for D1",
+                    shown_by="Lemma F.10 on D0",
+                    printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$.",
+                    right=r"From $\mathcal{D}_1$.",
+                    why="The section and Theorem F.13, which needs the lemma, are about "
+                    r"$\mathcal{D}_1$, and its proof takes the weights from Lemma F.10, whose Part 1 is false on "
+                    r"$\mathcal{D}_0$. On $\mathcal{D}_0$ the bounds with $a_1$ are true and beside the point.",
+                ),
+            ),
+        ),
     ),
     cells,
     __name__,
 )
 
 
+CITED = Lemma(
+    "Lemma F.12",
+    "On D1, c_lin in row j_2 is at most (1 + a_1)/n in the first column.",
+    Reading(1, "cross", "lin", lin_output(1).lines[:1]),
+    (
+        Slip(
+            ON_D0,
+            Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="D0 for D1",
+                shown_by="Lemma F.10 on D0",
+                printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$; the proof takes their "
+                "entries from Lemma F.11, Parts 1 to 6.",
+                right=r"From $\mathcal{D}_1$; Lemma F.11 has four parts. (Lemmas F.4 and F.16 also cite "
+                "Parts 4, 5 and 6 of lemmas that have four.)",
+                why=r"Theorem F.13, which needs the lemma, is about $\mathcal{D}_1$, and the weights "
+                r"behind Lemma F.11 are those of Lemma F.10, whose Part 1 is false on $\mathcal{D}_0$.",
+            ),
+        ),
+    ),
+)
+"""What the proof of Lemma F.12 cites; the lemma itself is about random signs."""
+LEMMAS[CITED.where] = CITED
+
+
 row_lemma(
     "Lemma F.12",
-    "Cross-attention, D1, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
-    "poly(n), in every row.",
+    r"Cross-attention, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: "
+    r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
+    "in every row.",
     NARROW,
     (*both_rows("cross", "lin", "3", "0.5", "rarely in size"), *at_cross_corners("lin", 1)),
+    cited=(CITED, cells),
     home=__name__,
 )

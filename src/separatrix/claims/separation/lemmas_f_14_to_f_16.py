@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
@@ -11,16 +11,18 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.14",
-        "Cross-attention, D0: u_lin and f_lin as in Lemma F.10 with a_0.",
+        r"Cross-attention, $\mathcal{D}_0$: $u_{\text{lin}}$ and $f_{\text{lin}}$ as in Lemma F.10 with $a_0$.",
         Reading(0, "cross", "lin", weights_lin(0)),
         (
             Slip(
                 Reading(1, "cross", "lin", weights_lin(0)[:1]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
-                    printed="{A_1, A_2, A_3} from D1.",
-                    right="From D0.",
-                    why="u_lin(j_2, j_3) = (1 + a_0) log n is false on D1.",
+                    printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
+                    right=r"From $\mathcal{D}_0$.",
+                    why=r"$u_{\text{lin}}(j_2, j_3) = (1 + a_0) \log n$ is false on $\mathcal{D}_1$.",
                 ),
             ),
             Slip(
@@ -31,10 +33,12 @@ register(
                     (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="j_3 for j_2",
                     shown_by="Part 1 in row j_3",
-                    printed="Part 1: for j_0 = j_3 and j_1 = j_3, u_lin = (1 + a_0) log n.",
-                    right="For j_0 = j_2 and j_1 = j_3.",
-                    why="a_0 is in row j_2 of A_1; compare Lemma F.10.",
+                    printed=r"Part 1: for $j_0 = j_3$ and $j_1 = j_3$, $u_{\text{lin}} = (1 + a_0) \log n$.",
+                    right="For $j_0 = j_2$ and $j_1 = j_3$.",
+                    why="$a_0$ is in row $j_2$ of $A_1$; compare Lemma F.10.",
                 ),
             ),
             Slip(
@@ -48,11 +52,14 @@ register(
                     ),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="j_3 for j_2",
                     shown_by="Parts 4 and 5 in rows other than j_3",
-                    printed="Parts 4 and 5: for j_0 != j_3, f_lin <= 1/n at j_1 = j_3, and f_lin = 1/n.",
-                    right="Part 4: j_0 = j_2, j_1 != j_3. Part 5: j_0 != j_2. (Part 3: j_0 = j_2, j_1 = j_3. Part "
-                    "2: j_0 != j_2 or j_1 != j_3.)",
-                    why="As in Lemma F.10; both fail in row j_2 unless j_2 = j_3.",
+                    printed=r"Parts 4 and 5: for $j_0 \ne j_3$, $f_{\text{lin}} \le 1/n$ at $j_1 = j_3$, and "
+                    r"$f_{\text{lin}} = 1/n$.",
+                    right=r"Part 4: $j_0 = j_2$, $j_1 \ne j_3$. Part 5: $j_0 \ne j_2$. (Part 3: $j_0 = j_2$, "
+                    r"$j_1 = j_3$. Part 2: $j_0 \ne j_2$ or $j_1 \ne j_3$.)",
+                    why="As in Lemma F.10; both fail in row $j_2$ unless $j_2 = j_3$.",
                 ),
             ),
         ),
@@ -65,7 +72,8 @@ register(
 register(
     Lemma(
         "Lemma F.15",
-        "Cross-attention, D0: c_lin as in Lemma F.11 with a_0; in the other rows it is t/n in a class's column.",
+        r"Cross-attention, $\mathcal{D}_0$: $c_{\text{lin}}$ as in Lemma F.11 with $a_0$; in the other rows it is "
+        "$t/n$ in a class's column.",
         Reading(
             0,
             "cross",
@@ -84,10 +92,12 @@ register(
                     (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),),
                 ),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
                     shown_by="the lemma with n = t (d - 2)",
-                    printed="n = t (d - 2).",
-                    right="n = t (d - 1).",
-                    why="Definition F.1; a class has t = n/(d - 1) rows, so that c_lin is t/n = 1/(d - 1) there.",
+                    printed="$n = t (d - 2)$.",
+                    right="$n = t (d - 1)$.",
+                    why=r"Definition F.1; a class has $t = n / (d - 1)$ rows, so that $c_{\text{lin}}$ is "
+                    "$t/n = 1 / (d - 1)$ there.",
                 ),
             ),
         ),
@@ -99,8 +109,9 @@ register(
 
 row_lemma(
     "Lemma F.16",
-    "Cross-attention, D0, d = omega(n^0.02): |<c_lin, sigma>| < 0.5 with probability 1 - delta / "
-    "poly(n), in every row.",
+    r"Cross-attention, $\mathcal{D}_0$, $d = \omega(n^{0.02})$: "
+    r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
+    "in every row.",
     NARROW,
     (*both_rows("cross", "lin", "0.01", "0.5", "rarely in size"), *at_cross_corners("lin", 0)),
     home=__name__,

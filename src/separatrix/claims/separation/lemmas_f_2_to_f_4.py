@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -18,8 +18,9 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.2",
-        "Cross-attention, D1: u_exp is n^(1 + a_1) at (j_2, j_3) and n elsewhere; f_exp is at least 1/2 there, at "
-        "most 1/n in the rest of row j_2, and 1/n in the other rows.",
+        r"Cross-attention, $\mathcal{D}_1$: $u_{\text{exp}}$ is $n^{1 + a_1}$ at $(j_2, j_3)$ and $n$ elsewhere; "
+        r"$f_{\text{exp}}$ is at least $1/2$ there, at most $1/n$ in the rest of row $j_2$, and $1/n$ in the other "
+        "rows.",
         Reading(
             1,
             "cross",
@@ -31,11 +32,14 @@ register(
             Slip(
                 Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    at="Definition F.1",
                     shown_by="the lemma with columns to d - 1",
-                    printed="Definition F.1: the second column to d - 1 columns of A_1 are log n, and those of "
-                    "A_2 the stacked I_{d-1}.",
-                    right="The second to the d-th column.",
-                    why="I_{d-1} has d - 1 columns. With one less, u_exp is 1 and not n for the class that has none.",
+                    printed=r"The second column to $d - 1$ columns of $A_1$ are $\log n$, and those of $A_2$ the "
+                    "stacked $I_{d - 1}$.",
+                    right="The second to the last column, column $d$.",
+                    why=r"$I_{d - 1}$ has $d - 1$ columns. With one less, $u_{\text{exp}}$ is 1 and not $n$ for the "
+                    "class that has none.",
                 ),
             ),
         ),
@@ -48,8 +52,8 @@ register(
 register(
     Lemma(
         "Lemma F.3",
-        "Cross-attention, D1: c_exp in row j_2 is at least 1/2 in the first column and in that of j_3's class, at "
-        "most t/n in the others; in other rows at most 1/n and t/n.",
+        r"Cross-attention, $\mathcal{D}_1$: $c_{\text{exp}}$ in row $j_2$ is at least $1/2$ in the first column and "
+        "in that of $j_3$'s class, at most $t/n$ in the others; in other rows at most $1/n$ and $t/n$.",
         Reading(
             1,
             "cross",
@@ -71,8 +75,10 @@ register(
 
 row_lemma(
     "Lemma F.4",
-    "Cross-attention, D1, d = omega(n^0.02): <c_exp, sigma> >= 0.9 with probability at least 1/10 in row j_2, and "
-    "|<c_exp, sigma>| < 0.5 with probability 1 - delta / poly(n) in the other rows.",
+    r"Cross-attention, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: $\langle c_{\text{exp}}, \sigma \rangle \ge 0.9$ "
+    "with probability at least $1/10$ in row $j_2$, and "
+    r"$\lvert \langle c_{\text{exp}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$ "
+    "in the other rows.",
     NARROW,
     (
         Statement("1", "cross", "exp", "3", "special", "0.9", "often"),
@@ -85,20 +91,24 @@ row_lemma(
         (
             Statement("1", "cross", "exp", "3", "other", "0.9", "often"),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="j_3 for j_2",
                 shown_by="Part 1 in rows other than j_2",
-                printed="Part 1: if j_0 = j_3. Part 2: if j_0 != j_3. (Lemmas F.8, F.12, F.16 print j_3 as well.)",
-                right="j_0 = j_2 and j_0 != j_2.",
-                why="j_2 is the special query; row j_3 is like all others unless j_3 = j_2, and almost never exceeds "
-                "0.9.",
+                printed=r"Part 1: if $j_0 = j_3$. Part 2: if $j_0 \ne j_3$. (Lemmas F.8, F.12, F.16 print $j_3$ as "
+                "well.)",
+                right=r"$j_0 = j_2$ and $j_0 \ne j_2$.",
+                why="$j_2$ is the special query; row $j_3$ is like all others unless $j_3 = j_2$, and almost never "
+                "exceeds 0.9.",
             ),
         ),
         (
             Statement("1", "cross", "exp", "3", "special", "0.9", "a tenth"),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
                 shown_by="a probability of just 1/10",
-                printed="Part 1: Pr[...] = 1/10.",
-                right="At least 1/10.",
-                why="It is 1/4, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print = for >= throughout.)",
+                printed=r"Part 1: $\Pr[\ldots] = 1/10$.",
+                right="At least $1/10$.",
+                why=r"It is $1/4$, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print $=$ for $\ge$ throughout.)",
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
 from separatrix.claims.separation.row_lemmas import WIDE, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -20,8 +20,8 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.6",
-        "Cross-attention, D0: u_exp as in Lemma F.2 with a_0; f_exp is at most n^(a_0 - 1) at (j_2, j_3), at most "
-        "1/n in the rest of row j_2, and 1/n in the other rows.",
+        r"Cross-attention, $\mathcal{D}_0$: $u_{\text{exp}}$ as in Lemma F.2 with $a_0$; $f_{\text{exp}}$ is at "
+        "most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, and $1/n$ in the other rows.",
         Reading(
             0,
             "cross",
@@ -32,15 +32,16 @@ register(
             Slip(
                 Reading(1, "cross", "exp", weights_exp(0)[:1]),
                 Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    slip="D1 for D0",
                     shown_by="the lemma on D1",
-                    printed="{A_1, A_2, A_3} from D1.",
-                    right="From D0.",
-                    why="u_exp(j_2, j_3) = n^(1 + a_0) is false on D1.",
+                    printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
+                    right=r"From $\mathcal{D}_0$.",
+                    why=r"$u_{\text{exp}}(j_2, j_3) = n^{1 + a_0}$ is false on $\mathcal{D}_1$.",
                 ),
             ),
             Slip(Reading(0, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
         ),
-        note="The proof of Part 3a ends with 1/(1 - a_0), which is above 1; what it needs, and has, is 1/n^(1 - a_0).",
     ),
     cells,
     __name__,
@@ -49,8 +50,8 @@ register(
 
 LEMMA_F_7 = Lemma(
     "Lemma F.7",
-    "Cross-attention, D0: c_exp in row j_2 is at most n^(a_0 - 1) in the first column and t n^(a_0 - 1) in the "
-    "others; in other rows at most 1/n and t/n.",
+    r"Cross-attention, $\mathcal{D}_0$: $c_{\text{exp}}$ in row $j_2$ is at most $n^{a_0 - 1}$ in the first column "
+    "and $t n^{a_0 - 1}$ in the others; in other rows at most $1/n$ and $t/n$.",
     Reading(
         0,
         "cross",
@@ -67,10 +68,12 @@ LEMMA_F_7 = Lemma(
                 (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),),
             ),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                at="Lemma F.7, proof of Part 2",
                 shown_by="the bound in the proof of Part 2",
-                printed="In the proof of Part 2: <f_exp, (A_3 V)_{i_0}> <= 1/n^(1 - a_0).",
-                right="At most t/n^(1 - a_0), as in the statement.",
-                why="(A_3 V)_{i_0} has t ones.",
+                printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le 1 / n^{1 - a_0}$.",
+                right="At most $t / n^{1 - a_0}$, as in the statement.",
+                why="$(A_3 V)_{i_0}$ has $t$ ones.",
             ),
         ),
     ),
@@ -89,10 +92,14 @@ CITED = Lemma(
         Slip(
             Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
             Erratum(
+                rank=Rank.TYPOGRAPHICAL,
+                slip="reference to the lemma on D1",
                 shown_by="Lemma F.3 on D0",
-                printed="The proof takes the entries of c_exp on D0 from Lemma F.3, Parts 1 to 6.",
+                printed=r"The proof takes the entries of $c_{\text{exp}}$ on $\mathcal{D}_0$ from Lemma F.3, Parts "
+                "1 to 6.",
                 right="From Lemma F.7, which has four parts, as has Lemma F.3.",
-                why="Lemma F.3 is about D1: its Part 1, c_exp >= 1/2 in row j_2, is false on D0.",
+                why=r"Lemma F.3 is about $\mathcal{D}_1$: its Part 1, $c_{\text{exp}} \ge 1/2$ in row $j_2$, is "
+                r"false on $\mathcal{D}_0$.",
             ),
         ),
     ),
@@ -103,8 +110,9 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma F.8",
-    "Cross-attention, D0, d = omega(n^(2 a_0 + 0.02)): |<c_exp, sigma>| < 0.5 with probability 1 - delta / "
-    "poly(n), in every row.",
+    r"Cross-attention, $\mathcal{D}_0$, $d = \omega(n^{2 a_0 + 0.02})$: "
+    r"$\lvert \langle c_{\text{exp}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
+    "in every row.",
     WIDE,
     (*both_rows("cross", "exp", "0.01", "0.5", "rarely in size"), *at_cross_corners("exp", 0)),
     cited=(CITED, cells),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Rank, Verdict, claim
 from separatrix.claims.separation.entry_lemmas import Lemma, judged
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -26,6 +26,14 @@ _EXPONENTS = (2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 100, 120, 160, 200)
 
 _SMALL = "10"
 """The path of fixed d, followed to n = 100 only: about the paper's own size."""
+
+
+_LOG = "log n"
+"""A path that no lemma allows: d grows as log n alone."""
+
+
+LESS_D = (_SMALL, _LOG)
+"""The paths that no lemma allows."""
 
 
 OFTEN = 0.1
@@ -82,14 +90,16 @@ class Statement:
 
     def cells(self, paths: Sequence[str]) -> Iterator[Cell]:
         about = {name: getattr(self, name) for name in ("model", "network", "a", "row", "margin")}
-        for path in (*(self.paths or paths), _SMALL):
+        for path in (*(self.paths or paths), *LESS_D):
             yield row_chances.cell(seed=0, path=path, **about)
 
-    def of(self, found: Sequence[Found], small: bool = False) -> list[Found]:
-        """The cells that are about it."""
+    def of(self, found: Sequence[Found], path: str = "") -> list[Found]:
+        """The cells that are about it: along the paths that it allows, or along another one."""
         about = ("model", "network", "a", "row", "margin")
         mine = [one for one in found if all(one.parameters[name] == getattr(self, name) for name in about)]
-        return [one for one in mine if (one.parameters["path"] == _SMALL) is small]
+        if path:
+            return [one for one in mine if one.parameters["path"] == path]
+        return [one for one in mine if one.parameters["path"] not in LESS_D]
 
     def chance(self, result: Mapping[str, Any]) -> list[float]:
         """log10 of what should be large (for "often" and "a tenth") or small, at each point."""
@@ -137,11 +147,12 @@ def row_lemma(
     The entries that the proof should have cited are `cited`, with the misprint that it cites others, and their cells.
     """
     every = (*statements, *(statement for statement, _ in slips))
-    neighbours = [Neighbour("already at n = 100 and g = 10", {"small_too": True})]
+    neighbours = [Neighbour("already at $n = 100$ and $g = 10$", {"small_too": True})]
     if any(one.kind == "often" for one in statements):
-        neighbours.append(Neighbour("with probability at least 1/2 where 1/10 is printed", {"often": 0.5}))
+        neighbours.append(Neighbour("with probability at least 0.26 where 1/10 is printed", {"often": 0.26}))
     if any(one.kind != "often" for one in statements):
-        turned = "with probability at least 1/10 where at most delta / poly(n) is meant"
+        neighbours.append(Neighbour(r"with $d$ of order $\log n$, too", {"also": _LOG}))
+        turned = r"with probability at least $1/10$ where at most $\delta / \text{poly}(n)$ is meant"
         neighbours.append(Neighbour(turned, {"turned": True}))
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
 
@@ -158,7 +169,9 @@ def row_lemma(
         neighbours=neighbours,
         home=home,
     )
-    def check(found: Sequence[Found], often: float = OFTEN, turned: bool = False, small_too: bool = False) -> Finding:
+    def check(
+        found: Sequence[Found], often: float = OFTEN, turned: bool = False, small_too: bool = False, also: str = ""
+    ) -> Finding:
         numbers: dict[str, float | str | Interval] = {}
         good = True
         entries = [one for one in found if "slips" in one.result]
@@ -172,9 +185,11 @@ def row_lemma(
                 for cell, n in zip(one.of(found), reached, strict=True)
             )
             numbers[f"{label}: holds from"] = paths_text
-            (small,) = one.of(found, small=True)
+            (small,) = one.of(found, _SMALL)
             numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** one.chance(small.result)[0]
-            good &= None not in reached and not (small_too and one.holds_from(small.result) is None)
+            beyond = [one.holds_from(cell.result, often, turned) for cell in one.of(found, also)] if also else []
+            good &= None not in (*reached, *beyond)
+            good &= not (small_too and one.holds_from(small.result) is None)
         shows: dict[str, bool] = {}
         if cited:
             about = judged(cited[0], entries)
@@ -202,10 +217,12 @@ LEAST_D = ("n^0.5",)
 
 
 _CENTRE = Erratum(
+    rank=Rank.PROOF,
     shown_by="a sum near +c",
-    printed="In the proof: |<c_j0, sigma> - c sqrt(log n)| <= 0.1 sqrt(log n) with high probability.",
-    right="|<c_j0, sigma> - sigma_d c sqrt(log n)|.",
-    why="sigma_d is -1 half of the time, and then the left side is about 2 c sqrt(log n).",
+    printed=r"$\lvert \langle c_{j_0}, \sigma \rangle - c \sqrt{\log n} \rvert \le 0.1 \sqrt{\log n}$ with high "
+    "probability.",
+    right=r"$\lvert \langle c_{j_0}, \sigma \rangle - \sigma_d c \sqrt{\log n} \rvert$ on the left.",
+    why=r"$\sigma_d$ is $-1$ half of the time, and then the left side is about $2 c \sqrt{\log n}$.",
 )
 
 
@@ -240,4 +257,7 @@ def off_centre(network: Any, a: str) -> tuple[Statement, Erratum]:
     return Statement("2", "ones", network, a, "other", "0.1", "near +c"), _CENTRE
 
 
-SIZE = "|<c_j0, sigma>| < (c + 0.1) sqrt(log n) with probability 1 - delta / poly(n), in every row"
+SIZE = (
+    r"$\lvert \langle c_{j_0}, \sigma \rangle \rvert < (c + 0.1) \sqrt{\log n}$ with probability "
+    r"$1 - \delta / \text{poly}(n)$, in every row"
+)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -93,10 +93,11 @@ def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
     return Slip(
         Reading(data, "ones", network, (Line("4b", "f", at(row=False), "<=", lambda v: {-1: 1}),)),
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="Part 4b at every key",
-            printed="Part 4b: for j_0 != j_3, f <= 1/n.",
-            right="For j_1 != j_3.",
-            why="Part 4 has j_0 != j_3 already; at the key j_3 the weight is above 1/n (Part 4a).",
+            printed=r"Part 4b: for $j_0 \ne j_3$, $f \le 1/n$.",
+            right=r"For $j_1 \ne j_3$.",
+            why=r"Part 4 has $j_0 \ne j_3$ already; at the key $j_3$ the weight is above $1/n$ (Part 4a).",
         ),
     )
 

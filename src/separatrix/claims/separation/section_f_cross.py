@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum
+from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -86,10 +86,11 @@ ROW_J2_EVEN = Line("4a", "f", at(row=True), "=", lambda v: {-1: 1})
 
 
 ROW_J2_EVEN_ERRATUM = Erratum(
+    rank=Rank.TYPOGRAPHICAL,
     shown_by="Part 4a in row j_2",
-    printed="Part 4a: for j_0 = j_2, f_exp = 1/n.",
-    right="Part 4 is about j_0 != j_2: for j_1 = j_3 and for j_1 != j_3 it is 1/n.",
-    why="In row j_2 the key j_3 has more than 1/n (Part 3a).",
+    printed=r"Part 4a: for $j_0 = j_2$, $f_{\text{exp}} = 1/n$.",
+    right=r"Part 4 is about $j_0 \ne j_2$: for $j_1 = j_3$ and for $j_1 \ne j_3$ it is $1/n$.",
+    why="In row $j_2$ the key $j_3$ has more than $1/n$ (Part 3a).",
 )
 
 
@@ -98,11 +99,13 @@ def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
     return Slip(
         Reading(data, "cross", network, (first,)),
         Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            slip="j_3 for j_2",
             shown_by="Part 3 in rows other than j_3",
-            printed="The parts tell j_0 = j_3 from j_0 != j_3, and for j_0 != j_3 c is at most 1/n in the first "
-            "column.",
-            right="j_0 = j_2 and j_0 != j_2.",
-            why="j_2 is the special query; the printed bound fails in row j_2 unless j_2 = j_3.",
+            printed=r"The parts tell $j_0 = j_3$ from $j_0 \ne j_3$, and for $j_0 \ne j_3$ $c$ is at most $1/n$ in "
+            "the first column.",
+            right=r"$j_0 = j_2$ and $j_0 \ne j_2$.",
+            why="$j_2$ is the special query; the printed bound fails in row $j_2$ unless $j_2 = j_3$.",
         ),
     )
 
@@ -112,7 +115,7 @@ def lin_output(data: Literal[0, 1]) -> Reading:
     return Reading(data, "cross", "lin", output(lambda v: {-1: 1 + a(v)}, lambda v: {-1: (1 + a(v)) * v.t_cross}))
 
 
-@experiment(version=1, name="separation.cross_entries")
+@experiment(version=2, name="separation.cross_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, seed: int) -> dict[str, Any]:
     """A lemma of Section F at every entry. Nothing is drawn."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1))

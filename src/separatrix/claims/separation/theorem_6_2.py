@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
-from separatrix.claims.separation import network_theorems
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import (
     ENOUGH,
+    JUST_TOO_FEW,
+    LESS,
     PRINTED,
-    at_fixed_d,
     judged,
     last,
     network_cells,
     of_width,
+    on_path,
     rare_along,
 )
 from separatrix.separation.paths import PATHS
@@ -23,23 +24,31 @@ from separatrix.separation.paths import PATHS
 @claim(
     paper="separation",
     where="Theorem 6.2",
-    says="QK^T = 1, d in [omega(n^0.02), n]: with probability 1 - delta / poly(n), on D1 F_exp > 0 and F_lin = 0, and "
-    "on D0 F_exp = F_lin = 0.",
-    cells=network_cells("ones"),
+    says=r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: with probability $1 - \delta / \text{poly}(n)$, "
+    r"on $\mathcal{D}_1$ $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$, and on $\mathcal{D}_0$ "
+    r"$F_{\text{exp}} = F_{\text{lin}} = 0$.",
+    cells=network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED)),
     errata=(
         Erratum(
-            printed="On D1: F_exp > 0, F_exp = 0. On D0: F_lin = 0, F_lin = 0.",
-            right="On D1: F_exp > 0, F_lin = 0. On D0: F_exp = 0, F_lin = 0.",
-            why="F_exp > 0 and F_exp = 0 exclude each other.",
+            printed=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{exp}} = 0$. On $\mathcal{D}_0$: "
+            r"$F_{\text{lin}} = 0$, $F_{\text{lin}} = 0$.",
+            right=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{lin}} = 0$. On $\mathcal{D}_0$: "
+            r"$F_{\text{exp}} = 0$, $F_{\text{lin}} = 0$.",
+            why=r"$F_{\text{exp}} > 0$ and $F_{\text{exp}} = 0$ exclude each other.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
         ),
     ),
     figures=("failure_of_the_parts",),
-    neighbours=(network_theorems.FIXED, Neighbour("with m = log(n / delta)", {"width": PRINTED})),
+    neighbours=(
+        *LESS,
+        Neighbour(rf"with $m = {JUST_TOO_FEW} \log(n / \delta)$", {"width": JUST_TOO_FEW}),
+        Neighbour(r"with $m = \log(n / \delta)$", {"width": PRINTED}),
+    ),
 )
-def theorem_6_2(found: Sequence[Found], fixed_too: bool = False, width: float = ENOUGH) -> Finding:
+def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH) -> Finding:
     """All four events at once, the data's special indices drawn; the printed pair has the chance 0."""
-    meant = of_width(found, width) + (at_fixed_d(found) if fixed_too else [])
+    meant = of_width(found, width) + on_path(found, also)
     numbers, reached = rare_along(meant, "success")
     enough = of_width(found, ENOUGH)
     printed = max(10 ** last(one, "exp_fires_on_d1") for one in enough)
@@ -59,7 +68,8 @@ def theorem_6_2(found: Sequence[Found], fixed_too: bool = False, width: float = 
     paper="separation",
     where="Theorem 6.2",
     part="paths",
-    says="With d = omega(n^0.02), d <= n and m of order log(n / delta) the separation succeeds with high probability.",
+    says=r"With $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$ the separation succeeds with "
+    "high probability.",
     cells=lambda: cells("ones", PATHS["ones"], 1.0),
     figures=("success_along_paths",),
     neighbours=(FIXED,),

@@ -6,7 +6,8 @@ from separatrix.claims.separation.network_theorems import cites_wrongly, silent,
 
 silent(
     "Theorem D.13",
-    "QK^T = 1, d in [omega(n^0.02), n]: on D1, F_lin = 0 with probability 1 - delta / poly(n).",
+    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with "
+    r"probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d1",
     (cites_wrongly("Lemma D.4", "Lemma D.12"),),
     unlike("lin_silent_on_d1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Found
+from separatrix.claims.ledger import Erratum, Found, Rank
 from separatrix.claims.separation.network_theorems import silent
 
 
@@ -19,13 +19,17 @@ def _two_networks(found: Sequence[Found]) -> dict[str, bool]:
 
 silent(
     "Theorem D.17",
-    "QK^T = 1, d in [omega(n^0.02), n]: on D0, F_lin = 0 with probability 1 - delta / poly(n).",
+    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with "
+    r"probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d0",
     (
         Erratum(
-            printed="F_exp is defined, with c_exp; the heading of the section names F_exp too.",
-            right="F_lin, with c_lin.",
-            why="The conclusion is about F_lin, and the two networks are not the same on D0.",
+            printed=r"$F_{\text{exp}}$ is defined, with $c_{\text{exp}}$; the heading of the section names "
+            r"$F_{\text{exp}}$ too.",
+            right=r"$F_{\text{lin}}$, with $c_{\text{lin}}$.",
+            why=r"The conclusion is about $F_{\text{lin}}$, and the two networks are not the same on "
+            r"$\mathcal{D}_0$.",
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="F_exp and F_lin differ on D0",
         ),
     ),

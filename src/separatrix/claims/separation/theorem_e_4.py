@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, claim
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import CONTRADICT, fires
 from separatrix.separation.paths import PATHS
 
 fires(
     "Theorem E.4",
-    "QK^T = I, a_1 >= 1, b^2 + c^2 = 1, b < 0.2, d in [omega(n^(2 b^2 + 0.02)), n]: on D1, F_exp > 0 with probability "
-    "1 - delta / poly(n).",
+    r"$Q K^\top = I$, $a_1 \ge 1$, $b^2 + c^2 = 1$, $b < 0.2$, $d \in [\omega(n^{2 b^2 + 0.02}), n]$: on "
+    r"$\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
     "identity",
     "identity, b + c = 1",
     more=(
         Erratum(
-            printed="b^2 + c^2 = 1, and data from Definition D.1, which has b + c = 1 with b, c >= 0.1.",
-            right="One of the two; we look at b^2 + c^2 = 1 and, beside it, at b + c = 1.",
-            why="Together they give b c = 0.",
+            printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge 0.1$.",
+            right="One of the two; we look at $b^2 + c^2 = 1$ and, beside it, at $b + c = 1$.",
+            why="Together they give $b c = 0$.",
+            rank=Rank.STATEMENT,
+            at="Theorem E.4, hypotheses",
             shown_by=CONTRADICT,
         ),
     ),
@@ -32,11 +34,11 @@ fires(
     paper="separation",
     where="Theorem E.4",
     part="paths",
-    says="With QK^T = I, d = omega(n^(2 b^2 + 0.02)) is asked for; the omitted proofs for the other three networks are "
-    "said to be similar.",
+    says=r"With $Q K^\top = I$, $d = \omega(n^{2 b^2 + 0.02})$ is asked for; the omitted proofs for the other three "
+    "networks are said to be similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
-    neighbours=(FIXED, Neighbour("d = n^0.02 is enough", {"also": "n^0.02"})),
+    neighbours=(FIXED, Neighbour("$d = n^{0.02}$ is enough", {"also": "n^0.02"})),
 )
 def paths_identity(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(

@@ -20,6 +20,7 @@ from separatrix.explorer.spoken import spoken
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, evidence, legend, misprint, not_drawn, statement
 from separatrix.report.links import place
+from separatrix.report.typeset import typeset
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 
@@ -82,7 +83,7 @@ def _item(one: Judgement) -> Component:
     return html.Span(
         [
             html.Span([badge(one.verdict, element), f" {called(one.claim)}"]),
-            html.Small(one.claim.says, className="short"),
+            element("small", *typeset(one.claim.says, element), class_="short"),
         ],
         className="item",
     )
@@ -97,7 +98,8 @@ def _no_store(shelf: Shelf) -> Component:
     if shelf.exists:
         return html.Div()
     said: list[str | Component] = [
-        "Nothing has been reproduced in this folder of results, so every verdict is undecided: run ",
+        "Nothing has been reproduced in this folder of results, so no claim has been run here; each shows the verdict "
+        "that is recorded of it. Run ",
         html.Code("separatrix reproduce", className="command"),
         " there, or give another folder with ",
         html.Code("separatrix explore --store FOLDER", className="command"),

@@ -10,12 +10,13 @@ from threading import Lock
 
 from separatrix import studies
 from separatrix.claims import PAPERS, ledger
+from separatrix.claims.counts import count
+from separatrix.claims.formulas import readable
 from separatrix.claims.ledger import Claim, Verdict
 from separatrix.claims.verdicts import Judgement, found_in, judge
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.store import Store
-from separatrix.lab.wording import many
 from separatrix.report.claim_parts import called
 from separatrix.report.theme import Drawing
 
@@ -56,7 +57,7 @@ class Shelf:
         return (self._folder / "store.sqlite").exists()
 
     def judgements(self) -> list[Judgement]:
-        """Every claim with its verdict; all are undecided if there is no store. Nothing is run."""
+        """Every claim with its verdict; none has been run here if there is no store. Nothing is run."""
         studies.load()
         with self._lock:
             stamp = self._stamp()
@@ -104,7 +105,7 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
     wanted = text.casefold().split()
 
     def fits(one: Judgement) -> bool:
-        told = f"{one.claim.id} {called(one.claim)} {one.claim.says}".casefold()
+        told = f"{one.claim.id} {called(one.claim)} {one.claim.says} {readable(one.claim.says)}".casefold()
         return (
             paper in ("all", one.claim.paper)
             and verdict in ("all", one.verdict.value)
@@ -116,5 +117,4 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
 
 def counted(judgements: Sequence[Judgement]) -> str:
     """How many there are, of which verdicts."""
-    told = ledger.counted(one.verdict for one in judgements)
-    return f"{many(len(judgements), 'claim')}: {told}." if judgements else "No claim matches."
+    return str(count((one.claim, one.verdict) for one in judgements)) if judgements else "No claim matches."

@@ -30,7 +30,16 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.mechanisms import LAYERED, Mechanism, mechanism
 from separatrix.studies.learning.models import Sizes, parameter_count
-from separatrix.studies.learning.runs import READINGS, TURNED, Expectation, Reading, finding, measured, on_text
+from separatrix.studies.learning.runs import (
+    READINGS,
+    TURNED,
+    Expectation,
+    Reading,
+    ahead_by,
+    finding,
+    measured,
+    on_text,
+)
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, entropy, text_task
 
@@ -98,8 +107,8 @@ def cells(
             )
 
 
-def _judged(found: Sequence[Found], expected: Expectation, turned: bool) -> Finding:
-    made = finding(found, "loss", (expected,), plain=PAIRS, turned=turned)
+def _judged(found: Sequence[Found], expected: Expectation, turned: bool, by: float) -> Finding:
+    made = finding(found, "loss", (expected,), plain=PAIRS, turned=turned, by=by)
     # Runs for equal steps end there, and the rate for equal compute is not the best one for fewer steps.
     other = READINGS["steps" if expected.reading == "compute_steps" else "compute_steps"]
     numbers = {name: value for name, value in made.numbers.items() if not name.startswith(f"loss at {other}, ")}
@@ -128,8 +137,8 @@ shorter = claim(
     says=f"{_SAYS} With windows of 64 characters, and few steps.",
     cells=lambda: cells(64, 32, 4, reading="compute_steps", steps=40, batch=4, points=64, seeds=(1, 2, 3)),
     figures=("learning_ends", "learning_compute"),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _AT_EQUAL_COMPUTE, turned))
+    neighbours=(TURNED, ahead_by(0.4)),
+)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_compute = claim(
     paper="beyond",
@@ -139,8 +148,8 @@ at_equal_compute = claim(
     profile="full",
     cells=lambda: _full("compute_steps"),
     figures=("learning_ends", "learning_compute"),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _AT_EQUAL_COMPUTE, turned))
+    neighbours=(TURNED, ahead_by(0.6)),
+)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_steps = claim(
     paper="beyond",
@@ -151,5 +160,5 @@ at_equal_steps = claim(
     profile="full",
     cells=lambda: _full("steps"),
     figures=("learning_curves",),
-    neighbours=(TURNED,),
-)(lambda found, turned=False: _judged(found, _AT_EQUAL_STEPS, turned))
+    neighbours=(TURNED, ahead_by(0.1)),
+)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_STEPS, turned, by))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Finding, Found, claim
-from separatrix.studies.learning.runs import TURNED, Expectation, finding, runs
+from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, runs
 
 _EXPECTED = (
     Expectation("order 3", "order 2"),
@@ -23,12 +23,12 @@ _EXPECTED = (
     paper="beyond",
     where="Does it learn",
     part="triples, every attention",
-    says="On planted triples modulo 11 one layer of order-3 heads, unbounded or with R = 4, gets ahead of one of order "
-    "2 at equal parameters and steps, and R = 4 ahead of R = 0.5.",
+    says="On planted triples modulo 11 one layer of order-3 heads, unbounded or with $R = 4$, gets ahead of one of "
+    "order 2 at equal parameters and steps, and $R = 4$ ahead of $R = 0.5$.",
     profile="full",
     cells=lambda: runs("match", [8, 11], steps=800, batch=32, seeds=(1, 2, 3)),
     figures=("learning_curves", "learning_ends", "learning_compute"),
-    neighbours=(TURNED,),
+    neighbours=(TURNED, ahead_by(0.3)),
 )
-def match_all(found: Sequence[Found], turned: bool = False) -> Finding:
-    return finding(found, "accuracy", _EXPECTED, turned=turned)
+def match_all(found: Sequence[Found], turned: bool = False, by: float = 0.0) -> Finding:
+    return finding(found, "accuracy", _EXPECTED, turned=turned, by=by)

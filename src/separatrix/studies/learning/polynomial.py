@@ -92,7 +92,11 @@ def kind_of(one: Found) -> tuple[str, str]:
 _APART = Neighbour("the two trainings end apart by more than 0.05", {"together": False})
 
 
-def _judged(found: Sequence[Found], together: bool = True) -> Finding:
+def _same(near: float) -> Neighbour:
+    return Neighbour(f"the two trainings end within {near:g} of each other", {"near": near})
+
+
+def _judged(found: Sequence[Found], together: bool = True, near: float = NEAR) -> Finding:
     """The claim holds if answers are alike and the ends of the two trainings are near each other.
 
     At least 0.99 of the answers must be the same, and accuracies and losses at the end within 0.05 in the mean.
@@ -106,7 +110,7 @@ def _judged(found: Sequence[Found], together: bool = True) -> Finding:
                 [one.result[f"polynomial{what}"][-1] - one.result[f"exact{what}"][-1] for one in some]
             )
             numbers[f"{', '.join(kind)}: {what.strip('_') or 'accuracy'}, polynomial less exact"] = difference
-            apart += abs(difference.value) > NEAR
+            apart += abs(difference.value) > near
         numbers[f"{', '.join(kind)}: accuracy by the polynomial method"] = interval(
             [one.result["polynomial"][-1] for one in some]
         )
@@ -128,7 +132,7 @@ trained_through = claim(
     says=_SAYS,
     cells=lambda: _recall_cells((0.5,), 40, (1, 2)),
     figures=("learning_roads",),
-    neighbours=(_APART,),
+    neighbours=(_APART, _same(1e-7)),
 )(_judged)
 
 trained_through_longer = claim(
@@ -139,5 +143,5 @@ trained_through_longer = claim(
     profile="full",
     cells=lambda: chain(_recall_cells((0.5, 1.0), 200, (1, 2, 3)), _text_cells((0.5, 1.0), 80, (1, 2, 3))),
     figures=("learning_roads",),
-    neighbours=(_APART,),
-)(lambda found, together=True: on_text(_judged(found, together), found))
+    neighbours=(_APART, _same(1e-3)),
+)(lambda found, together=True, near=NEAR: on_text(_judged(found, together, near), found))

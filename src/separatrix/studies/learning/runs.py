@@ -158,6 +158,11 @@ class Expectation:
 TURNED = Neighbour("the other way round: what is expected to be worse is ahead", {"turned": True})
 
 
+def ahead_by(margin: float) -> Neighbour:
+    """The neighbour that every lead is larger than a margin, which is more than the runs show of one of them."""
+    return Neighbour(f"ahead by more than {margin:g} in each comparison", {"by": margin})
+
+
 def finding(
     found: Sequence[Found],
     what: Literal["accuracy", "loss"],
@@ -166,10 +171,11 @@ def finding(
     plain: str = "order 2",
     *,
     turned: bool = False,
+    by: float = 0.0,
 ) -> Finding:
-    """The finding on some expectations: it holds if every lead is above zero beyond chance.
+    """The finding on some expectations: it holds if every lead is above `by`, which is zero, beyond chance.
 
-    It fails if a lead is below zero beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
+    It fails if a lead is below it beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
     Models must have as many parameters as that of the attention `plain`, to one in a hundred. `turned`, the other
     attention of each pair is expected to be ahead.
     """
@@ -181,8 +187,8 @@ def finding(
     for one in expectations:
         lead = one.lead(ours, what)
         numbers[f"{one}: {what}"] = lead
-        open_ones += lead.low <= 0 <= lead.high
-        against += lead.high < 0
+        open_ones += lead.low <= by <= lead.high
+        against += lead.high < by
     for reading, words in READINGS.items():
         for name, some in ours.items():
             numbers[f"{what} at {words}, {name}"] = interval([at(one, reading, what) for one in some])

@@ -123,11 +123,14 @@ def _numbers(chosen: dict[str, list[Found]]) -> dict[str, float | str | Interval
     return {f"loss / answering zero, {name}": summary(some) for name, some in chosen.items()}
 
 
-def _one_hot(found: Sequence[Found], unable: str = "identity") -> Finding:
-    """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped."""
+def _one_hot(found: Sequence[Found], unable: str = "identity", also: str = "relu", part: float = LEARNED) -> Finding:
+    """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped.
+
+    `also` names one more that is said to learn; to have learnt is to be left with `part` of the loss of answering zero.
+    """
     chosen = best(found)
     worst = {name: max(_final(one) / ZERO for one in some) for name, some in chosen.items()}
-    able = all(worst[name] <= LEARNED for name in ("softmax W", "softmax QK", "relu", "taylor2"))
+    able = all(worst[name] <= part for name in ("softmax W", "softmax QK", "relu", "taylor2", also))
     stopped = all(one.result["stopped"] for one in found if one.parameters["attention"] == unable)
     exact = [name for name in worst if worst[name] < worst["softmax W"]]
     note = (
@@ -159,13 +162,19 @@ _SAYS_ONE_HOT = (
     "from the same data in the same steps. Linear attention with the identity map cannot be trained."
 )
 _SAYS_FRESH = (
-    "With fresh near-orthogonal encodings at every step softmax attention, with the merged W or with Q and K, learns "
-    "the selection best; linear attention with elu, relu or random features or without a normaliser, and order 3 "
-    "without biases, stay above a third of the loss of answering zero."
+    "With fresh near-orthogonal encodings at every step softmax attention, with the merged $W$ or with $Q$ and "
+    "$K$, learns the selection best; linear attention with elu, relu or random features or without a normaliser, "
+    "and order 3 without biases, stay above a third of the loss of answering zero."
 )
 
 _RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
-_BLUNT = Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")})
+_ELU = Neighbour("linear attention with elu features learns the selection, too", {"also": "elu"})
+"""In 400 steps; in 2,000 it does."""
+_CLOSER = Neighbour("all of them to a thousandth of the loss of answering zero", {"part": 0.001})
+_FRESH = (
+    Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")}),
+    Neighbour("taylor2 features learn the selection best", {"softmax": ("taylor2", "taylor2")}),
+)
 
 one_hot = claim(
     paper="beyond",
@@ -174,7 +183,7 @@ one_hot = claim(
     says=_SAYS_ONE_HOT,
     cells=runs("one-hot", _T, 400, seeds=2),
     figures=("selection_learners", "selection_learning"),
-    neighbours=(_RELU,),
+    neighbours=(_RELU, _ELU),
 )(_one_hot)
 
 fresh = claim(
@@ -184,7 +193,7 @@ fresh = claim(
     says=_SAYS_FRESH,
     cells=runs("stochastic", 32, 280, seeds=2),
     figures=("selection_learners", "selection_learning"),
-    neighbours=(_BLUNT,),
+    neighbours=_FRESH,
 )(_fresh)
 
 one_hot_longer = claim(
@@ -195,7 +204,7 @@ one_hot_longer = claim(
     profile="full",
     cells=runs("one-hot", _T, 2000, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
-    neighbours=(_RELU,),
+    neighbours=(_RELU, _CLOSER),
 )(_one_hot)
 
 fresh_longer = claim(
@@ -206,7 +215,7 @@ fresh_longer = claim(
     profile="full",
     cells=runs("stochastic", 32, 1400, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
-    neighbours=(_BLUNT,),
+    neighbours=_FRESH,
 )(_fresh)
 
 
@@ -223,22 +232,29 @@ def _factored() -> Iterator[Cell]:
     paper="beyond",
     where="Token selection",
     part="Q and K against W",
-    neighbours=(Neighbour("the merged W never leaves the plateau from zero", {"stays": "softmax W"}),),
-    says="From the zero start of the theorems the merged W leaves the plateau, and separate Q and K never do: each has "
-    "the other as a factor of its gradient. From a random start both learn the selection.",
+    neighbours=(
+        Neighbour("the merged $W$ never leaves the plateau from zero", {"stays": "softmax W"}),
+        Neighbour("the plateau is the loss of answering zero", {"gained": 0.0}),
+    ),
+    says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate $Q$ and $K$ never "
+    "do: each has the other as a factor of its gradient. From a random start both learn the selection.",
     cells=_factored,
     figures=("selection_factors",),
 )
-def factored(found: Sequence[Found], stays: str = "softmax QK") -> Finding:
+def factored(found: Sequence[Found], stays: str = "softmax QK", gained: float = 1.0) -> Finding:
     """The claim holds if all learn but Q and K from zero, which stay on the plateau of uniform attention.
 
-    No attention that stays uniform has a loss below d/2 (1/q - 1/T).
+    No attention that stays uniform has a loss below d/2 (1/q - 1/T): `gained` is the numerator of the last term. Each
+    run, and their mean, must not be below that by more than six standard errors.
     """
-    plateau = _D / 2 * (1 / _Q - 1 / _T)
+    plateau = _D / 2 * (1 / _Q - gained / _T)
     ends: dict[tuple[str, str], list[Found]] = {}
     for one in found:
         ends.setdefault((str(one.parameters["attention"]), str(one.parameters["initial"])), []).append(one)
-    stuck = all(_final(one) > plateau - 6 * one.result["error"] for one in ends[stays, "zero"])
+    staying = ends[stays, "zero"]
+    stuck = all(_final(one) > plateau - 6 * one.result["error"] for one in staying)
+    spread = sum(one.result["error"] ** 2 for one in staying) ** 0.5 / len(staying)
+    stuck = stuck and fmean(map(_final, staying)) > plateau - 6 * spread
     learnt = all(
         _final(one) <= LEARNED * ZERO for name, some in ends.items() if name != (stays, "zero") for one in some
     )

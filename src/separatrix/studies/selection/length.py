@@ -52,14 +52,15 @@ def _population_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Corollary 3.6",
     part="population curve",
-    says="With orthonormal encodings the loss at T_2 over the training loss at T_1 tends to (T_1/q) (T_2/T_1 - 1)^2 + "
-    "T_2/T_1, so that the constant of a bound by T_2^2/T_1^2 grows in proportion to T_1. After the training time of "
-    "Corollary E.9 the loss at T_2 itself is below epsilon T_2^2/T_1^2.",
+    says="With orthonormal encodings the loss at $T_2$ over the training loss at $T_1$ tends to "
+    "$(T_1 / q) (T_2 / T_1 - 1)^2 + T_2 / T_1$, so that the constant of a bound by $T_2^2 / T_1^2$ grows in "
+    "proportion to $T_1$. After the training time of Corollary E.9 the loss at $T_2$ itself is below "
+    r"$\epsilon T_2^2 / T_1^2$.",
     cells=_population_cells,
     figures=("length_population",),
     neighbours=(
-        Neighbour("the constant grows as T_1^2", {"grows": 2.0}),
-        Neighbour("the constant does not grow with T_1", {"grows": 0.0}),
+        Neighbour("the constant grows as $T_1^2$", {"grows": 2.0}),
+        Neighbour("the constant does not grow with $T_1$", {"grows": 0.0}),
     ),
 )
 def population_curve(found: Sequence[Found], grows: float = 1.0) -> Finding:
@@ -200,7 +201,11 @@ def grouped(found: Sequence[Found]) -> list[tuple[Found, list[Found]]]:
     return [(curve, [run for run in runs if run.parameters["T1"] == curve.parameters["T1"]]) for curve in curves]
 
 
-def _curve(found: Sequence[Found], least: float = 1.0) -> Finding:
+def _on(factor: float) -> Neighbour:
+    return Neighbour(f"they lie on {factor:g} times the sampled curve", {"factor": factor})
+
+
+def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> Finding:
     """The claim holds if trained transformers lie on the sampled curve and the ratio is between its two bounds.
 
     On the curve means within 15% and six standard errors. The ratio must be above `least` (T_2/T_1)^2 at twice the
@@ -220,7 +225,9 @@ def _curve(found: Sequence[Found], least: float = 1.0) -> Finding:
             between += not (4 * least if T == 2 * T1 else 0) < ratio < of_mean < limit_ratio(T1, T, q)
         for run in runs:
             losses = dict(zip(lengths, zip(run.result["loss"], run.result["error"], strict=True), strict=True))
-            apart += sum(abs(loss - means[T]) > 0.15 * means[T] + 6 * error for T, (loss, error) in losses.items())
+            apart += sum(
+                abs(loss - factor * means[T]) > 0.15 * means[T] + 6 * error for T, (loss, error) in losses.items()
+            )
             numbers[f"trained at {T1}, seed {run.seed}: loss / sampled loss"] = ", ".join(
                 f"{loss / means[T]:.2f}" for T, (loss, _) in losses.items()
             )
@@ -233,12 +240,15 @@ def _curve(found: Sequence[Found], least: float = 1.0) -> Finding:
 
 
 _SAYS = (
-    "With random encodings too the loss at T_2 = 2 T_1 over the training loss at T_1 is above T_2^2/T_1^2, and below "
-    "the limit that orthonormal ones tend to; transformers trained by stochastic gradient descent lie on the sampled "
-    "curve."
+    "With random encodings too the loss at $T_2 = 2 T_1$ over the training loss at $T_1$ is above $T_2^2 / T_1^2$, "
+    "and below the limit that orthonormal ones tend to; transformers trained by stochastic gradient descent lie on "
+    "the sampled curve."
 )
 
-_ABOVE = Neighbour("above 25 T_2^2/T_1^2 at twice the length", {"least": 25.0})
+
+def _above(least: float) -> Neighbour:
+    return Neighbour(f"above ${least:g} T_2^2 / T_1^2$ at twice the length", {"least": least})
+
 
 curve = claim(
     paper="beyond",
@@ -247,7 +257,7 @@ curve = claim(
     says=_SAYS,
     cells=_curve_cells,
     figures=("length_curve",),
-    neighbours=(_ABOVE,),
+    neighbours=(_above(2), _on(1.5)),
 )(_curve)
 
 curve_at_paper_size = claim(
@@ -258,5 +268,5 @@ curve_at_paper_size = claim(
     profile="full",
     cells=_full_cells,
     figures=("length_curve",),
-    neighbours=(_ABOVE,),
+    neighbours=(_above(6), _on(1.5)),
 )(_curve)

@@ -111,10 +111,11 @@ def _of(found: Sequence[Found], mechanism: str, trained: str) -> list[Found]:
     return [one for one in found if (one.parameters["mechanism"], one.parameters["trained"]) == (mechanism, trained)]
 
 
-def _judge(found: Sequence[Found], strong: str = "softmax", weak: str = "linear") -> Finding:
+def _judge(found: Sequence[Found], strong: str, weak: str, right: float, weights: str) -> Finding:
     """The claim holds if softmax is right at every length, and linear attention only near the length of training.
 
-    Linear attention must be better than its random signs at n, and with y alone at chance at 16 n.
+    Linear attention must be better than its random signs at n, and with y alone at chance at 16 n. `right` is the
+    accuracy asked of softmax, `weights` what is trained of linear attention.
     """
     numbers: dict[str, float | str | Interval] = {}
     for one in found:
@@ -124,7 +125,7 @@ def _judge(found: Sequence[Found], strong: str = "softmax", weak: str = "linear"
             f"{label}: at {FACTORS[-1]} n": over_seeds(one.result["held_out"][-1]),
         }
     softly = [min(map(mean, one.result["held_out"])) for one in _of(found, strong, "y")]
-    only_y = _of(found, weak, "y")
+    only_y = _of(found, weak, weights)
     gains = [mean(one.result["held_out"][0]) - mean(one.result["signs"]) for one in only_y]
     longer = [mean(one.result["held_out"][-1]) for one in only_y]
     both = [mean(one.result["held_out"][0]) for one in _of(found, "linear", "y and X")]
@@ -134,7 +135,7 @@ def _judge(found: Sequence[Found], strong: str = "softmax", weak: str = "linear"
         f"linear, y, at {FACTORS[-1]} n, most": max(longer),
         "linear, y and X, at n, least": min(both),
     }
-    held = min(softly) > 0.95 and min(gains) > 0.1 and max(longer) < 0.6
+    held = min(softly) > right and min(gains) > 0.1 and max(longer) < 0.6
     note = (
         "Linear attention's signal is the special key's share of the weight, about 1/n. A learned y is as large as "
         "that share is small, and so fits one length. A learned X can lift the share itself, and what it learns then "
@@ -145,16 +146,19 @@ def _judge(found: Sequence[Found], strong: str = "softmax", weak: str = "linear"
 
 
 _SAYS = (
-    "With a trained y linear attention comes to tell the data sets apart at the length it was trained on{}, if not "
+    "With a trained $y$ linear attention comes to tell the data sets apart at the length it was trained on{}, if not "
     "from every start, and is left guessing at sixteen times that length. Softmax attention is right at both."
 )
 
 
 _EXCHANGED = Neighbour("softmax and linear attention exchange their parts", {"strong": "linear", "weak": "softmax"})
+_BOTH = Neighbour(
+    "with $y$ and $X$ trained, too, it is left guessing at sixteen times the length", {"weights": "y and X"}
+)
 
 
 def _claim(
-    part: str, profile: Profile, where: str, cells: Callable[[], Iterator[Cell]]
+    part: str, profile: Profile, where: str, cells: Callable[[], Iterator[Cell]], *neighbours: Neighbour
 ) -> Callable[[Callable[..., Finding]], Claim]:
     return claim(
         paper="beyond",
@@ -164,31 +168,48 @@ def _claim(
         cells=cells,
         profile=profile,
         figures=("learned_accuracy",),
-        neighbours=(_EXCHANGED,),
+        neighbours=(_EXCHANGED, *neighbours),
     )
 
 
-@_claim("attention", "quick", "", lambda: _attention(200, 10, 24, 400, _SEEDS))
-def attention(found: Sequence[Found], strong: str = "softmax", weak: str = "linear") -> Finding:
-    return _judge(found, strong, weak)
+@_claim(
+    "attention",
+    "quick",
+    "",
+    lambda: _attention(200, 10, 24, 400, _SEEDS),
+    _BOTH,
+    Neighbour("softmax attention is right on all but a thousandth at both", {"right": 0.999}),
+)
+def attention(
+    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
+) -> Finding:
+    return _judge(found, strong, weak, right, weights)
 
 
-@_claim("attention, wider", "full", ", with more tokens and classes too", lambda: _attention(1_000, 20, 32, 1_000, 10))
-def wider(found: Sequence[Found], strong: str = "softmax", weak: str = "linear") -> Finding:
-    return _judge(found, strong, weak)
+@_claim(
+    "attention, wider",
+    "full",
+    ", with more tokens and classes too",
+    lambda: _attention(1_000, 20, 32, 1_000, 10),
+    _BOTH,
+)
+def wider(
+    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
+) -> Finding:
+    return _judge(found, strong, weak, right, weights)
 
 
 @claim(
     paper="beyond",
     where="Learned weights",
     part="by hand",
-    says="There is always a y with which linear attention separates: K e_1, for the right K. But the least K that "
-    "fires on D1 grows as n, where softmax attention's does not grow.",
+    says="There is always a $y$ with which linear attention separates: $K e_1$, for the right $K$. But the least "
+    r"$K$ that fires on $\mathcal{D}_1$ grows as $n$, where softmax attention's does not grow.",
     cells=_by_hand,
     figures=("weights_by_hand",),
     neighbours=(
-        Neighbour("the least K of linear attention grows as n^2", {"power": 2.0}),
-        Neighbour("the least K of linear attention grows as sqrt(n)", {"power": 0.5}),
+        Neighbour("the least $K$ of linear attention grows as $n^{1.2}$", {"power": 1.2}),
+        Neighbour("the least $K$ of linear attention grows as $n^{0.8}$", {"power": 0.8}),
     ),
 )
 def first_coordinate(found: Sequence[Found], power: float = 1.0) -> Finding:
@@ -210,14 +231,20 @@ def first_coordinate(found: Sequence[Found], power: float = 1.0) -> Finding:
     return Finding(Verdict.HOLDS if all(held) else Verdict.FAILS_AS_PRINTED, numbers)
 
 
-def _judge_regression(found: Sequence[Found], strong: str, weak: str) -> Finding:
+def _judge_regression(
+    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
+) -> Finding:
+    """The claim holds if softmax is right on more than `right` of the held-out examples, and linear on few.
+
+    Few is less than `guess`.
+    """
     result = {one.parameters["mechanism"]: one.result for one in found}
     numbers: dict[str, float | str | Interval] = {
         f"{mechanism}, {label}": over_seeds(result[mechanism][entry])
         for mechanism in MECHANISMS
         for entry, label in (("signs", "random signs"), ("train", "examples seen"), ("held_out", "held out"))
     }
-    held = min(result[strong]["held_out"]) > 0.95 and max(result[weak]["held_out"]) < 0.75
+    held = min(result[strong]["held_out"]) > right and max(result[weak]["held_out"]) < guess
     note = (
         "Here learning does not close the gap. The special token moves linear attention's output by about 2/n, and the "
         "random other tokens by about 0.1 / sqrt(n), in every direction of y alike."
@@ -233,39 +260,50 @@ def _short_regression() -> Iterator[Cell]:
     paper="beyond",
     where="Learned weights",
     part="softmax regression",
-    says="In softmax regression a trained y does not rescue linear attention: it learns its examples in part, and is "
-    "little better than guessing on others. Softmax with a trained y is right on nearly all.",
+    says="In softmax regression a trained $y$ does not rescue linear attention: it learns its examples in part, "
+    "and is little better than guessing on others. Softmax with a trained $y$ is right on nearly all.",
     cells=_short_regression,
     figures=("learned_regression",),
-    neighbours=(_EXCHANGED,),
+    neighbours=(
+        _EXCHANGED,
+        Neighbour("softmax with a trained $y$ is right on all but a thousandth", {"right": 0.999}),
+        Neighbour("linear attention is right on less than 0.6 of the others", {"guess": 0.6}),
+    ),
 )
-def softmax_regression(found: Sequence[Found], strong: str = "softmax", weak: str = "linear") -> Finding:
-    return _judge_regression(found, strong, weak)
+def softmax_regression(
+    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
+) -> Finding:
+    return _judge_regression(found, strong, weak, right, guess)
 
 
 @claim(
     paper="beyond",
     where="Learned weights",
     part="softmax regression, longer",
-    says="In softmax regression with 300 tokens and four times the examples, linear attention with a trained y is "
-    "nearer still to guessing.",
+    says="In softmax regression with 300 tokens and four times the examples, linear attention with a trained $y$ "
+    "is nearer still to guessing.",
     cells=lambda: (*_regression(300, 2_048, 600, _SEEDS), *_short_regression()),
     profile="full",
     figures=("learned_regression",),
-    neighbours=(Neighbour("farther from guessing", {"nearer": False}),),
+    neighbours=(
+        Neighbour("farther from guessing", {"nearer": False}),
+        Neighbour("nearer to guessing by a factor of five", {"times": 5.0}),
+    ),
+    history=(
+        "Until 2026-11-17 the runs at n = 100 were not among its cells, and nothing was compared with them: it asked "
+        "only that softmax be above 0.95 and linear attention below 0.75. The comparison was added after the runs had "
+        "been seen; the verdict stayed.",
+    ),
 )
-def longer_regression(found: Sequence[Found], nearer: bool = True) -> Finding:
-    """Also: on held-out examples linear attention is nearer to one half, in the mean over the seeds, than at n = 100.
-
-    Until it was looked at again the runs at n = 100 were not among its cells, and nothing was compared with them.
-    """
+def longer_regression(found: Sequence[Found], nearer: bool = True, times: float = 1.0) -> Finding:
+    """Also: on held-out examples linear attention is nearer to one half, in the mean over seeds, than at 100 tokens."""
     most = max(one.parameters["n"] for one in found)
-    made = _judge_regression([one for one in found if one.parameters["n"] == most], "softmax", "linear")
+    made = _judge_regression([one for one in found if one.parameters["n"] == most])
     distance = {
         one.parameters["n"]: mean([abs(share - 0.5) for share in one.result["held_out"]])
         for one in found
         if one.parameters["mechanism"] == "linear"
     }
     numbers = {**made.numbers, **{f"linear, held out, from one half, n = {n}": x for n, x in distance.items()}}
-    as_said = (distance[most] < min(distance[n] for n in distance if n != most)) is nearer
+    as_said = (times * distance[most] < min(distance[n] for n in distance if n != most)) is nearer
     return Finding(made.verdict if as_said else Verdict.FAILS_AS_PRINTED, numbers, made.note)

@@ -131,9 +131,9 @@ def _range(values: Sequence[float]) -> str:
     paper="beyond",
     where="Other mechanisms",
     part="at the paper's sizes",
-    says="With the paper's data, tau and sizes, order 3 succeeds as often as softmax, and so, to a part in a thousand, "
-    "does softmax from a quarter of its temperature to twice it. No feature map of linear attention reaches half of "
-    "that, and the identity, of which relu is a copy here, never succeeds.",
+    says=r"With the paper's data, $\tau$ and sizes, order 3 succeeds as often as softmax, and so, to a part in a "
+    "thousand, does softmax from a quarter of its temperature to twice it. No feature map of linear attention "
+    "reaches half of that, and the identity, of which relu is a copy here, never succeeds.",
     cells=_at_the_papers_sizes,
     figures=("mechanisms_at_the_papers_sizes",),
     neighbours=(
@@ -183,12 +183,12 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
     paper="beyond",
     where="Other mechanisms",
     part="as n grows",
-    says="At ten classes and the paper's tau no feature map separates from n = 10^4 on, in any setting; softmax and "
-    "order 3 keep their rate to n = 10^9.",
+    says=r"At ten classes and the paper's $\tau$ no feature map separates from $n = 10^4$ on, in any setting; "
+    "softmax and order 3 keep their rate to $n = 10^9$.",
     cells=_growing,
     figures=("mechanisms_as_n_grows",),
     neighbours=(
-        Neighbour("no feature map separates from the paper's n on", {"first": PAPERS_N}),
+        Neighbour("no feature map separates from the paper's $n$ on", {"first": PAPERS_N}),
         Neighbour("softmax at four times its temperature keeps its rate", {"keeps": SOFTMAX[1]}),
     ),
 )
@@ -226,11 +226,12 @@ def widest(one: Found, level: float) -> float:
     paper="beyond",
     where="Other mechanisms",
     part="best tau",
-    says="Linear attention is not blind, it is short-sighted: at the best tau it separates now and then, with a margin "
-    "that falls as 1/n. Softmax separates nine times in ten, with a tenth of tau to spare, whatever n.",
+    says=r"Linear attention is not blind, it is short-sighted: at the best $\tau$ it separates now and then, with a "
+    r"margin that falls as $1/n$. Softmax separates nine times in ten, with a tenth of $\tau$ to spare, whatever "
+    "$n$.",
     cells=_margins,
     figures=("separation_against_margin",),
-    neighbours=(Neighbour("a margin that falls as 1/n^2", {"fall": 30.0}),),
+    neighbours=(Neighbour("a margin that falls as $1 / n^2$", {"fall": 30.0}),),
 )
 def best_tau(found: Sequence[Found], fall: float = 3.0) -> Finding:
     """The margin must fall at least by `fall` when n grows tenfold, and n times the margin stay above zero."""
@@ -271,7 +272,7 @@ def _identity(found: Sequence[Found], n: int) -> list[Found]:
     where="Other mechanisms",
     part="softmax regression",
     says="In softmax regression no feature map separates; softmax and order 3 do. Hotter softmax is too even, and "
-    "colder softmax loses some: on D0 the largest of the n weights then wins by chance.",
+    r"colder softmax loses some: on $\mathcal{D}_0$ the largest of the $n$ weights then wins by chance.",
     cells=_regressions,
     figures=("mechanisms_in_regression",),
     neighbours=(Neighbour("softmax at four times its temperature separates", {"separates": "softmax, beta = 0.25"}),),

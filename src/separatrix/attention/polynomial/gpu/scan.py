@@ -98,7 +98,7 @@ def moment_weights(expansion: Expansion) -> Tensor:
     weights = torch.zeros_like(expansion.coefficients)
     if expansion.moment is not None:
         level = slice(*expansion.index_set.levels[expansion.moment])
-        weights[level] = torch.from_numpy(expansion.index_set.multinomials()[level]).to(weights)
+        weights[level] = torch.from_numpy(expansion.index_set.multinomials[level]).to(weights)
     return weights
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Found
+from separatrix.claims.separation.lemmas_5_1_to_5_4 import at_tau
 from separatrix.report.drawings.separation.lemmas_d_2_to_f_16 import FLOOR, power_ticks
 from separatrix.report.strokes import curve, drawing
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED, Drawing, Value, figure
@@ -14,7 +15,7 @@ from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED, Drawing, Val
 @drawing
 def regression_failures(found: Sequence[Found]) -> Drawing:
     """Lemmas 5.1 to 5.4: chances that a part fails, and what is allowed."""
-    paths = {one.parameters["width"]: one.result for one in found if "sample" in one.result}
+    paths = {one.parameters["width"]: one.result for one in at_tau(found)}
     drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance of failure", log_x=True, height=460)
     wide, narrow = paths[1.5], paths[1.0]
     x = wide["log10_n"]

@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Found
+from separatrix.claims.separation.row_lemmas import LESS_D
 from separatrix.report.strokes import curve, drawing
 from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, Value, figure
 
@@ -64,7 +65,7 @@ def entry_bounds(found: Sequence[Found]) -> Drawing:
 @drawing
 def row_chances(found: Sequence[Found]) -> Drawing:
     """How often a row reaches its threshold, along the paths, and what the lemma allows."""
-    shown = [one for one in found if len(one.result.get("log10_n", ())) > 1]
+    shown = [one for one in found if "reaches" in one.result and one.parameters["path"] not in LESS_D]
     paths = list(dict.fromkeys(one.parameters["path"] for one in shown))
     dashes = dict(zip(reversed(paths), ("solid", "dash", "dot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))

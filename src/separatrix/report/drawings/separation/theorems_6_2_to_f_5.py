@@ -79,14 +79,15 @@ def success_along_paths(found: Sequence[Found]) -> Drawing:
 @drawing
 def failure_of_the_parts(found: Sequence[Found]) -> Drawing:
     """The chance that each of the four parts fails, along one allowed path, beside delta / n."""
-    enough = [one for one in found if one.parameters["width"] == 4.0]
-    one = next(one for one in enough if one.parameters["path"] == "n^0.1")
+    along = [one for one in found if one.parameters["path"] == "n^0.1"]
+    most = max(one.parameters["width"] for one in along)
+    one = next(one for one in along if one.parameters["width"] == most)
     narrow = next(x for x in found if x.parameters == {**one.parameters, "width": 1.0})
     drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance of failure", log_x=True, height=480)
     x = one.result["log10_n"]
     for (part, name, colour), width in zip(_PARTS, (2, 7, 4, 2), strict=True):  # three of them coincide
         y = [max(value, -400.0) for value in one.result[part]]
-        line = curve(f"{name}, C = 4", x, y, colour, mode="lines")
+        line = curve(f"{name}, C = {most:g}", x, y, colour, mode="lines")
         line.update(line_width=width)
         drawn.add_trace(line)
     y = narrow.result[_FIRES]
@@ -101,7 +102,7 @@ def failure_of_the_parts(found: Sequence[Found]) -> Drawing:
     late = max((rare_from(one.result, part) or math.inf) for part, _, _ in _PARTS)
     few = "is not" if rare_from(narrow.result, _FIRES) is None else "is"
     text = (
-        "The chances that each part fails along g = n^0.1, against log n: with C = 4 all four are below delta / n from "
-        f"n = 10^{late:.0f} on; with C = 1 softmax on D1 {few}."
+        f"The chances that each part fails along g = n^0.1, against log n: with C = {most:g} all four are below "
+        f"delta / n from n = 10^{late:.0f} on; with C = 1 softmax on D1 {few}."
     )
     return Drawing(drawn, text, columns)

@@ -1,0 +1,101 @@
+"""A page for the authors of each paper, from the ledger: what holds, what was corrected, what did not come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docs._ext.errata_pages import called, command, misprints, place_of, wordings
+from docs._ext.markdown import marked, plain
+from separatrix.claims import PAPERS
+from separatrix.claims.counts import count_recorded
+from separatrix.claims.errata import Slip, first_slips, slips
+from separatrix.claims.ledger import MEANINGS, Claim, Rank, Verdict, claims
+from separatrix.claims.verdicts import Recorded, records
+from separatrix.studies import load
+
+_OPEN = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED, Verdict.NOT_RUN)
+_HEADINGS = {
+    Rank.STATEMENT: "What changes a statement",
+    Rank.PROOF: "What repairs a proof",
+    Rank.TYPOGRAPHICAL: "What is typographical",
+}
+
+
+def authors_summary(paper: str) -> str:
+    """The few lines that the page begins with: the version that was read, and how many of what was found."""
+    load()
+    about, found, counted = PAPERS[paper], slips(paper), count_recorded(paper)
+    listed, recorded = claims(paper), records()
+    open_ones = [one for one in listed if recorded[one.id].verdict in _OPEN]
+    stands = "Once they are put right, every statement that a program can decide holds."
+    if open_ones:
+        names = ", ".join(f"{called(one)} ({recorded[one.id].verdict})" for one in open_ones)
+        stands = f"Once they are put right, what a program can decide holds, except: {names}."
+    return "\n".join(
+        [
+            f"**The paper.** {plain(about.authors)}, *{plain(about.title)}*; {plain(about.version)}.",
+            "",
+            f"**What was checked.** {counted.claims} claims: {counted.told}.",
+            "",
+            f"**What we would correct.** {len(found)} misprints, each counted once however often it is repeated: "
+            f"{misprints(found)}. {plain(stands)}",
+            "",
+            f"**To see all of it:** `separatrix reproduce --profile full --paper {paper}`; each entry below "
+            "has its own command.",
+            "",
+        ]
+    )
+
+
+def authors_errata(paper: str) -> str:
+    """The errata of a paper by rank, those that matter first at the head of their rank."""
+    load()
+    first = [slip for slip in first_slips() if slip.claim.paper == paper]
+    lines: list[str] = []
+    for rank in Rank:
+        found = [slip for slip in slips(paper) if slip.rank is rank]
+        found.sort(key=lambda slip: first.index(slip) if slip in first else len(first))
+        lines += [f"## {_HEADINGS[rank]}", "", *(_entries(found) or ["Nothing.", ""])]
+    return "\n".join(lines)
+
+
+def _entries(found: Sequence[Slip]) -> list[str]:
+    lines = []
+    for number, slip in enumerate(found, 1):
+        seen = f"To see it: `{command(claim for claim, _ in slip.places)}`"
+        lines += [f"### {number}. {plain(place_of(slip))}", "", *wordings(slip), seen, ""]
+    return lines
+
+
+def authors_findings(paper: str) -> str:
+    """What did not come out, with which settings; what holds, by verdict; and what no program can decide."""
+    load()
+    recorded = records()
+    listed = claims(paper)
+    lines = ["## What did not come out", ""]
+    open_ones = [one for one in listed if recorded[one.id].verdict in _OPEN]
+    lines += [line for one in open_ones for line in _open(one, recorded[one.id])] or ["Nothing.", ""]
+    chosen = [one for one in listed if one.chosen and one not in open_ones]
+    if chosen:
+        lines += ["## Settings that we chose where the paper prints none", ""]
+        lines += [f"- **{plain(called(one))}**: {'; '.join(map(marked, one.chosen))}." for one in chosen]
+        lines += [""]
+    lines += ["## What holds", ""]
+    for verdict in Verdict:
+        group = [one for one in listed if recorded[one.id].verdict is verdict and verdict not in _OPEN]
+        if group:
+            lines += ["## What no program can decide", ""] if verdict is Verdict.ILLUSTRATED else []
+            lines += [f"**{verdict}** ({len(group)}). {MEANINGS[verdict]}", ""]
+            lines += [f"- {plain(called(one))}: {marked(one.says)}" for one in group]
+            lines += [""]
+    return "\n".join(lines)
+
+
+def _open(one: Claim, record: Recorded) -> list[str]:
+    lines = [f"### {plain(called(one))}: {record.verdict}{plain(record.told)}", "", marked(one.says), ""]
+    for erratum in one.errata:
+        lines += [f"Found instead: {marked(erratum.right)} {marked(erratum.why)}", ""]
+    if one.chosen:
+        lines += ["The settings that the paper does not print, and what we took for them:", ""]
+        lines += [*(f"- {marked(setting)}" for setting in one.chosen), ""]
+    return [*lines, f"To see it: `{one.command}`", ""]

@@ -1,0 +1,77 @@
+"""The errata of the papers, each slip once with all of its places; and the fifteen that matter first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from separatrix.claims.ledger import Claim, Erratum, Rank, claims
+
+FIRST: Sequence[tuple[str, str]] = (
+    ("selection/lemma-a.3", "overlap outside the subset"),
+    ("selection/corollary-3.6", "the ratio grows with T_1"),
+    ("kronecker/theorem-4.5", "a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2"),
+    ("selection/theorem-3.3", "largest rate"),
+    ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
+    ("separation/theorem-d.5", "m = log(n / delta) and m = 1 are too few"),
+    ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),
+    ("kronecker/corollary-d.2", "the printed degree is undefined or a hundred times too large"),
+    ("kronecker/lemma-b.1/threshold", "the printed threshold does not decide at every beta"),
+    ("kronecker/lemma-b.1/constants", "with the printed C_a, t tilde is below eps_a"),
+    ("selection/theorem-e.6/proof", "power of T on the plateau"),
+    ("selection/theorem-c.3/proof", "width of the encodings"),
+    ("selection/theorem-d.4/proof", "lower bound in Phase II"),
+    ("selection/section-3.1/tail", "rate of s_+"),
+    ("selection/appendix-f/restricted-isometry", "delta is at least 1/2 at every threshold"),
+)
+"""The errata that a reader of the papers should know first, by the claim and by what shows them there."""
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A misprint with all of its places: the claims at which the paper has it, and what is printed and right there.
+
+    The places come in the order of the paper.
+    """
+
+    places: tuple[tuple[Claim, Erratum], ...]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What tells it from all others: the claim at the first place, and what shows it there."""
+        return self.claim.id, self.places[0][1].shown_by
+
+    @property
+    def claim(self) -> Claim:
+        """The claim at the first place."""
+        return self.places[0][0]
+
+    @property
+    def rank(self) -> Rank:
+        """How much it matters; the same at every place."""
+        return self.places[0][1].rank
+
+
+def slips(paper: str | None = None) -> list[Slip]:
+    """The errata of the registered claims, or of one paper's: each slip once, however often the paper repeats it.
+
+    They come in the order of the claims.
+    """
+    found: dict[tuple[str, ...], list[tuple[Claim, Erratum]]] = {}
+    for claim in claims(paper):
+        for erratum in claim.errata:
+            found.setdefault(_identity(claim, erratum), []).append((claim, erratum))
+    return [Slip(tuple(places)) for places in found.values()]
+
+
+def _identity(claim: Claim, erratum: Erratum) -> tuple[str, ...]:
+    return (claim.paper, erratum.slip) if erratum.slip else (claim.paper, erratum.printed, erratum.right)
+
+
+def first_slips() -> list[Slip]:
+    """The errata that matter first, in their order, of all papers; their claims must be registered."""
+    known: dict[tuple[str, str], Slip] = {}
+    for slip in slips():
+        for claim, erratum in slip.places:
+            known[claim.id, erratum.shown_by] = slip
+    return [known[name] for name in FIRST]

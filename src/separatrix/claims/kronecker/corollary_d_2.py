@@ -1,0 +1,184 @@
+"""Corollary D.2 of Alman and Song: the degree of a polynomial that is exp on [-B, B] up to a relative error.
+
+With L = log(1 / eps), a polynomial of degree g exists if the Chebyshev series of exp on [-B, B], cut off at g, errs by
+less than eps exp(-B): that is an upper bound on the least degree. Two lower bounds hold for every polynomial P of
+degree g with |P / exp - 1| <= eps on [-B, B]. The first: with n = g + 1, the alternating sum of P over the n + 1
+extrema of the n-th Chebyshev polynomial vanishes, the ends counted half, so that eps is at least
+
+    |sum of +-exp| / (sum of exp) = 2 (I_n(B) + I_3n(B) + ...) / (I_0(B) + 2 I_2n(B) + ...),
+
+I_j the modified Bessel functions. The second: P is at most (1 + eps) e^s on [-B, s], and so at most T_g(y) times that
+at B, y = (3 B - s) / (B + s), where it must be at least (1 - eps) e^B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, localcontext
+
+import numpy as np
+from scipy.special import ive  # type: ignore[import-untyped]
+
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.hardness.exponents import least_degree
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+ENOUGH, LEAST = 3.0, 0.5
+"""Multiples of the formula: with the first a polynomial exists, below the second none does."""
+_DIGITS = 120
+_TRIED = 20.0
+"""Up to this B the polynomial is evaluated, in decimals."""
+
+
+def formula(L: float, B: float) -> float:
+    """max{L / log(e + L / B), B}: the degree of the corollary, with e added where its logarithm may vanish.
+
+    >>> formula(20.0, 20.0) == 20.0, round(formula(200.0, 2.0), 2)
+    (True, 43.1)
+    """
+    return max(L / math.log(math.e + L / B), B)
+
+
+def printed(L: float, B: float) -> float:
+    """max{L / log(L / B), B}, as printed; infinite where the logarithm is zero.
+
+    >>> printed(20.0, 20.0), printed(10.0, 20.0)
+    (inf, 20.0)
+    """
+    return math.inf if L == B else max(L / math.log(L / B), B)
+
+
+def needed(L: float, B: float) -> int:
+    """A degree below which no polynomial has the relative error exp(-L) on [-B, B].
+
+    >>> needed(math.log(1e6), 1.5) <= least_degree(1.5, -math.log(1e6))
+    True
+    """
+
+    def alternating(n: int) -> float:
+        odd, even = ive(n * np.arange(1, 12, 2), B).sum(), ive(n * np.arange(2, 12, 2), B).sum()
+        return float(2 * odd / (ive(0, B) + 2 * even))
+
+    n, epsilon = 1, math.exp(-L)
+    while alternating(n) > epsilon:
+        n += 1
+    s = np.linspace(-B, B, 401)[1:-1]
+    s = s[B - s + math.log((1 - epsilon) / (1 + epsilon)) > 0]
+    grown = B - s + math.log((1 - epsilon) / (1 + epsilon))
+    # acosh(e^u) is log 2 + u up to e^-2u, and never more.
+    growth = np.arccosh(np.exp(np.minimum(grown, 300.0))) + np.maximum(grown - 300.0, 0.0)
+    return max(n - 1, math.ceil(float((growth / np.arccosh((3 * B - s) / (B + s))).max()) - 1))
+
+
+def relative_error(B: float, degree: int) -> float:
+    """The largest |P / exp - 1| over points of [-B, B], P the Chebyshev series of exp cut off; in decimals.
+
+    >>> relative_error(1.0, 8) < 1e-6 < relative_error(1.0, 5)
+    True
+    """
+    with localcontext() as context:
+        context.prec = _DIGITS
+        half = Decimal(B) / 2
+        coefficients = [2 * _bessel(k, half) for k in range(degree + 1)]
+        coefficients[0] /= 2
+        worst = Decimal(0)
+        for at in range(61):
+            t = Decimal(math.cos(math.pi * at / 60)) if 0 < at < 60 else Decimal(1 if at == 0 else -1)
+            after, value = Decimal(0), Decimal(0)
+            for c in reversed(coefficients[1:]):
+                after, value = value, c + 2 * t * value - after
+            P = coefficients[0] + t * value - after
+            worst = max(worst, abs(P / (Decimal(B) * t).exp() - 1))
+        return float(worst)
+
+
+def _bessel(k: int, half: Decimal) -> Decimal:
+    """I_k(2 half), by its series."""
+    term = half**k / math.factorial(k)
+    total, m = Decimal(0), 0
+    while abs(term) > abs(total) * Decimal(10) ** -_DIGITS:
+        total += term
+        m += 1
+        term *= half * half / (m * (m + k))
+    return total
+
+
+@experiment(version=1, name="kronecker.corollary_d2")
+def degrees(B: float, L: float, seed: int) -> dict[str, float | int | None]:
+    """The degree that suffices and the one below which none does; and the error of the polynomial of the formula."""
+    degree = math.floor(ENOUGH * formula(L, B))
+    tried = B <= _TRIED and L <= 10 * _TRIED
+    return {
+        "enough": least_degree(B, -L),
+        "needed": needed(L, B),
+        "error": relative_error(B, degree) if tried else None,
+        "log_error": -L,
+    }
+
+
+def degree_cells() -> Iterator[Cell]:
+    """B just above 1 and large, eps just below 0.1 and tiny, and log(1 / eps) next to B, where the formula turns."""
+    for B in (1.01, 2.0, 5.0, 20.0, 80.0, 200.0):
+        for L in (math.log(10.001), 0.1 * B, 0.999 * B, B, 1.001 * B, 1.5 * B, 3 * B, 10 * B, 40 * B, 200 * B):
+            if math.log(10) < L <= 500:
+                yield degrees.cell(seed=0, B=B, L=L)
+
+
+@claim(
+    paper="kronecker",
+    where="Corollary D.2",
+    says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max\lbrace "
+    r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ is $\exp$ on $[-B, B]$ up to a relative "
+    r"$\epsilon$. We find that 3 times the corrected formula is enough, and that half of it is not.",
+    cells=degree_cells,
+    errata=(
+        Erratum(
+            rank=Rank.STATEMENT,
+            printed=r"$g = \Theta(\max\lbrace \frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B "
+            r"\rbrace)$ for every $B > 1$ and $\epsilon \in (0, 0.1)$.",
+            right=r"$\log(e + \log(1/\epsilon) / B)$ in the denominator.",
+            why=r"The printed logarithm is zero where $\log(1/\epsilon) = B$, so that the degree is not "
+            "defined, and just above it the degree is beyond every multiple of what is needed. Lemma E.2 and "
+            "Algorithm 1 repeat it with $B^3$.",
+            shown_by="the printed degree is undefined or a hundred times too large",
+        ),
+    ),
+    neighbours=(
+        Neighbour(
+            r"the degree is of order $\log(1 / \epsilon) / \log(e + \log(1 / \epsilon) / B)$, whatever $B$ is",
+            {"degree": "no B"},
+        ),
+        Neighbour(r"the degree is of order $\max \lbrace \log(1 / \epsilon), B \rbrace$", {"degree": "no log"}),
+        Neighbour(r"the degree is of order $\max \lbrace \sqrt{\log(1 / \epsilon)}, B \rbrace$", {"degree": "root"}),
+        Neighbour("the degree is as printed", {"degree": "printed"}),
+    ),
+)
+def corollary_d_2(found: Sequence[Found], degree: str = "right") -> Finding:
+    """No cell may need more than 3 times the formula, or do with less than half of it."""
+    chosen = _FORMULAS[degree]
+    rows = [(one.parameters["L"], one.parameters["B"], one.result) for one in found]
+    most = max(result["enough"] / chosen(L, B) for L, B, result in rows)
+    least = min(result["needed"] / chosen(L, B) for L, B, result in rows)
+    missed = sum(math.log(result["error"]) > -L for L, _, result in rows if result["error"])
+    over = max(printed(L, B) / result["enough"] for L, B, result in rows)
+    numbers: dict[str, float | str] = {
+        "settings (B, eps)": len(rows),
+        "largest degree that is enough / formula": most,
+        "least degree that is needed / formula": least,
+        "polynomials of 3 times the formula that were evaluated": sum(r["error"] is not None for _, _, r in rows),
+        "of these, beyond eps": missed,
+        "largest printed degree / one that is enough": str(over),
+    }
+    held = most <= ENOUGH and least >= LEAST and not missed
+    return holds_if(held, numbers, shows={"the printed degree is undefined or a hundred times too large": over > 100})
+
+
+_FORMULAS: dict[str, Callable[[float, float], float]] = {
+    "right": formula,
+    "printed": printed,
+    "no B": lambda L, B: L / math.log(math.e + L / B),
+    "no log": lambda L, B: max(L, B),
+    "root": lambda L, B: max(math.sqrt(L), B),
+}

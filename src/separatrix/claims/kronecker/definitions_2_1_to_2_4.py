@@ -1,0 +1,110 @@
+"""Definitions 2.1 to 2.4 of Alman and Song: the four products, as the printed indices say, at random integers.
+
+The library has an operator for each of them; where it uses PyTorch's own (the entrywise product, the Kronecker
+product), that one is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.attention.reference import column_kronecker, tensor_scores
+from separatrix.claims.kronecker.lemma_c_3 import integers
+from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+
+@experiment(version=1, name="kronecker.definitions_2")
+def products(n: int, d: int, seed: int) -> dict[str, int]:
+    """Entries that differ between the operators and the printed indices, and between those and wrong ones."""
+    generator = torch.Generator().manual_seed(seed)
+    A, B, C = (integers(generator, 64, n, d) for _ in range(3))
+    rows, columns = range(n), range(d)
+    tensor = tensor_scores(A, [B, C], 1)
+    big, small = torch.kron(B, A), column_kronecker(A, B)
+    found = dict.fromkeys(
+        ("entrywise", "matrix", "tensor", "dotted", "kronecker", "turned", "column", "other_order"), 0
+    )
+    for i in rows:
+        for a in columns:
+            found["entrywise"] += int((A * B)[i, a] != A[i, a] * B[i, a])
+            found["matrix"] += int((A * B)[i, a] != sum(int(A[i, b] * B[b % n, a]) for b in columns))
+    for i in rows:
+        for j in rows:
+            for a in columns:
+                entry = int(A[i, a] * B[j, a])
+                found["column"] += int(small[i + j * n, a] != entry)
+                found["other_order"] += int(small[i * n + j, a] != entry)
+                for b in columns:
+                    entry = int(A[i, a] * B[j, b])
+                    found["kronecker"] += int(big[i + j * n, a + b * d] != entry)
+                    found["turned"] += int(torch.kron(A, B)[i + j * n, a + b * d] != entry)
+            for k in rows:
+                entry = sum(int(A[i, a] * B[j, a] * C[k, a]) for a in columns)
+                found["tensor"] += int(tensor[i, j, k] != entry)
+                found["dotted"] += int(tensor[i, j, k] != int(A[i] @ B[j]) * int(A[i] @ C[k]))
+    return found
+
+
+def _cells() -> Iterator[Cell]:
+    for n, d in ((1, 1), (2, 3), (3, 2), (4, 1)):
+        yield products.cell(seed=0, n=n, d=d)
+
+
+def _operator(where: str, says: str, defines: str, right: str, wrong: str, instead: str) -> Claim:
+    """A definition of an operator: no entry may differ from the printed indices."""
+
+    @claim(
+        paper="kronecker",
+        where=where,
+        says=says,
+        cells=_cells,
+        defines=(defines,),
+        neighbours=(Neighbour(instead, {"indices": wrong}),),
+        home=__name__,
+    )
+    def check(found: Sequence[Found], indices: str = right) -> Finding:
+        differ = sum(one.result[indices] for one in found)
+        return holds_if(not differ, {"matrices": len(found), "entries that differ": differ})
+
+    return check
+
+
+_operator(
+    "Definition 2.1",
+    "The entrywise (Hadamard) product, $C_{i, j} = A_{i, j} B_{i, j}$.",
+    "torch.mul",
+    "entrywise",
+    "matrix",
+    "$C$ is the product of matrices, its rows taken in turn",
+)
+_operator(
+    "Definition 2.2",
+    r"The tensor of three matrices, $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$: the scores of "
+    "order 3.",
+    "separatrix.attention.reference.tensor_scores",
+    "tensor",
+    "dotted",
+    "$T_{i, j, l}$ is the product of the dot products of row $i$ with rows $j$ and $l$",
+)
+_operator(
+    "Definition 2.3",
+    r"The Kronecker product, $n^2 \times d^2$, in whose rows and columns the first index runs "
+    r"fastest: in the usual order it is $K_2 \otimes K_1$.",
+    "torch.kron",
+    "kronecker",
+    "turned",
+    r"the second index runs fastest, as in PyTorch's $\text{kron}(K_1, K_2)$",
+)
+_operator(
+    "Definition 2.4",
+    r"The column-wise Kronecker product, $n^2 \times d$: row $i_1 + (i_2 - 1) n$ is the entrywise "
+    "product of rows $i_1$ and $i_2$.",
+    "separatrix.attention.reference.column_kronecker",
+    "column",
+    "other_order",
+    "the second index runs fastest",
+)

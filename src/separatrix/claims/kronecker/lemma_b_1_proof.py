@@ -1,0 +1,134 @@
+"""The proof of Lemma B.1 of Alman and Song: the blocks of its attention matrix, and indices and sizes around them.
+
+Rows of Q, K_1 and K_2 are counted from 0; the first n belong to vectors, the last n are blanks. Columns of A are pairs
+(j_1, j_2) of 2 n keys each, the first index running fastest (Definition 2.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.attention.reference import column_kronecker, tensor_scores
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+PROOF = (
+    Erratum(
+        rank=Rank.PROOF,
+        shown_by="blocks of A",
+        printed="$A$ is partitioned into eight blocks of $n$ rows and $n^2$ neighbouring columns, the first "
+        "of them with the inner products.",
+        right="It is so after its columns are permuted: the pairs of two keys of the first half are the "
+        "columns $j_1 + (j_2 - 1) 2 n$ with $j_1$ and $j_2$ up to $n$.",
+        why=r"Row $i_1 + (i_2 - 1) 2 n$ of $K_1 \oslash K_2$ has $i_1$ of the first half for $n$ rows in "
+        "turn, then $n$ of the second.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="index of a pair",
+        printed=r"$A_{i, j_1 + (j_2 - 1) n} = \exp(\beta \langle a_i, b_{j_1}, c_{j_2} \rangle / "
+        r"\tilde{d})$, in Equations (6) and (7).",
+        right=r"$A_{i, j_1 + (j_2 - 1) \tilde{n}}$ with $\tilde{n} = 2 n$.",
+        why=r"$K_1$ has $\tilde{n} = 2 n$ rows.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="length of the ones",
+        printed=r"$D_{i, i} = (A \mathbf{1}_{\tilde{n}})_i$.",
+        right=r"$(A \mathbf{1}_{\tilde{n}^2})_i$, as in the line before.",
+        why=r"$A$ has $\tilde{n}^2$ columns.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="blanks of a query",
+        printed=r"The entries of $A_2$, $A_3$, $A_6$, $A_7$ have $\langle a_{j_0}, 0, 1 \rangle$ or $\langle "
+        r"a_{j_0}, 1, 0 \rangle$ as their second product.",
+        right="<1, 0, 1> and <1, 1, 0>.",
+        why="The second half of every row of Q is 1_d. The products are zero either way.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="which epsilon",
+        printed=r"In the other case all inner products are at most $(1 - \epsilon_a) t$.",
+        right=r"$(1 - \epsilon) t$.",
+        why=r"$\epsilon_a$ is the error of attention, $n^{-C_a}$; the gap of Definition 4.6 is "
+        r"$\epsilon$. With $\epsilon_a$ the two cases would be nearly all there are, and case 2 of the proof uses "
+        r"$\epsilon$.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="third vector",
+        printed=r"Case 1: $\langle a_i, b_{j_1}, b_{j_2} \rangle \ge t$.",
+        right=r"$\langle a_i, b_{j_1}, c_{j_2} \rangle \ge t$.",
+        why="The third vector is one of the c's, as in the next line.",
+    ),
+)
+
+
+@experiment(version=1, name="kronecker.lemma_b1_proof")
+def padded(n: int, d: int, beta: float, seed: int) -> dict[str, list[float]]:
+    """Each slip as a pair [printed, right]: by how much it differs from the matrices that are written out."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b, c = (torch.rand(3, n, d, generator=generator) < 0.7).double()
+    one, zero = torch.ones(n, d, dtype=torch.float64), torch.zeros(n, d, dtype=torch.float64)
+    root = beta ** (1 / 3)
+    Q = root * torch.cat([torch.cat([a, one], 1), torch.cat([zero, one], 1)])
+    K1, K2 = (root * torch.cat([torch.cat([x, zero], 1), torch.cat([zero, one], 1)]) for x in (b, c))
+    A = torch.exp(Q @ column_kronecker(K1, K2).mT / (2 * d))
+    inner = torch.einsum("ia,ja,la->ilj", a, b, c)  # The first key runs fastest.
+    wanted = torch.exp(beta * inner / (2 * d)).flatten(1)
+    first = torch.tensor([j1 + j2 * 2 * n for j2 in range(n) for j1 in range(n)])
+    printed_at = torch.tensor([j1 + j2 * n for j2 in range(n) for j1 in range(n)])
+    D = torch.exp(tensor_scores(Q, [K1, K2], 1 / (2 * d))).sum((1, 2))
+    halves = {"printed": Q[:n, :d] / root, "right": Q[:n, d:] / root}
+    return {
+        "blocks of A": [_off(A[:n, : n * n], wanted), _off(A[:n][:, first], wanted)],
+        "index of a pair": [_off(A[:n][:, printed_at], wanted), _off(A[:n][:, first], wanted)],
+        # A vector of n~ ones has no product with A; the sum of its first n~ columns is the most that could be meant.
+        "length of the ones": [_off(A[:, : 2 * n].sum(1), D), _off(A.sum(1), D)],
+        "blanks of a query": [_off(halves[name], one) for name in ("printed", "right")],
+        **_gap(n, beta, d),
+        "third vector": [
+            _off(torch.exp(beta * torch.einsum("ia,ja,la->ilj", a, b, b) / (2 * d)).flatten(1), A[:n][:, first]),
+            _off(wanted, A[:n][:, first]),
+        ],
+    }
+
+
+def _off(x: torch.Tensor, y: torch.Tensor) -> float:
+    return float(((x - y).abs() / y.abs().clamp(min=1.0)).max())
+
+
+def _gap(n: int, beta: float, d: int) -> dict[str, list[float]]:
+    """By how much an output of case 2 passes the proof's bound on it, at inner products of (1 - eps_a) t or (1 - eps)
+    t.
+
+    t = d / 2, eps = 1/2, eps_a = n^-2. In units of exp(0.5 beta t / d), an output is exp(-0.5 beta x t / d), which the
+    proof's fourth step bounds by 1 / (16 n^2) where beta is large enough.
+    """
+    enough = 2 * 2 * 2 * math.log(16 * n**2)
+    return {"which epsilon": [math.exp(-0.25 * enough * x) * 16 * n**2 - 1 for x in (n**-2.0, 0.5)]}
+
+
+def _cells() -> Iterator[Cell]:
+    for n, d, beta in ((2, 4, 3.0), (3, 5, 8.0), (5, 3, 1.0)):
+        yield padded.cell(seed=0, n=n, d=d, beta=beta)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma B.1",
+    part="proof",
+    says="The proof writes the attention matrix in blocks, bounds its row sums, and tells two cases apart.",
+    cells=_cells,
+    errata=PROOF,
+    neighbours=as_printed(PROOF),
+)
+def lemma_b_1_proof(found: Sequence[Found], misprint: str = "") -> Finding:
+    """The matrices written out, entry by entry."""
+    return compared(found, PROOF, misprint=misprint)

@@ -1,0 +1,125 @@
+"""The proofs of Lemmas C.3 and D.5 of Alman and Song: both are right but for an index that their sums run over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.attention.reference import column_kronecker
+from separatrix.claims.kronecker.lemma_c_3 import integers
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+
+_COLUMNS = "the columns of A make another matrix, or do not exist"
+_SQUARE = "C is not d by d"
+_SUM = "the sum over j is n^2 times one entry"
+
+
+@experiment(version=1, name="kronecker.lemma_c3_proof")
+def outer_products(n: int, d1: int, d2: int, seed: int) -> dict[str, int | bool]:
+    """C = A^T B as a sum of outer products of the rows of A and B; whether columns could take their place."""
+    generator = torch.Generator().manual_seed(seed)
+    A = column_kronecker(*(integers(generator, 64, n, d1) for _ in range(2)))
+    B = column_kronecker(*(integers(generator, 64, n, d2) for _ in range(2)))
+    C = A.mT @ B
+    rows = sum((torch.outer(A[i], B[i]) for i in range(n * n)), torch.zeros_like(C))
+    return {
+        "rows_differ": int((rows != C).sum()),
+        "column_length": A.shape[0],
+        "columns": A.shape[1],
+        "outer_is_d1_by_d2": torch.outer(A[:, 0], B[:, 0]).shape == C.shape,
+        "square": C.shape[0] == C.shape[1],
+    }
+
+
+@experiment(version=1, name="kronecker.lemma_d5_proof")
+def row_sums(n: int, seed: int) -> dict[str, int]:
+    """Entries (i, l) of a random A at which the sum of A[i, l] over l, and over j with l fixed, is not D[i, i]."""
+    A = integers(torch.Generator().manual_seed(seed), 64, n, n * n).abs() + 1
+    D = torch.diag(A @ torch.ones(n * n, dtype=torch.int64)).diagonal()
+    over_l = torch.stack([A[i].sum() for i in range(n)])
+    return {
+        "over_l": int((over_l != D).sum()),
+        "over_j": int((n * n * A != D.unsqueeze(1)).sum()),
+        "entries": A.numel(),
+    }
+
+
+def _product_cells() -> Iterator[Cell]:
+    for n, d1, d2 in ((2, 3, 5), (3, 4, 2), (2, 4, 4), (1, 2, 3)):
+        yield outer_products.cell(seed=0, n=n, d1=d1, d2=d2)
+
+
+def _sum_cells() -> Iterator[Cell]:
+    for n in (2, 3, 8):
+        yield row_sums.cell(seed=0, n=n)
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma C.3",
+    part="proof",
+    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed one, "
+    "each a pair $(i, j)$.",
+    cells=_product_cells,
+    errata=(
+        Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            printed=r"$A_{\ast, i}$ is the column $i$ of $A$, in $\mathbb{R}^{n^2}$, for $i \in [d]$; "
+            r"$A^\top B$ is the sum of $A_{\ast, i} B_{\ast, i}^\top$ for $i$ from 1 to $n^2$.",
+            right=r"$A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
+            why=r"$A$ is $n^2 \times d_1$: it has $d_1$ columns, of length $n^2$. Its rows are $a_{1, i} "
+            r"\circ a_{2, j}$, as the next line says.",
+            shown_by=_COLUMNS,
+        ),
+        Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            printed=r"The first step follows from the definition of $C \in \mathbb{R}^{d \times d}$.",
+            right=r"$C \in \mathbb{R}^{d_1 \times d_2}$.",
+            why="$A$ has $d_1$ columns and $B$ has $d_2$.",
+            shown_by=_SQUARE,
+        ),
+    ),
+    neighbours=(Neighbour("it is the sum over the columns, as printed", {"over": "columns"}),),
+)
+def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
+    """Rows over random integers; columns have another shape wherever n^2 is neither d_1 nor d_2."""
+    differ = sum(one.result["rows_differ"] for one in found)
+    fit = sum(one.result["outer_is_d1_by_d2"] and one.result["columns"] >= one.result["column_length"] for one in found)
+    square = sum(bool(one.result["square"]) for one in found)
+    numbers: dict[str, float | str] = {
+        "entries that differ, over rows": differ,
+        "products that columns fit": f"{fit} of {len(found)}",
+        "products that are square": f"{square} of {len(found)}",
+    }
+    held = not differ if over == "rows" else fit == len(found)
+    return holds_if(held, numbers, shows={_COLUMNS: fit < len(found), _SQUARE: square < len(found)})
+
+
+@claim(
+    paper="kronecker",
+    where="Lemma D.5",
+    part="proof",
+    says="The proof compares two row sums, of A~ and of A, entry by entry.",
+    cells=_sum_cells,
+    errata=(
+        Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            printed="|sum over l of A~_{i,l} - sum over j of A_{i,l}|.",
+            right="Both sums over l.",
+            why="The second sum runs over $j$, which its terms do not have: it is $n^2 A_{i, l}$.",
+            shown_by=_SUM,
+        ),
+    ),
+    neighbours=(Neighbour("the second sum runs over $j$, as printed", {"index": "over_j"}),),
+)
+def lemma_d_5_proof(found: Sequence[Found], index: str = "over_l") -> Finding:
+    wrong = sum(one.result[index] for one in found)
+    printed = sum(one.result["over_j"] for one in found)
+    numbers: dict[str, float | str] = {
+        "rows whose sum over l is not D": sum(one.result["over_l"] for one in found),
+        "entries whose sum over j is not D": f"{printed} of {sum(one.result['entries'] for one in found)}",
+    }
+    return holds_if(not wrong, numbers, shows={_SUM: printed > 0})

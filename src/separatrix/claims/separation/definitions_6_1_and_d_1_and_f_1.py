@@ -1,0 +1,126 @@
+"""Definitions 6.1, D.1 and F.1: the data sets of self-attention and of cross-attention, entry by entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.datasets import cross_attention_input, self_attention_input
+
+
+@experiment(version=1, name="separation.definition_d_1")
+def self_attention(n: int, d: int, a: float, b: float, c: float, special: int, seed: int) -> dict[str, int]:
+    """Entries of A_1 that differ from the printed columns, from columns without the root, and from turned stacks."""
+    data = self_attention_input(n, d, a, b, c, special)
+    t, root = n // (d - 2), math.sqrt(math.log(n))
+    first = torch.zeros(n, 1, dtype=torch.float64)
+    first[special, 0] = a
+    eye = torch.eye(d - 2, dtype=torch.float64)
+    last = c * torch.ones(n, 1, dtype=torch.float64)
+    printed = torch.cat([first, b * torch.cat([eye] * t), last], 1)
+    turned = torch.cat([first, b * eye.repeat_interleave(t, 0), last], 1)
+    return {
+        "alike": int(torch.equal(data.A1, data.A2) and torch.equal(data.A2, data.A3)),
+        "printed": _differ(data.A1, root * printed),
+        "without root": _differ(data.A1, root**2 * printed),
+        "turned": _differ(data.A1, root * turned),
+    }
+
+
+@experiment(version=1, name="separation.definition_f_1")
+def cross_attention(n: int, d: int, a: float, special_query: int, special: int, seed: int) -> dict[str, int]:
+    """Entries that differ from columns of Definition F.1: ones and identities in columns 2 to d, as Lemma F.2 has."""
+    data = cross_attention_input(n, d, a, special_query, special)
+    t, log = n // (d - 1), math.log(n)
+    A1 = torch.cat([torch.zeros(n, 1), torch.ones(n, d - 1)], 1).double() * log
+    A1[special_query, 0] = a * log
+    keys = torch.zeros(n, 1, dtype=torch.float64)
+    keys[special, 0] = 1
+    A2 = torch.cat([keys, torch.cat([torch.eye(d - 1, dtype=torch.float64)] * t)], 1)
+    swapped = cross_attention_input(n, d, a, special, special_query)
+    return {
+        "alike": int(torch.equal(data.A2, data.A3)),
+        "printed": _differ(data.A1, A1) + _differ(data.A2, A2),
+        "without root": _differ(data.A1, A1 / math.sqrt(log)) + _differ(data.A2, A2),
+        "turned": _differ(swapped.A1, A1) + _differ(swapped.A2, A2),
+    }
+
+
+def _differ(x: Tensor, y: Tensor) -> int:
+    return int(((x - y).abs() > 1e-12 * (1 + y.abs())).sum())
+
+
+def _self_cells() -> Iterator[Cell]:
+    settings = (
+        (6, 5, 0.05, 0.1, 0.9, 0),
+        (12, 4, 0.099, 0.9, 0.1, 11),
+        (4, 6, 0.7, 0.2, 0.8, 1),
+        (9, 3, 3.0, 0.5, 0.5, 4),
+    )
+    for n, d, a, b, c, special in settings:
+        yield self_attention.cell(seed=0, n=n, d=d, a=a, b=b, c=c, special=special)
+
+
+def _cross_cells() -> Iterator[Cell]:
+    for n, d, a, query, special in ((6, 4, 0.05, 0, 5), (8, 5, 1.01, 3, 2), (5, 2, 3.0, 4, 0), (4, 5, 0.099, 1, 2)):
+        yield cross_attention.cell(seed=0, n=n, d=d, a=a, special_query=query, special=special)
+
+
+def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Neighbour]) -> Claim:
+    """A definition of data: no entry may differ from the printed columns."""
+
+    @claim(
+        paper="separation",
+        where=where,
+        says=says,
+        cells=_self_cells if of_self else _cross_cells,
+        defines=(defines,),
+        neighbours=wrong,
+        home=__name__,
+    )
+    def check(found: Sequence[Found], columns: str = "printed") -> Finding:
+        differ = sum(one.result[columns] for one in found)
+        unlike = sum(not one.result["alike"] for one in found)
+        numbers = {"elements": len(found), "entries that differ": differ, "elements with unlike matrices": unlike}
+        return holds_if(not differ and not unlike, numbers)
+
+    return check
+
+
+_WRONG_SELF = (
+    Neighbour(r"the columns are times $\log n$, and not its root", {"columns": "without root"}),
+    Neighbour("rows of one class are neighbours: each unit row $t$ times in turn", {"columns": "turned"}),
+)
+_data(
+    "Definition 6.1",
+    r"The data sets of self-attention, informally: $A_1$ is $\sqrt{\log n}$ times the columns $a "
+    "e_{j_3}$, $b$ stacked identities, $c$ ones, with $a_0$ or $a_1$ for $a$.",
+    "separatrix.separation.datasets.self_attention_input",
+    True,
+    _WRONG_SELF,
+)
+_data(
+    "Definition D.1",
+    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked "
+    "identities, and a column of ones.",
+    "separatrix.separation.datasets.self_attention_input",
+    True,
+    _WRONG_SELF,
+)
+_data(
+    "Definition F.1",
+    "The data sets of cross-attention: $A_1$ has a special query $j_2$, $A_2 = A_3$ a special key "
+    "$j_3$; their other columns, from the second on, are ones and stacked identities.",
+    "separatrix.separation.datasets.cross_attention_input",
+    False,
+    (
+        Neighbour(r"$A_1$ is times $\sqrt{\log n}$", {"columns": "without root"}),
+        Neighbour("$j_2$ is the key and $j_3$ the query", {"columns": "turned"}),
+    ),
+)

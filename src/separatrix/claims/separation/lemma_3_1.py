@@ -1,0 +1,103 @@
+"""Lemma 3.1: Hoeffding's inequality, against exact probabilities.
+
+Sums of independent signs have binomial tails, which are exact. Other sums are enumerated: each X_i has two values a_i
+and b_i, the second with probability p_i, and probabilities are fractions. A bounded variable's worst case has two
+values, the ends of its interval, so that these are the hardest for the inequality.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.separation.binomial import tails, total
+from separatrix.separation.extended import log10
+
+_LOG10_E = math.log10(math.e)
+
+
+@experiment(version=1, name="separation.hoeffding_signs")
+def signs(n: int, seed: int) -> dict[str, list[float]]:
+    """Sums of n fair signs: for thresholds t, t^2 / sum (b_i - a_i)^2 and log10 P[|X| >= t]. Nothing is drawn."""
+    exact, whole = tails(n), total(n)
+    found: dict[str, list[float]] = {"quotient": [], "log10": []}
+    for x in (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0):
+        k = min(math.ceil((n + x * math.sqrt(n)) / 2), n)
+        t = 2 * k - n
+        if t > 0:
+            found["quotient"].append(t**2 / (4 * n))
+            chance = 2 * exact[k]
+            # Counts of sign vectors are integers of any size, whose logarithm is exact enough; shares are extended.
+            found["log10"].append(math.log10(chance) - math.log10(whole) if whole > 1 else log10(chance))
+    return found
+
+
+@experiment(version=1, name="separation.hoeffding_two_points")
+def two_points(n: int, equal: bool, seed: int) -> dict[str, list[float]]:
+    """Sums of n variables with two values each: the same for every t at which the probability jumps.
+
+    The ends and the probabilities are drawn; with `equal` all intervals are [0, 1] and all probabilities are one p.
+    """
+    draw = random.Random(seed)
+    ends = [(Fraction(0), Fraction(1)) if equal else _interval(draw) for _ in range(n)]
+    p = Fraction(draw.randrange(1, 64), 64)
+    chances = [p if equal else Fraction(draw.randrange(1, 64), 64) for _ in range(n)]
+    mean = sum((a + q * (b - a) for (a, b), q in zip(ends, chances, strict=True)), Fraction(0))
+    law: dict[Fraction, Fraction] = {}
+    for choice in itertools.product((0, 1), repeat=n):
+        value = sum((ends[i][k] for i, k in enumerate(choice)), Fraction(0))
+        weight = math.prod(chances[i] if k else 1 - chances[i] for i, k in enumerate(choice))
+        law[abs(value - mean)] = law.get(abs(value - mean), Fraction(0)) + weight
+    squares = sum((b - a) ** 2 for a, b in ends)
+    found: dict[str, list[float]] = {"quotient": [], "log10": []}
+    beyond = Fraction(0)
+    for t in sorted(law, reverse=True):
+        beyond += law[t]
+        if t > 0:
+            found["quotient"].append(float(t**2 / squares))
+            found["log10"].append(math.log10(beyond))
+    return found
+
+
+def _interval(draw: random.Random) -> tuple[Fraction, Fraction]:
+    low = Fraction(draw.randrange(-32, 32), 8)
+    return low, low + Fraction(draw.randrange(1, 64), 8)
+
+
+def _cells() -> Iterator[Cell]:
+    for n in (1, 2, 3, 10, 100, 2000, 10**6):
+        yield signs.cell(seed=0, n=n)
+    for n in (1, 2, 5, 8):
+        for seed in range(3):
+            for equal in (True, False):
+                yield two_points.cell(seed=seed, n=n, equal=equal)
+
+
+@claim(
+    paper="separation",
+    where="Lemma 3.1",
+    says=r"Hoeffding's inequality: $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
+    "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
+    cells=_cells,
+    neighbours=(
+        Neighbour("without the factor 2", {"front": 1.0}),
+        Neighbour(r"with $\exp(-2.1 t^2 / \ldots)$", {"inside": 2.1}),
+        Neighbour(r"with $\exp(-2 t^2 / \sum_i (b_i - a_i))$, at sums of signs", {"inside": 4.0}),
+    ),
+)
+def lemma_3_1(found: Sequence[Found], front: float = 2.0, inside: float = 2.0) -> Finding:
+    """Every probability, each exact, against front exp(-inside t^2 / sum of squares)."""
+    rows = [pair for one in found for pair in zip(one.result["quotient"], one.result["log10"], strict=True)]
+    beyond = [chance - (math.log10(front) - inside * quotient * _LOG10_E) for quotient, chance in rows]
+    numbers: dict[str, float | str] = {
+        "probabilities": len(rows),
+        "above the bound": sum(x > 1e-12 for x in beyond),
+        "largest probability / bound": 10 ** max(beyond),
+    }
+    return holds_if(max(beyond) <= 1e-12, numbers)

@@ -1,0 +1,21 @@
+"""A formula on the page: an element ``math``, for which Dash has no component of its own."""
+
+from __future__ import annotations
+
+from dash.development.base_component import Component
+
+
+class Formula(Component):
+    """A formula, given in MathML; ``assets/formula.js`` makes its elements, and no text of it becomes markup."""
+
+    _namespace = "separatrix_explorer"
+    _type = "Formula"
+
+    def __init__(self, mathml: str) -> None:
+        self._children_props = []
+        self._base_nodes = []
+        self._prop_names = ["mathml"]
+        self._valid_wildcard_attributes = []
+        self.available_properties = ["mathml"]
+        self.available_wildcard_properties = []
+        super().__init__(mathml=mathml)  # type: ignore[no-untyped-call]

@@ -1,0 +1,102 @@
+r"""Formulas as MathML, which browsers typeset by themselves: a page needs no script and no network for it.
+
+>>> mathml(r"\frac{1}{n} \le \delta")
+'<mfrac><mn>1</mn><mi>n</mi></mfrac><mo>≤</mo><mi>δ</mi>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from separatrix.claims.formulas import Node, parse, pieces
+from separatrix.claims.symbols import Kind
+from separatrix.report.markup import Html, join, tag
+
+_ELEMENTS = {
+    "letter": "mi",
+    "function": "mi",
+    "number": "mn",
+    "words": "mtext",
+    "comma": "mo",
+    "operator": "mo",
+    Kind.SYMBOL: "mi",
+    Kind.RELATION: "mo",
+    Kind.BINARY: "mo",
+    Kind.LARGE: "mo",
+}
+_ACCENTS = {"\u0303": "~", "\u0302": "^", "\u0304": "¯"}
+Made = TypeVar("Made")
+
+
+class Make(Protocol[Made]):
+    """Makes an element of a page from its name, its children and its attributes, which `markup.tag` describes.
+
+    The child of an element ``math`` is MathML.
+    """
+
+    def __call__(self, name: str, /, *children: Made | str | None, **attributes: str | int | bool | None) -> Made: ...
+
+
+def typeset(text: str, make: Make[Made]) -> list[Made | str]:
+    """The words of a text and its formulas, each an element ``math``, as children of an element of a page."""
+    return [make("math", mathml(piece.text)) if piece.is_formula else piece.text for piece in pieces(text)]
+
+
+def mathml(latex: str) -> Html:
+    """What is in the element ``math`` of a formula."""
+    return _written(parse(latex))
+
+
+def _written(node: Node) -> Html:
+    if node.kind == "row":
+        return _row(node.parts)
+    parts = [_one(part) for part in node.parts]
+    if node.kind == "frac":
+        return tag("mfrac", *parts)
+    if node.kind == "binom":
+        return tag("mrow", tag("mo", "("), tag("mfrac", *parts, linethickness="0"), tag("mo", ")"))
+    if node.kind == "root":
+        return tag("msqrt", *parts) if len(parts) == 1 else tag("mroot", *parts)
+    if node.kind == "accent":
+        return tag("mover", *parts, tag("mo", _ACCENTS[node.text], stretchy="false"), accent="true")
+    if node.kind == "scripts":
+        return _scripts(node, parts)
+    if node.kind.endswith((Kind.OPEN, Kind.CLOSE)):
+        form = "prefix" if node.kind.endswith(Kind.OPEN) else "postfix"
+        return tag("mo", node.text, form=form, stretchy="true" if node.kind.startswith("stretched") else "false")
+    if node.kind == "upright":
+        return tag("mi", node.text, mathvariant="normal")
+    if node.kind == Kind.SPACE:
+        return tag("mspace", width="1em")
+    if node.kind == "sign":
+        return tag("mo", node.text)
+    return tag(_ELEMENTS[node.kind], node.text)
+
+
+def _row(nodes: Sequence[Node]) -> Html:
+    """Signs one after the other; a function and an argument without brackets have a space between them."""
+    made: list[Html] = []
+    for node, after in zip(nodes, [*nodes[1:], None], strict=True):
+        made.append(_one(node))
+        if _is_function(node) and after is not None and not after.kind.endswith((Kind.OPEN, "comma", "operator")):
+            made.append(tag("mspace", width="0.17em"))
+    return join(made)
+
+
+def _is_function(node: Node) -> bool:
+    return node.kind == "function" or (node.kind == "scripts" and node.parts[0].kind == "function")
+
+
+def _scripts(node: Node, parts: list[Html]) -> Html:
+    base, below, above = parts
+    if node.parts[1].kind == "none":
+        return tag("msup", base, above)
+    return tag("msub", base, below) if node.parts[2].kind == "none" else tag("msubsup", base, below, above)
+
+
+def _one(node: Node) -> Html:
+    """A part as one element, as the constructions of MathML want it."""
+    if node.kind == "none":
+        return Html("")
+    return tag("mrow", _written(node)) if node.kind == "row" else _written(node)

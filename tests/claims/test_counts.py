@@ -1,0 +1,33 @@
+"""How many claims there are: every one is counted, on every page alike."""
+
+from __future__ import annotations
+
+from separatrix import studies
+from separatrix.claims import PAPERS
+from separatrix.claims.counts import count, count_recorded
+from separatrix.claims.ledger import Verdict, claims
+from tests.claims.declared import declare
+
+
+def test_every_claim_is_counted() -> None:
+    studies.load()
+    total = count_recorded()
+    assert total.claims == len(claims()) == sum(total.verdicts.values())
+    each = [count_recorded(paper) for paper in PAPERS]
+    assert sum(one.quick for one in each) == total.quick
+    assert sum(one.full for one in each) == total.full
+    assert sum(one.verdicts[Verdict.UNDECIDED] for one in each) == total.verdicts[Verdict.UNDECIDED]
+
+
+def test_in_words(empty) -> None:
+    quick, full = declare("Lemma 1"), declare("Lemma 2", profile="full")
+    assert str(count([])) == "No claims."
+    assert str(count([(full, Verdict.NOT_RUN)])) == "1 claim, full: 1 is not run here."
+    assert str(count([(quick, Verdict.HOLDS)] * 1200)) == "1,200 claims, all quick: 1,200 hold."
+    both = count([(quick, Verdict.PROVED), (full, Verdict.FAILS_AS_PRINTED), (full, Verdict.FAILS_AS_PRINTED)])
+    assert str(both) == "3 claims, 1 of them quick and 2 full: 1 is proved, 2 fail as printed."
+
+
+def test_what_is_not_recorded_has_not_been_run(empty) -> None:
+    declare("Lemma 99.9")
+    assert count_recorded().verdicts == {Verdict.NOT_RUN: 1}

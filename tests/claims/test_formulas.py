@@ -1,0 +1,135 @@
+"""The formulas of the ledger: LaTeX that every page can typeset, and a terminal can show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from separatrix import studies
+from separatrix.claims.formulas import FormulaError, parse, pieces, readable
+from separatrix.claims.ledger import claims
+from separatrix.claims.symbols import SYMBOLS, lettered
+from separatrix.report.typeset import mathml
+
+OLD_FORMS = re.compile(
+    r"""[A-Za-z]_\w | \^ | [<>!]= | \(x\) | \bsqrt\b | \s[=<>]\s | \b[FcufED]_ | \w\[\w
+    | \b(alpha|beta|gamma|delta|epsilon|eps|eta|mu|omega|phi|sigma|tau|poly|binom|QK|D0|D1)\b""",
+    re.VERBOSE,
+)
+"""How formulas were written in plain text."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """What the ledger says, with the claim that says it."""
+    studies.load()
+    for one in claims():
+        yield one.id, one.says
+        for erratum in one.errata:
+            yield from ((one.id, text) for text in (erratum.printed, erratum.right, erratum.why))
+        yield from ((one.id, text) for text in (*one.chosen, one.alone))
+
+
+def neighbours() -> Iterator[tuple[str, str]]:
+    studies.load()
+    return ((one.id, other.says) for one in claims() for other in one.neighbours)
+
+
+def formulas() -> Iterator[tuple[str, str]]:
+    every = (*texts(), *neighbours())
+    return ((id, piece.text) for id, text in every for piece in pieces(text) if piece.is_formula)
+
+
+def test_there_are_formulas() -> None:
+    assert len(list(formulas())) > 500
+
+
+def test_every_formula_is_typeset() -> None:
+    """It becomes MathML that is well formed, in which no LaTeX is left and every construction has its parts."""
+    parts = {"mfrac": {2}, "msub": {2}, "msup": {2}, "msubsup": {3}, "mroot": {2}, "mover": {2}}
+    for id, latex in formulas():
+        root = ElementTree.fromstring(f"<math>{mathml(latex)}</math>")
+        for element in root.iter():
+            assert len(element) in parts.get(element.tag, {len(element)}), f"{id}: {latex}"
+            assert not set(element.text or "") & set("\\{}_^$") or element.text in ("{", "}", "~", "^"), (
+                f"{id}: {latex}"
+            )
+
+
+def test_no_formula_has_what_sites_would_take_for_markdown() -> None:
+    for id, latex in formulas():
+        assert not re.search(r"[|*&`]|\\[^A-Za-z]|^\s|\s$", latex), f"{id}: {latex}"
+
+
+def test_every_text_has_its_dollar_signs_in_pairs() -> None:
+    for id, text in (*texts(), *neighbours()):
+        assert text.count("$") % 2 == 0, f"{id}: {text}"
+        assert not re.search(r"\$\w", re.sub(r"\$[^$]*\$", "$", text)), (
+            f"{id}: a word follows a formula at once: {text}"
+        )
+
+
+def test_no_formula_is_left_in_plain_text() -> None:
+    for id, text in texts():
+        words = "\n".join(piece.text for piece in pieces(text) if not piece.is_formula)
+        found = OLD_FORMS.search(words)
+        assert found is None, f"{id}: {found and found[0]!r} in {text}"
+
+
+@pytest.mark.parametrize("old", ["A = exp(Q (K_1 (x) K_2)^T / d).", "m <= n", "at least sqrt(q)", "from D1", "c_exp"])
+def test_the_old_forms_are_seen(old: str) -> None:
+    assert OLD_FORMS.search(old)
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"A = \exp(Q (K_1 \otimes K_2)^\top / d)", "A = exp(Q(K_1 ⊗ K_2)^\u22a4/d)"),
+        (
+            r"\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta \sqrt{q}}{1 - \delta}",
+            "|⟨e_i, e_v⟩| ≤ (δ √q)/(1 - δ)",
+        ),
+        (r"\lbrace 1, \ldots, n \rbrace", "{1, …, n}"),
+        (r"x_{j_1} = -1 - 2", "x_(j_1) = -1 - 2"),
+        (r"\left( \frac{a}{b} \right)^2 + \sqrt[3]{x + 1}", "(a/b)^2 + ∛(x + 1)"),
+        (r"F_{\text{exp}}(A, x)_{j_0}'", "F_exp(A, x)_(j_0)\N{PRIME}"),
+        (r"\binom{T - 1}{q - 1} \tilde{t}", "binom(T - 1, q - 1) t\u0303"),
+        (r"\mathbf{1}_n", "\U0001d7cf_n"),
+    ],
+)
+def test_readable(latex: str, text: str) -> None:
+    assert readable(f"At ${latex}$.") == f"At {text}."
+
+
+@pytest.mark.parametrize(
+    ("latex", "why"),
+    [
+        (r"\frac{a", "is missing"),
+        (r"\frac a b", "{ is missing after a command"),
+        (r"\nosuch", r"\\nosuch is not known"),
+        (r"a | b", "| is not known here"),
+        (r"a_1_2", "two _ follow each other"),
+        (r"a^", "the end is not known"),
+        (r"a}", "} is not known"),
+        (r"\left< a", "< is no delimiter"),
+        (r"\text{a", "} is missing"),
+        ("", "empty"),
+    ],
+)
+def test_what_pages_cannot_typeset_is_refused(latex: str, why: str) -> None:
+    with pytest.raises(FormulaError, match=re.escape(why.replace("\\\\", "\\"))):
+        parse(latex)
+
+
+def test_a_lonely_dollar_sign_is_no_formula() -> None:
+    assert readable("It costs $5.") == "It costs $5."
+
+
+def test_signs_are_single_and_alphabets_have_their_letters() -> None:
+    assert all(len(sign) == 1 for sign, _ in SYMBOLS.values())
+    assert [lettered("mathbb", letter) for letter in "RE"] == ["\u211d", "\U0001d53c"]
+    assert lettered("mathcal", "D") == "\U0001d49f"
+    with pytest.raises(ValueError, match="single letters"):
+        lettered("mathbb", "RE")

@@ -232,6 +232,14 @@ def test_the_data_of_a_figure_can_be_saved(browser, address: str, tmp_path: Path
     assert (len(lines), lines[1]) == (6, "0,1.0")
 
 
+def test_the_cells_are_listed_when_someone_looks(browser, address: str) -> None:
+    with Visit(browser, f"{address}#kronecker/lemma-1", read=False, **DESKTOP) as page:
+        listed = page.locator("[id='kronecker/lemma-1'] pre.cells")
+        page.get_by_text("5 cells of tests.number").first.click()
+        listed.get_by_text('seed 0  {"x":1.0}').wait_for()
+        assert listed.inner_text().count("seed") == 5
+
+
 def test_a_figure_is_an_image_with_words(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         assert page.get_by_role("img", name="y grows by one with each seed.").count() == 3

@@ -168,7 +168,7 @@ def test_the_map_leads_to_the_claims(browser, address: str) -> None:
             assert page.locator("[id='kronecker/theorem-3'] .statement").is_visible()
             page.locator("#kronecker").get_by_role("link", name="2 errata").click()
             assert page.evaluate("location.hash") == "#errata"
-            page.locator("#errata summary").click()
+            page.locator("#errata summary").first.click()
             assert page.locator("#errata .erratum").first.is_visible()
 
 

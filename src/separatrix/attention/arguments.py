@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -258,11 +258,6 @@ def _counted(argument: str, given: object, bare: type | tuple[type, ...], count:
     return sets
 
 
-def _default_scale(query: Tensor) -> float:
-    """1/d, the scale of a call that names none; NaN where the query has no dimension, which a constraint refuses."""
-    return 1 / max(query.shape[-1], 1) if isinstance(query, Tensor) and query.dim() else math.nan
-
-
 def check_arguments(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
@@ -292,9 +287,13 @@ def check_arguments(
         query_offset,
         (None,) * count if key_masks is None else _counted("key_masks", key_masks, Tensor, count),  # type: ignore[arg-type]
         (None,) * count if windows is None else _counted("windows", windows, int, count),  # type: ignore[arg-type]
-        _default_scale(query) if scale is None else scale,
+        math.nan if scale is None else scale,
         enable_gqa,
     )
-    for constraint in CONSTRAINTS:
+    for constraint in CONSTRAINTS[:4]:
+        constraint.check(given)
+    if scale is None:
+        given = replace(given, scale=1 / max(given.query.shape[-1], 1))
+    for constraint in CONSTRAINTS[4:]:
         constraint.check(given)
     return given

@@ -15,12 +15,12 @@ FIRST: Sequence[tuple[str, str]] = (
     ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
     ("separation/theorem-d.5", "m = log(n / delta) and m = 1 are too few"),
     ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),
+    ("kronecker/corollary-d.2", "the printed degree is undefined or a hundred times too large"),
     ("kronecker/lemma-b.1/threshold", "the printed threshold does not decide at every beta"),
     ("kronecker/lemma-b.1/constants", "with the printed C_a, t tilde is below eps_a"),
     ("selection/theorem-e.6/proof", "power of T on the plateau"),
     ("selection/theorem-c.3/proof", "width of the encodings"),
     ("selection/theorem-d.4/proof", "lower bound in Phase II"),
-    ("separation/lemma-d.4", "Part 2 at a_1 = 1.2"),
     ("selection/section-3.1/tail", "rate of s_+"),
     ("selection/appendix-f/restricted-isometry", "delta is at least 1/2 at every threshold"),
 )

@@ -117,7 +117,7 @@ def _long_cells() -> Iterator[Cell]:
 
 
 NEIGHBOURS = (
-    Neighbour("at least (T - q + 1) / (T q (T - 1))", {"more": 1}),
+    Neighbour(r"at least $\frac{T - q + 1}{T q (T - 1)}$", {"more": 1}),
     Neighbour("at most Td neurons", {"width": 0}),
     Neighbour("the bound for at most Td - 2 neurons is no larger", {"width": 2}),
 )
@@ -141,7 +141,7 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
     where="Theorem 3.5",
     part="trained nets",
     says="Trained to the end, nets of several depths and activations stay above the infimum for their first width, and "
-    "the transformer goes below that for Td - 1 neurons, with fewer parameters than the nets that have as many.",
+    "the transformer goes below that for $T d - 1$ neurons, with fewer parameters than the nets that have as many.",
     profile="full",
     cells=_long_cells,
     figures=("fully_connected_widths",),

@@ -99,13 +99,13 @@ CONTRADICT = "each of the two settings breaks one of the hypotheses"
 
 
 TOO_FEW = (
-    Neighbour(f"with m = {JUST_TOO_FEW} log(n / delta)", {"width": JUST_TOO_FEW}),
-    Neighbour("with m = log(n / delta)", {"width": PRINTED}),
-    Neighbour("with m = 1", {"width": ONE_VECTOR}),
+    Neighbour(rf"with $m = {JUST_TOO_FEW} \log(n / \delta)$", {"width": JUST_TOO_FEW}),
+    Neighbour(r"with $m = \log(n / \delta)$", {"width": PRINTED}),
+    Neighbour("with $m = 1$", {"width": ONE_VECTOR}),
 )
 LESS = (
-    Neighbour("with d fixed, too", {"also": "10"}),
-    Neighbour("with d of order log n, too", {"also": "log n"}),
+    Neighbour("with $d$ fixed, too", {"also": "10"}),
+    Neighbour(r"with $d$ of order $\log n$, too", {"also": "log n"}),
 )
 
 

@@ -20,7 +20,7 @@ def test_the_whole_run_runs() -> None:
     assert finding.numbers
 
 
-def test_a_start_that_leans_to_the_truth_fails() -> None:
+def test_a_start_that_leans_to_the_truth_is_not_that_of_the_figure() -> None:
     """The end is put where the whole run has it; the start is that of the seed."""
     found = []
     for one in ran("selection/figure-8/first-1-000-steps"):

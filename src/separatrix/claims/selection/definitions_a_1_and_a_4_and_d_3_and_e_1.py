@@ -135,16 +135,17 @@ SHAPES = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="shapes of W and V",
-        printed=r"$W \in R^{d_e \times d_e}$, $V \in R^{d \times d}$; in Theorem E.6 both start as zeros of these "
-        r"shapes.",
-        right=r"$W \in R^{(d + d_e) \times (d + d_e)}$, $V \in R^{d \times (d + d_e)}$, as in Definition 2.5.",
+        printed=r"$W \in \mathbb{R}^{d_e \times d_e}$, $V \in \mathbb{R}^{d \times d}$; in Theorem E.6 both start as "
+        r"zeros of these shapes.",
+        right=r"$W \in \mathbb{R}^{(d + d_e) \times (d + d_e)}$, $V \in \mathbb{R}^{d \times (d + d_e)}$, as in "
+        r"Definition 2.5.",
         why=r"They meet $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks that do not vanish.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rows of Z",
-        printed=r"Equation (11): $Z \in R^{(d + T) \times T}$.",
-        right=r"$R^{(d + d_e) \times T}$, as in Equation (14).",
+        printed=r"Equation (11): $Z \in \mathbb{R}^{(d + T) \times T}$.",
+        right=r"$\mathbb{R}^{(d + d_e) \times T}$, as in Equation (14).",
         why=r"Encodings have $d_e$ coordinates here; $T$ is the number for one-hot ones.",
     ),
 )

@@ -96,7 +96,7 @@ def _cells() -> Iterator[Cell]:
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$W_s = W[:, Td]$ is the submatrix of the first $Td$ rows of $W$.",
-            right=r"Of its first $Td$ columns, $W_s \in R^{k \times Td}$.",
+            right=r"Of its first $Td$ columns, $W_s \in \mathbb{R}^{k \times Td}$.",
             why=r"$W$ has $k \le Td - 1$ rows; the tokens meet its first $Td$ columns.",
             shown_by=ROWS,
         ),

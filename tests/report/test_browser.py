@@ -168,7 +168,7 @@ def test_the_map_leads_to_the_claims(browser, address: str) -> None:
             assert page.locator("[id='kronecker/theorem-3'] .statement").is_visible()
             page.locator("#kronecker").get_by_role("link", name="2 errata").click()
             assert page.evaluate("location.hash") == "#errata"
-            page.locator("#errata summary").click()
+            page.locator("#errata summary").first.click()
             assert page.locator("#errata .erratum").first.is_visible()
 
 
@@ -230,6 +230,14 @@ def test_the_data_of_a_figure_can_be_saved(browser, address: str, tmp_path: Path
         waiting.value.save_as(tmp_path / "saved.csv")
     lines = (tmp_path / "saved.csv").read_text("utf-8").split("\n")[:-1]
     assert (len(lines), lines[1]) == (6, "0,1.0")
+
+
+def test_the_cells_are_listed_when_someone_looks(browser, address: str) -> None:
+    with Visit(browser, f"{address}#kronecker/lemma-1", read=False, **DESKTOP) as page:
+        listed = page.locator("[id='kronecker/lemma-1'] pre.cells")
+        page.get_by_text("5 cells of tests.number").first.click()
+        listed.get_by_text('seed 0  {"x":1.0}').wait_for()
+        assert listed.inner_text().count("seed") == 5
 
 
 def test_a_figure_is_an_image_with_words(browser, address: str) -> None:

@@ -18,7 +18,7 @@ from separatrix.claims.ledger import Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
-from separatrix.report.claim_parts import called
+from separatrix.report.claim_parts import called, statement
 from separatrix.report.closing import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
@@ -120,13 +120,22 @@ def test_the_evidence_has_numbers_and_intervals(reader: Reader) -> None:
     )
 
 
+def cells_told(reader: Reader, id: str) -> str:
+    """The cells that the article of a claim lists."""
+    names = [name for name, _, _ in reader.elements]
+    start = next(i for i, (_, attributes, _) in enumerate(reader.elements) if attributes.get("id") == id)
+    end = names.index("article", start + 1) if "article" in names[start + 1 :] else len(names)
+    found = [attributes for name, attributes, _ in reader.elements[start:end] if name == "pre"]
+    return "\n".join(unpacked(one["data-packed"] or "") for one in found if "data-packed" in one)
+
+
 def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
     for made in claims():
-        article = reader.text("article", id=made.id)
+        told = cells_told(reader, made.id)
         for cell in made.cells():
-            assert f"{cell.key}  seed {cell.seed}  {cell.parameters}" in article
-    assert '"when":1}  failed' in reader.text("article", id="selection/theorem-7")
-    assert '"steps":5}  not run' in reader.text("article", id="selection/theorem-6")
+            assert f"{cell.key}  seed {cell.seed}  {cell.parameters}" in told
+    assert '"when":1}  failed' in cells_told(reader, "selection/theorem-7")
+    assert '"steps":5}  not run' in cells_told(reader, "selection/theorem-6")
 
 
 def test_figures_are_drawn_only_from_complete_results(reader: Reader) -> None:
@@ -160,6 +169,18 @@ def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
             assert f"Printed{slip.printed}Right{slip.right}Why{slip.why}" in section
     assert "How to Capture" in section
     assert "Transformers" not in section
+
+
+def test_a_claim_shows_the_code_that_a_definition_is_and_its_earlier_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
+    history = ["Until then $n < 4$ was asked.", "Then five."]
+    declare("kronecker", "Definition 1", Verdict.HOLDS, defines=["separatrix.tensor_attention"], history=history)
+    (one,) = claims()
+    shown = "".join(statement(Judgement(one, one.judged([]), (), 0.0), tag))
+    assert "<code>separatrix.tensor_attention</code>" in shown
+    assert "Rules that were changed after results had been seen:" in shown
+    assert "<li>Then five.</li>" in shown
+    assert one.judged([]).verdict is Verdict.DEFINED
 
 
 def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:

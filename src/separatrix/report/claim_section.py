@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from separatrix.claims import PAPERS
+from separatrix.claims.errata import slips_of
 from separatrix.lab import registry
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, evidence, misprint, not_drawn, statement
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, join, slug, tag
+from separatrix.report.packing import packed
 from separatrix.report.panel import Panel
 from separatrix.report.typeset import typeset
 
@@ -20,7 +22,7 @@ from separatrix.report.typeset import typeset
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
     """The section of a paper: its title, the way to its errata, and each of its claims."""
     paper = PAPERS[name]
-    misprints = sum(len(one.judgement.claim.errata) for one in entries)
+    misprints = len(slips_of(one.judgement.claim for one in entries))
     way = tag("a", many(misprints, "erratum", "errata"), href="#errata") if misprints else None
     counted = tag("p", many(len(entries), "claim"), ", " if way else None, way, class_="counted")
     head = [tag("h2", paper.title), tag("p", paper.authors, class_="authors"), counted]
@@ -52,18 +54,18 @@ def _line(entry: Entry) -> Html:
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             class_="found",
         ),
-        tag("span", *typeset(claim.says, tag), class_="says"),
+        tag("span", *typeset(claim.says, tag), class_="says statement"),
     )
 
 
 def _opened(entry: Entry, page: Path) -> list[Html | None]:
-    """What a claim opens to."""
+    """What a claim opens to, after its statement, which stands in its line and is then shown whole."""
     one, claim = entry.judgement, entry.judgement.claim
     problem = one.problem and tag(
         "details", tag("summary", "What went wrong"), tag("pre", one.problem, tabindex=0), class_="problem"
     )
     return [
-        *statement(one, tag),
+        *statement(one, tag)[1:],
         tag("p", f"Not as recorded: {entry.difference}", class_="differs") if entry.difference else None,
         problem or None,
         evidence(one.finding.numbers, tag) if one.finding.numbers else None,
@@ -129,7 +131,15 @@ def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
         took = sum(one.seconds or 0.0 for one in facts)
         title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {duration(took)}"
         lines = "\n".join(_cell(one) for one in facts)
-        keys = tag("pre", lines, tabindex=0, role="region", aria_label=f"The cells of {name}", class_="cells")
+        keys = tag(
+            "pre",
+            "The page's script shows them here.",
+            tabindex=0,
+            role="region",
+            aria_label=f"The cells of {name}",
+            class_="cells",
+            data_packed=packed(lines),
+        )
         told.append(tag("details", tag("summary", title), keys))
     return told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import Dash, dcc, html, no_update
+from dash import Dash, ctx, dcc, html, no_update
 from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
@@ -187,8 +187,6 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
     def act(
         clicks: Mapping[str, int | None], texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
     ) -> Mapping[str, Any]:
-        from dash import ctx
-
         state = controls.state_of(texts, ids)
         name = str(state.get(RUN.name) or "")
         count = sum(one or 0 for one in clicks.values())
@@ -225,8 +223,9 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
         every = max(1, steps // CHECKPOINTS)
         count = -(-steps // every)
         scale = {"low": 0, "high": steps, "log": False, "step": str(every), "steps": count, "label": STEP.label}
-        beyond = _beyond(at, steps)
-        return {"scale": scale, "most": count, "at": str(steps) if beyond else no_update}
+        # A run that was chosen or started here is looked at as it ends; an address may name an earlier step.
+        ends = ctx.triggered_id is not None or _beyond(at, steps)
+        return {"scale": scale, "most": count, "at": str(steps) if ends else no_update}
 
 
 def _beyond(at: object, steps: int) -> bool:

@@ -9,8 +9,8 @@
   const claims = [...document.querySelectorAll("article > details")];
 
   // A text that the page holds packed.
-  async function unpacked(element) {
-    const text = atob(element.textContent);
+  async function unpacked(content) {
+    const text = atob(content);
     const bytes = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
@@ -19,7 +19,7 @@
   // The page's policy lets exactly this script run.
   let plotly = null;
   function withPlotly() {
-    plotly ??= unpacked(document.getElementById("plotly")).then((text) => {
+    plotly ??= unpacked(document.getElementById("plotly").textContent).then((text) => {
       document.head.append(Object.assign(document.createElement("script"), { text }));
       if (!window.Plotly) throw new Error("the library that draws did not start");
     });
@@ -32,7 +32,7 @@
     const key = figure.dataset.drawing;
     if (!contents.has(key)) {
       const found = { text: null, csv: null };
-      found.ready = unpacked(document.getElementById(`drawing-${key}`)).then((text) => {
+      found.ready = unpacked(document.getElementById(`drawing-${key}`).textContent).then((text) => {
         const { csv, drawing } = JSON.parse(text);
         Object.assign(found, { csv, text: JSON.stringify(drawing) });
       });
@@ -124,6 +124,13 @@
   narrow.addEventListener("change", recolour);
   addEventListener("beforeprint", () => again("paper"));
   addEventListener("afterprint", () => again(screen()));
+
+  // The keys of cells, when someone looks at them.
+  for (const list of document.querySelectorAll("pre.cells")) {
+    list.parentElement.addEventListener("toggle", async () => (list.textContent = await unpacked(list.dataset.packed)), {
+      once: true,
+    });
+  }
 
   // The numbers of a figure, as a file.
   for (const button of document.querySelectorAll("button.data")) {

@@ -110,3 +110,13 @@ def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: 
         assert len(found) == 3 * many
         kept = text.count("a number with a name")
         assert text.endswith(f"a number with a name {kept - 1}: {kept - 1}. ({20 - kept} numbers more in the report.)")
+
+
+def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
+    made = declare(
+        "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]
+    )
+    recorded[made.id] = Verdict.DEFINED
+    shown = " ".join(invoke("claims", "--store", tmp_path / "r").stdout.split())
+    assert "In the library: separatrix.tensor_attention." in shown
+    assert "Changed after results had been seen: Until then four of five were enough." in shown

@@ -18,7 +18,7 @@ from separatrix.claims.ledger import Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
-from separatrix.report.claim_parts import called
+from separatrix.report.claim_parts import called, statement
 from separatrix.report.closing import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
@@ -169,6 +169,18 @@ def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
             assert f"Printed{slip.printed}Right{slip.right}Why{slip.why}" in section
     assert "How to Capture" in section
     assert "Transformers" not in section
+
+
+def test_a_claim_shows_the_code_that_a_definition_is_and_its_earlier_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
+    history = ["Until then $n < 4$ was asked.", "Then five."]
+    declare("kronecker", "Definition 1", Verdict.HOLDS, defines=["separatrix.tensor_attention"], history=history)
+    (one,) = claims()
+    shown = "".join(statement(Judgement(one, one.judged([]), (), 0.0), tag))
+    assert "<code>separatrix.tensor_attention</code>" in shown
+    assert "Rules that were changed after results had been seen:" in shown
+    assert "<li>Then five.</li>" in shown
+    assert one.judged([]).verdict is Verdict.DEFINED
 
 
 def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:

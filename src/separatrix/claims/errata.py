@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from separatrix.claims.ledger import Claim, Erratum, Rank, claims
@@ -57,8 +57,13 @@ def slips(paper: str | None = None) -> list[Slip]:
 
     They come in the order of the claims.
     """
+    return slips_of(claims(paper))
+
+
+def slips_of(some: Iterable[Claim]) -> list[Slip]:
+    """The errata of some claims, each slip once, in the order of the claims."""
     found: dict[tuple[str, ...], list[tuple[Claim, Erratum]]] = {}
-    for claim in claims(paper):
+    for claim in some:
         for erratum in claim.errata:
             found.setdefault(_identity(claim, erratum), []).append((claim, erratum))
     return [Slip(tuple(places)) for places in found.values()]

@@ -63,14 +63,16 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
 
 
 def _told(one: Judgement) -> list[str]:
-    """Tell the cells, the time and the note, and then each number that was found, in pieces that stay whole."""
+    """Tell the cells, the time and the note, then each number found, the code that a definition is, and old rules."""
     have = ""
     if one.keys:
         done = len(one.keys) - one.missing - one.failed
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
     head = " ".join(text for text in (have, one.finding.note) if text)
     numbers = [f"{name}: {_short(value)}." for name, value in one.finding.numbers.items()]
-    return [readable(piece) for piece in ([head, *numbers] if head else numbers)]
+    more = [f"In the library: {', '.join(one.claim.defines)}."] if one.claim.defines else []
+    more += [f"Changed after results had been seen: {' '.join(one.claim.history)}"] if one.claim.history else []
+    return [readable(piece) for piece in (head, *numbers, *more) if piece]
 
 
 def _fitted(pieces: Sequence[str], width: int, margin: int, lines: int | None) -> str:

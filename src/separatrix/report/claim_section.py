@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from separatrix.claims import PAPERS
+from separatrix.claims.errata import slips_of
 from separatrix.lab import registry
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, evidence, misprint, not_drawn, statement
@@ -21,7 +22,7 @@ from separatrix.report.typeset import typeset
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
     """The section of a paper: its title, the way to its errata, and each of its claims."""
     paper = PAPERS[name]
-    misprints = sum(len(one.judgement.claim.errata) for one in entries)
+    misprints = len(slips_of(one.judgement.claim for one in entries))
     way = tag("a", many(misprints, "erratum", "errata"), href="#errata") if misprints else None
     counted = tag("p", many(len(entries), "claim"), ", " if way else None, way, class_="counted")
     head = [tag("h2", paper.title), tag("p", paper.authors, class_="authors"), counted]

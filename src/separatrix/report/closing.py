@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from separatrix.claims import PAPERS
-from separatrix.claims.ledger import RANKS, Erratum, Rank
+from separatrix.claims.errata import Slip, slips_of
+from separatrix.claims.ledger import RANKS, Rank
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab.export import moment
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, misprint
 from separatrix.report.evidence import CellFacts, Entry
-from separatrix.report.markup import Html, table, tag
+from separatrix.report.markup import Html, join, table, tag
 
 _UNKNOWN = "unknown"
 
@@ -27,25 +28,27 @@ def errata(entries: Sequence[Entry]) -> Html:
 
 
 def _ranked(rank: Rank, entries: Sequence[Entry]) -> Html | None:
-    """The misprints of a rank, by paper and claim; None if there are none."""
-    parts: list[Html] = []
-    number = 0
-    for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
-        ones = [(one.judgement, [slip for slip in one.judgement.claim.errata if slip.rank is rank]) for one in group]
-        if any(slips for _, slips in ones):
-            parts.append(tag("h3", PAPERS[paper].title))
-            parts += [_misprinted(one, slips) for one, slips in ones if slips]
-            number += sum(len(slips) for _, slips in ones)
-    if not parts:
+    """The misprints of a rank by paper, each slip once with all of its places; None if there are none."""
+    judged = {one.judgement.claim.id: one.judgement for one in entries}
+    found = [slip for slip in slips_of(one.judgement.claim for one in entries) if slip.rank is rank]
+    if not found:
         return None
-    title = f"{rank.value.capitalize()}: {many(number, 'erratum', 'errata')}"
+    parts: list[Html] = []
+    for paper, group in groupby(found, lambda slip: slip.claim.paper):
+        parts += [tag("h3", PAPERS[paper].title), *(_misprinted(slip, judged) for slip in group)]
+    title = f"{rank.value.capitalize()}: {many(len(found), 'erratum', 'errata')}"
     return _folded(title, tag("p", RANKS[rank], class_="note"), *parts)
 
 
-def _misprinted(one: Judgement, slips: Sequence[Erratum]) -> Html:
-    """Some of the misprints that a claim shows."""
-    heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
-    return tag("div", heading, *(misprint(erratum, tag) for erratum in slips), class_="misprinted")
+def _misprinted(slip: Slip, judged: Mapping[str, Judgement]) -> Html:
+    """A misprint, headed by the claims that show it; where its places are worded alike it is written once."""
+    ones = {claim.id: judged[claim.id] for claim, _ in slip.places}
+    links = [
+        join([tag("a", called(one.claim), href=f"#{id}"), " ", badge(one.verdict, tag)]) for id, one in ones.items()
+    ]
+    wordings = {(erratum.printed, erratum.right, erratum.why): erratum for _, erratum in slip.places}
+    heading = tag("h4", join(links, ", "))
+    return tag("div", heading, *(misprint(erratum, tag) for erratum in wordings.values()), class_="misprinted")
 
 
 def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:

@@ -34,14 +34,16 @@ PROOF = (
         printed=r"$A_{i, j_1 + (j_2 - 1) n} = \exp(\beta \langle a_i, b_{j_1}, c_{j_2} \rangle / "
         r"\tilde{d})$, in Equations (6) and (7).",
         right=r"$A_{i, j_1 + (j_2 - 1) \tilde{n}}$ with $\tilde{n} = 2 n$.",
-        why=r"$K_1$ has $\tilde{n} = 2 n$ rows.",
+        why=r"$K_1$ has $\tilde{n} = 2 n$ rows."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="length of the ones",
         printed=r"$D_{i, i} = (A \mathbf{1}_{\tilde{n}})_i$.",
         right=r"$(A \mathbf{1}_{\tilde{n}^2})_i$, as in the line before.",
-        why=r"$A$ has $\tilde{n}^2$ columns.",
+        why=r"$A$ has $\tilde{n}^2$ columns."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -65,7 +67,8 @@ PROOF = (
         shown_by="third vector",
         printed=r"Case 1: $\langle a_i, b_{j_1}, b_{j_2} \rangle \ge t$.",
         right=r"$\langle a_i, b_{j_1}, c_{j_2} \rangle \ge t$.",
-        why="The third vector is one of the c's, as in the next line.",
+        why="The third vector is one of the c's, as in the next line."
+        " (It rests on a single sign of the text that was read.)",
     ),
 )
 

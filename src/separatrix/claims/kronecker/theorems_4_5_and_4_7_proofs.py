@@ -67,7 +67,8 @@ def _cells() -> Iterator[Cell]:
             rank=Rank.TYPOGRAPHICAL,
             printed="For each i in [n / T] the entries of the three codewords are bits.",
             right="For each i in [m / T].",
-            why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol.",
+            why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol."
+            " (It rests on a single sign of the text that was read.)",
             shown_by=_RANGE,
         ),
     ),

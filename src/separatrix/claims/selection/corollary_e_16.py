@@ -105,7 +105,7 @@ def _cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("a loss of at most epsilon / 2", {"most": 0.5}),
+        Neighbour(r"a loss of at most $\epsilon / 2$", {"most": 0.5}),
         Neighbour("from the bounds of Corollary E.8 alone, as printed", {"alpha": "rounded"}),
     ),
 )

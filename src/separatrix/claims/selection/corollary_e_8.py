@@ -84,9 +84,9 @@ def _run_cells() -> Iterator[Cell]:
     r"- q}{q x}$, and $\alpha$ lies between $1 - x / 10$ and $1 + 8 x / 5$, with $x^2 = q (T - q) \epsilon / (d T)$.",
     cells=lambda: (*_end_cells(), *_run_cells()),
     neighbours=(
-        Neighbour("alpha is at most 1 + 3 x / 2", {"above": 1.5}),
-        Neighbour("alpha is at least 1 + x", {"below": -1.0}),
-        Neighbour("after a time of T^2 / eta, whatever epsilon is", {"in_epsilon": 0}),
+        Neighbour(r"$\alpha$ is at most $1 + 3 x / 2$", {"above": 1.5}),
+        Neighbour(r"$\alpha$ is at least $1 + x$", {"below": -1.0}),
+        Neighbour(r"after a time of $T^2 / \eta$, whatever $\epsilon$ is", {"in_epsilon": 0}),
     ),
 )
 def corollary_e_8(found: Sequence[Found], above: float = 1.6, below: float = 0.1, in_epsilon: int = 1) -> Finding:

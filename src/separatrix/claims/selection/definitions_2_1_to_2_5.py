@@ -157,7 +157,7 @@ def stochastic_cells() -> Iterator[Cell]:
 
 
 SELECTION_NEIGHBOURS = (
-    Neighbour("the sum of the q tokens", {"target": "sum"}),
+    Neighbour("the sum of the $q$ tokens", {"target": "sum"}),
     Neighbour("tokens of variance 1.2", {"variance": 1.2}),
 )
 
@@ -198,8 +198,8 @@ def definition_2_1(found: Sequence[Found], target: str = "mean", variance: float
     cells=_encoding_cells,
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(
-        Neighbour("e_i is the unit vector T + 1 - i", {"units": "turned"}),
-        Neighbour("e_y is the mean over a subset", {"code": "mean"}),
+        Neighbour("$e_i$ is the unit vector $T + 1 - i$", {"units": "turned"}),
+        Neighbour("$e_y$ is the mean over a subset", {"code": "mean"}),
     ),
 )
 def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "sum") -> Finding:
@@ -217,7 +217,7 @@ def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "
     defines=("separatrix.selection.near_orthogonal_encoding", "separatrix.selection.encodings.subset_code"),
     neighbours=(
         Neighbour("entries +-1", {"entries": "unscaled"}),
-        Neighbour("inner products of at most delta / 2", {"share": 0.5}),
+        Neighbour(r"inner products of at most $\delta / 2$", {"share": 0.5}),
         Neighbour("a subset's code is the sum of its encodings", {"code": "plain"}),
     ),
 )
@@ -235,8 +235,8 @@ def definition_2_3(found: Sequence[Found], entries: str = "entries", share: floa
     cells=_transformer_cells,
     defines=("separatrix.selection.SelectionTransformer",),
     neighbours=(
-        Neighbour("with W^T in the place of W", {"form": "turned"}),
-        Neighbour("with scores over sqrt(d + d_e)", {"form": "scaled"}),
+        Neighbour(r"with $W^\top$ in the place of $W$", {"form": "turned"}),
+        Neighbour(r"with scores over $\sqrt{d + d_e}$", {"form": "scaled"}),
         Neighbour("with the encodings alone in the scores", {"form": "blind"}),
     ),
 )

@@ -96,8 +96,8 @@ def _isometry_cells() -> Iterator[Cell]:
     cells=_isometry_cells,
     defines=("separatrix.selection.isometry.restricted_isometry",),
     neighbours=(
-        Neighbour("disjoint supports of up to q both", {"form": "same size"}),
-        Neighbour("|E v| within delta |v| of |v|", {"form": "unsquared"}),
+        Neighbour("disjoint supports of up to $q$ both", {"form": "same size"}),
+        Neighbour(r"$\lVert E v \rVert$ within $\delta \lVert v \rVert$ of $\lVert v \rVert$", {"form": "unsquared"}),
     ),
 )
 def definition_a_1(found: Sequence[Found], form: str = "it") -> Finding:
@@ -124,7 +124,7 @@ def definition_a_4(found: Sequence[Found], target: str = "mean", variance: float
     says="One-hot encodings once more: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
     cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
     defines=("separatrix.selection.encodings.one_hot_encoding",),
-    neighbours=(Neighbour("e_y is the mean over the subset", {"code": "mean"}),),
+    neighbours=(Neighbour("$e_y$ is the mean over the subset", {"code": "mean"}),),
 )
 def definition_d_3(found: Sequence[Found], code: str = "sum") -> Finding:
     worst = max(max(one.result["orthogonal"], one.result[code], one.result["products"]) for one in found)
@@ -135,16 +135,17 @@ SHAPES = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="shapes of W and V",
-        printed=r"$W \in R^{d_e \times d_e}$, $V \in R^{d \times d}$; in Theorem E.6 both start as zeros of these "
-        r"shapes.",
-        right=r"$W \in R^{(d + d_e) \times (d + d_e)}$, $V \in R^{d \times (d + d_e)}$, as in Definition 2.5.",
+        printed=r"$W \in \mathbb{R}^{d_e \times d_e}$, $V \in \mathbb{R}^{d \times d}$; in Theorem E.6 both start as "
+        r"zeros of these shapes.",
+        right=r"$W \in \mathbb{R}^{(d + d_e) \times (d + d_e)}$, $V \in \mathbb{R}^{d \times (d + d_e)}$, as in "
+        r"Definition 2.5.",
         why=r"They meet $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks that do not vanish.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rows of Z",
-        printed=r"Equation (11): $Z \in R^{(d + T) \times T}$.",
-        right=r"$R^{(d + d_e) \times T}$, as in Equation (14).",
+        printed=r"Equation (11): $Z \in \mathbb{R}^{(d + T) \times T}$.",
+        right=r"$\mathbb{R}^{(d + d_e) \times T}$, as in Equation (14).",
         why=r"Encodings have $d_e$ coordinates here; $T$ is the number for one-hot ones.",
     ),
 )

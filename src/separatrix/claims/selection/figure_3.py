@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Finding, Found, claim, holds_if
+from separatrix.claims.ledger import Finding, Found, Verdict, claim
 from separatrix.claims.selection.figure_8 import figure_8
 
 
@@ -19,12 +19,12 @@ from separatrix.claims.selection.figure_8 import figure_8
     chosen=figure_8.chosen,
     history=figure_8.history,
 )
-def figure_3(found: Sequence[Found], truth: str = "cosine_W") -> Finding:
+def figure_3(found: Sequence[Found], truth: str = "cosine_W", query: str = "drawn", most: float = 0.05) -> Finding:
     """The last map by the rule of Figure 8; and at the start neither matrix leans to its ground truth, by 0.2."""
-    finding = figure_8.check(found, truth=truth)
+    finding = figure_8.check(found, truth=truth, query=query, most=most)
     start = [one.result for one in found if one.parameters["query"] == "drawn"]
     leaning = max(abs(result[name][0]) for result in start for name in ("cosine_W", "cosine_V"))
     numbers = {**finding.numbers, "largest |cosine| to the truth before training": leaning}
-    if finding.verdict.value != "holds":
-        return Finding(finding.verdict, numbers, finding.note)
-    return holds_if(leaning < 0.2, numbers)
+    if finding.verdict is Verdict.HOLDS and leaning >= 0.2:
+        return Finding(Verdict.NOT_REPRODUCED, numbers, "A matrix leans to its ground truth before training.")
+    return Finding(finding.verdict, numbers, finding.note)

@@ -103,7 +103,7 @@ def _directions(found: Sequence[Found], along: str) -> Finding:
     says=r"Along gradient descent from zero with one-hot encodings, $W$ is $C(t) (I - \mathbf{1} "
     r"\mathbf{1}^\top / T)$ on positions and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=_one_hot_cells,
-    neighbours=(Neighbour("W is C(t) I on positions", {"along": "W plain"}),),
+    neighbours=(Neighbour("$W$ is $C(t) I$ on positions", {"along": "W plain"}),),
 )
 def lemma_3_2(found: Sequence[Found], along: str = "W") -> Finding:
     return _directions(found, along)
@@ -115,7 +115,7 @@ def lemma_3_2(found: Sequence[Found], along: str = "W") -> Finding:
     says="Along gradient descent from zero with stochastic encodings, $W$ is $C(t) I$ on positions and "
     r"zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=_stochastic_cells,
-    neighbours=(Neighbour("W is C(t) (I - 1 1^T / d_e) on positions", {"along": "W plain"}),),
+    neighbours=(Neighbour(r"$W$ is $C(t) (I - \mathbf{1} \mathbf{1}^\top / d_e)$ on positions", {"along": "W plain"}),),
 )
 def lemma_3_4(found: Sequence[Found], along: str = "W") -> Finding:
     return _directions(found, along)

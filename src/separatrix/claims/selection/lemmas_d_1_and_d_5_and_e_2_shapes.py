@@ -47,7 +47,8 @@ D_5 = (
         shown_by="size of the identity",
         printed=r"$E X^\top X = d I_d$.",
         right=r"$d I_T$, as in the proof of Lemma D.2.",
-        why=r"$X$ is $d \times T$.",
+        why=r"$X$ is $d \times T$."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -56,6 +57,13 @@ D_5 = (
         right=r"$V(0) = 0$.",
         why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero at $t = 0$ alone. (The proof of Lemma E.7 prints $W(t) "
         r"= 0$ in the same place.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="weights at the start",
+        printed=r"$S_y^{(t)}(i) = s_+(t) > s_-(t) = S_y^{(t)}(j)$ for $i \in y$, $j \notin y$, at every $t$.",
+        right=r"$s_+(t) \ge s_-(t)$.",
+        why=r"At $t = 0$ and $t = 1$ the scale $C$ is zero, and all weights are $1/T$.",
     ),
 )
 
@@ -69,7 +77,12 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     fits = {name: V.shape[1] == M.shape[0] for name, M in (("X", X), ("Z", Z))}
     ones = torch.eye(T * d, dtype=torch.float64).reshape(-1, d, T) * (T * d) ** 0.5
     mean = (ones.mT @ ones).mean(0)
-    _, Vs, _ = exact_descent(torch.eye(T, dtype=torch.float64), q, d, 1.0, 1)
+    Ws, Vs, _ = exact_descent(torch.eye(T, dtype=torch.float64), q, d, 0.05, 4)
+    y = (torch.arange(T) < q).double()
+    gaps = []
+    for W in Ws:
+        S = torch.softmax(W[d:, d:] @ y, 0)
+        gaps.append(float(S[0] - S[-1]))
     products = [float(not fits[name]) for name in ("X", "Z")]
     identities = (torch.eye(size, dtype=torch.float64) for size in (d, T))
     return {
@@ -79,6 +92,7 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
             float((mean - d * eye).abs().max()) if eye.shape == mean.shape else 1.0 for eye in identities
         ],
         "start of V": [float(Vs[t].abs().max()) for t in (1, 0)],
+        "weights at the start": [float(min(gaps) <= 0), float(min(gaps) < 0)],
     }
 
 

@@ -109,7 +109,7 @@ _formula(
     r"\rVert^2$ times $[I, 0]$.",
     "E.4",
     "E.4 outside",
-    "with E |S_y|^2 in the place of |E[S_y]|^2",
+    r"with $\mathbb{E} \lVert S_y \rVert^2$ in the place of $\lVert \mathbb{E}[S_y] \rVert^2$",
 )
 _formula(
     "Lemma E.5",
@@ -117,5 +117,5 @@ _formula(
     r"(\operatorname{diag}(S_y) - S_y S_y^\top)(Y / q - \alpha E[S_y]) e_y^\top$.",
     "E.5",
     "E.5 inside",
-    "with S_y itself in the residual, as the proof of Lemma E.7 prints it for other blocks",
+    "with $S_y$ itself in the residual, as the proof of Lemma E.7 prints it for other blocks",
 )

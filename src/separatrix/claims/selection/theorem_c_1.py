@@ -89,21 +89,21 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem C.1",
-    says="Theorem 3.5, in full: no net whose first layer has at most T d - 1 neurons has a smaller expected squared "
-    "error than (T - q) / (T q (T - 1)).",
+    says=r"Theorem 3.5, in full: no net whose first layer has at most $T d - 1$ neurons has "
+    r"a smaller expected squared error than $(T - q) / (T q (T - 1))$.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$W_s = W[:, Td]$ is the submatrix of the first $Td$ rows of $W$.",
-            right=r"Of its first $Td$ columns, $W_s \in R^{k \times Td}$.",
+            right=r"Of its first $Td$ columns, $W_s \in \mathbb{R}^{k \times Td}$.",
             why=r"$W$ has $k \le Td - 1$ rows; the tokens meet its first $Td$ columns.",
             shown_by=ROWS,
         ),
     ),
     neighbours=(
-        Neighbour("than 1.01 (T - q) / (T q (T - 1))", {"factor": 1.01}),
-        Neighbour("than (T - q) / (T q)", {"bound": "no T - 1"}),
+        Neighbour(r"than $1.01 \frac{T - q}{T q (T - 1)}$", {"factor": 1.01}),
+        Neighbour(r"than $\frac{T - q}{T q}$", {"bound": "no T - 1"}),
     ),
 )
 def theorem_c_1(found: Sequence[Found], factor: float = 1.0, bound: str = "printed") -> Finding:

@@ -102,7 +102,7 @@ def _mean_cells() -> Iterator[Cell]:
     cells=_mean_cells,
     neighbours=(
         Neighbour("Jensen's inequality the other way round", {"first": "jensen turned"}),
-        Neighbour("the mean weight moves by at most s (1 - q s) times the step of C", {"second": "slower"}),
+        Neighbour("the mean weight moves by at most $s (1 - q s)$ times the step of $C$", {"second": "slower"}),
     ),
 )
 def theorem_e_6_mean_weights(found: Sequence[Found], first: str = "1", second: str = "2") -> Finding:
@@ -135,8 +135,10 @@ def _runs() -> Iterator[Cell]:
     r"\epsilon)$ steps, up to logarithms, the loss is at most $\epsilon$.",
     cells=_runs,
     neighbours=(
-        Neighbour("after T^((2 - 2 delta) / (1 - 3 delta)) / eta + T d / (eta epsilon) steps", {"in_T": 1}),
-        Neighbour("after T^((2 - 2 delta) / (1 - 3 delta)) / eta steps, whatever epsilon is", {"in_epsilon": False}),
+        Neighbour(r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T d / (\eta \epsilon)$ steps", {"in_T": 1}),
+        Neighbour(
+            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": False}
+        ),
     ),
 )
 def theorem_e_6(found: Sequence[Found], in_T: int = 2, in_epsilon: bool = True) -> Finding:

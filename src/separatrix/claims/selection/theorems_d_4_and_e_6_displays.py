@@ -44,7 +44,8 @@ E_6 = (
         printed=r"$\ldots - \frac{\Delta s}{q s^2 (T s - 1)} - \frac{\Delta s}{q s (T s - 1)^2}$.",
         right=r"$\frac{T \Delta s}{q s (T s - 1)^2}$ in the last term.",
         why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 T "
-        r"s - 1$, is the sum with it.",
+        r"s - 1$, is the sum with it."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -52,7 +53,8 @@ E_6 = (
         printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
         r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
         right=r"Times $\eta$.",
-        why=r"(UP1), which is put in, has it; so has the next line.",
+        why=r"(UP1), which is put in, has it; so has the next line."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -68,7 +70,8 @@ E_6 = (
         r"s}{q (T s - 1)} \cdot \frac{q s^5 (1 - q s)^2}{D^3}$.",
         right=r"$s^4$ on the right.",
         why=r"$D \ge q s (T s - 1)$ takes a power of $s$; with $s^5$ the inequality is false, and the next line has "
-        r"$s^4$.",
+        r"$s^4$."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -104,6 +107,14 @@ E_6 = (
         why="It is Theorem D.4's, where it is misprinted too. At $d = 1$ the printed one would say "
         r"$\alpha \le \alpha^\ast$.",
     ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="alpha in the factor of the update",
+        printed=r"The factor in the update of $C$ is $1 - \frac{q (T s - 1)}{T - q}$, where it is shown to be "
+        r"positive.",
+        right=r"$1 - \frac{q \alpha (T s - 1)}{T - q}$, as in the update rule.",
+        why=r"$\alpha$ is bounded by (IH2) in the next step, and may be above 1, where the printed factor is larger.",
+    ),
 )
 
 
@@ -137,6 +148,9 @@ def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[fl
         found["factor (T - q)^2 / T in (##)"].append(_below(left, [side, side * (T - q) ** 2 / T]))
         gain = 1 - q * _end(T, q, s, width / (8 * T * d)) * (T * s - 1) / (T - q)
         gains = [1 - q * _end(T, q, s, 1 / d) * (T * s - 1) / (T - q), width / (8 * T * d) * w / D]
+        end = _end(T, q, s, width / (8 * T * d))
+        factors = [1 - q * alpha * (T * s - 1) / (T - q) for alpha in (1.0, end)]
+        found["alpha in the factor of the update"].append(_apart(gain, factors))
         found["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
         assert best >= 1 - 1e-12
     steps = T**2 / eta

@@ -91,6 +91,7 @@ class Compiled:
         shared: Bytes of shared memory.
         matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
         per_score: The multiply-adds that these come to for one score of a block, by their own shapes.
+        inexact: How many kinds of instructions are approximate or flush subnormal numbers.
         occupancy: The share of a multiprocessor's warps that can run at once.
         estimate: At most so many 10^9 scores a second, an estimate.
     """
@@ -107,6 +108,7 @@ class Compiled:
     shared: int
     matrix: int
     per_score: float
+    inexact: int
     occupancy: float
     estimate: float
 
@@ -200,13 +202,19 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     )
 
 
-def inexact(ptx: str) -> set[str]:
-    """The instructions of a text for NVIDIA's GPUs that are not rounded correctly, or flush subnormal numbers.
+def inexact(vendor: str, text: str) -> set[str]:
+    """The instructions of a text that are not rounded correctly or flush subnormal numbers, and modes that flush.
 
-    >>> sorted(inexact("fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2, %f3;"))
+    >>> sorted(inexact("cuda", "fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2;"))
     ['add.ftz.f32', 'ex2.approx.ftz.f32']
+    >>> sorted(inexact("hip", "v_fma_f32 v1, v2; v_exp_f32_e32 v1, v2; .amdhsa_float_denorm_mode_32 0"))
+    ['.amdhsa_float_denorm_mode_32 0', 'v_exp_f32']
     """
-    return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", ptx))
+    if vendor == "cuda":
+        return set(re.findall(r"\b[a-z0-9]+\.(?:[a-z0-9]+\.)*(?:approx|ftz|full)\b[a-z0-9.]*", text))
+    instructions = re.findall(r"\bv_(?:exp|log|rcp|rsq|sqrt|sin|cos|mad|mac)_f(?:16|32|64)", text)
+    modes = re.findall(r"\.amdhsa_float_denorm_mode_\S+ [012]\b|\.amdhsa_float_round_mode_\S+ [123]\b", text)
+    return {*instructions, *modes}
 
 
 def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
@@ -214,7 +222,8 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     target = TARGETS[name]
     made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width, way)
     registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
-    matrix, work = matrix_work(target.vendor, made.asm["ptx" if target.vendor == "cuda" else "amdgcn"], block.warps)
+    text = made.asm["ptx" if target.vendor == "cuda" else "amdgcn"]
+    matrix, work = matrix_work(target.vendor, text, block.warps)
     shared = made.metadata.shared
     return Compiled(
         name,
@@ -229,6 +238,7 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         shared,
         matrix,
         round(work / (block.queries * block.keys), 3),
+        len(inexact(target.vendor, text)),
         round(target.occupancy(registers, shared, block.warps), 4),
         round(estimate(target, kernel, kind, width, way), 2),
     )

@@ -19,13 +19,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact import gpu
 from separatrix.attention.exact.blocks import passes
 
-ERRORS = {torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
-SHAPES = ((1, 17, (5, 40), 16, 24), (2, 70, (33, 65), 64, 64), (1, 40, (20, 150), 128, 128))
+ERRORS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
+    (1, 17, (5, 40), 16, 24),
+    (2, 70, (33, 65), 64, 64),
+    (1, 40, (20, 150), 128, 128),
+    (1, 20, (5, 9, 30), 32, 16),
+)
+NEAR_LINEAR = (300, 4, 8)
+"""The length and the dimensions of keys and of values for which near-linear attention is checked."""
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"is_causal": True, "query_offset": 3},
@@ -68,12 +76,52 @@ def checks(device: str) -> list[dict[str, Any]]:
                 given += [draw(5 + m, heads, n, d_v, dtype=dtype, device=device) for m, n in enumerate(lengths)]
                 grad = draw(9, heads, queries, d_v, dtype=dtype, device=device)
                 leaves = [x.double().requires_grad_() for x in given]
-                expected = reference.tensor_attention(leaves[0], leaves[1:3], leaves[3:], **options)
+                sets = len(lengths)
+                options = dict(options, **({"windows": windows_of(sets)} if "windows" in options else {}))
+                call = check_call(given[0], given[1 : 1 + sets], given[1 + sets :], **options)
+                if not gpu.takes(call):
+                    continue
+                expected = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
                 gradients = torch.autograd.grad((expected[0] * grad).sum(), leaves)
-                call = check_call(given[0], given[1:3], given[3:], **options)
                 error = check(call, tuple(x.detach() for x in expected), list(gradients), grad)
                 what = f"{dtype}, {queries} queries, {lengths} keys, d = {d}, d_v = {d_v}, {options}"
                 found.append({"what": what, "error": error, "most": most, "right": error <= most})
+    return found
+
+
+def windows_of(sets: int) -> list[int | None]:
+    """A short window on the first set and a long one on the last.
+
+    >>> windows_of(3)
+    [7, None, 40]
+    """
+    return [7, *[None] * (sets - 2), 40]
+
+
+def near_linear_checks(device: str) -> list[dict[str, Any]]:
+    """Near-linear attention of order 3 and a stream's states against the definition: errors within certificates."""
+    found = []
+    n, d, d_v = NEAR_LINEAR
+
+    def compare(what: str, out: Tensor, exact: Tensor, most: float) -> None:
+        error = (out.double() - exact).abs().max().item()
+        found.append({"what": what, "error": error, "most": most, "right": error <= most})
+
+    for dtype in (torch.float32, torch.float64):
+        query, *keys = (draw(m, 2, n, d, dtype=dtype, device=device) for m in range(3))
+        values = [draw(5 + m, 2, n, d_v, dtype=dtype, device=device) for m in range(2)]
+        wide = query.double(), [x.double() for x in keys], [x.double() for x in values]
+        for is_causal in (False, True):
+            exact = reference.tensor_attention(*wide, is_causal=is_causal)[0]
+            made = sx.certified_attention(query, keys, values, tolerance=1e-2, method="polynomial", is_causal=is_causal)
+            compare(f"near-linear, {dtype}, is_causal={is_causal}", made.output, exact, made.certificate.total)
+        state = sx.TensorAttentionState(
+            3, d, d_v, bound=1.0, tolerance=1e-2, batch_shape=(2,), dtype=dtype, device=device
+        )
+        for token in range(n):
+            state.append([x[:, token : token + 1] for x in keys], [x[:, token : token + 1] for x in values])
+        exact = reference.tensor_attention(*wide)[0][:, :1]
+        compare(f"a stream, {dtype}", state.attend(query[:, :1]), exact, state.certificate.total)
     return found
 
 
@@ -117,12 +165,14 @@ def times(device: str) -> list[dict[str, Any]]:
     """Times of the passes, and of peers where they have the call."""
     found = []
     peer = fbgemm()
-    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         for d in (64, 128):
             for heads, length, windows in TIMED:
                 query, *sets = (draw(m, heads, length, d, dtype=dtype, device=device) for m in range(5))
                 options = {"windows": list(windows)} if windows else {}
                 call = check_call(query, sets[:2], sets[2:], **options)
+                if not gpu.takes(call):
+                    continue
                 out, lse = gpu.forward(call)
                 grad = torch.ones_like(out)
                 row: dict[str, Any] = {"what": f"{dtype}, {heads} heads, n = {length}, windows {windows}, d = {d}"}
@@ -153,7 +203,7 @@ def report(device: str = "cuda") -> dict[str, Any] | None:
     """Everything about this machine's GPU, or None if it has none; times only if every result is right."""
     if not torch.cuda.is_available():
         return None
-    right = checks(device)
+    right = checks(device) + near_linear_checks(device)
     return {
         "gpu": torch.cuda.get_device_name(),
         "python": sys.version.split()[0],

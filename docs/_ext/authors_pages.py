@@ -80,6 +80,11 @@ def authors_findings(paper: str) -> str:
         lines += ["## Settings that we chose where the paper prints none", ""]
         lines += [f"- **{plain(called(one))}**: {'; '.join(map(marked, one.chosen))}." for one in chosen]
         lines += [""]
+    changed = [one for one in listed if one.history]
+    if changed:
+        lines += ["## Rules of ours that were changed after results had been seen", ""]
+        lines += [f"- **{plain(called(one))}**: {' '.join(map(marked, one.history))}" for one in changed]
+        lines += [""]
     lines += ["## What holds", ""]
     for verdict in Verdict:
         group = [one for one in listed if recorded[one.id].verdict is verdict and verdict not in _OPEN]

@@ -61,9 +61,9 @@ def _claim_rows(
             found += "<br>chosen by us: " + "; ".join(map(marked, one.chosen))
         if one.history:
             found += "<br>changed after results were seen: " + " ".join(map(marked, one.history))
-        checked = " and ".join(map(_code, claim_files(one)))
+        checked = " and ".join(map(source_link, claim_files(one)))
         defined = [f"is {_code(name)}" for name in one.defines]
-        code = "<br>".join([*defined, *map(_code, files), f"checked in {checked}"])
+        code = "<br>".join([*defined, *map(source_link, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
     return rows
 
@@ -80,7 +80,7 @@ def _rejected(one: Claim) -> str:
 
 
 def _place_row(one: Place, cited: Sequence[str]) -> str:
-    code = "<br>".join(map(_code, dict.fromkeys([*one.code, *cited])))
+    code = "<br>".join(map(source_link, dict.fromkeys([*one.code, *cited])))
     found = f"with {plain(one.see)}" if one.see else ""
     return f"| {plain(one.where)} | {marked(one.says)} | {code} | {found} |"
 
@@ -99,3 +99,12 @@ def verdicts_list() -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`"
+
+
+def source_link(file: str) -> str:
+    """The name of a file of `src/separatrix` as a link to it, from a page in a folder of the documents.
+
+    >>> source_link("attention/operator.py")
+    '[`attention/operator.py`](../../src/separatrix/attention/operator.py)'
+    """
+    return f"[{_code(file)}](../../src/separatrix/{file})"

@@ -1,9 +1,9 @@
 """What pages have from the source: the ledger, the commands, the API, notebooks.
 
 A page says where by a line of its own. The API, the notebooks and the counts of the fuzz are filled in by Sphinx while
-it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands and the evidence are
-committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``; `python -m
-tests.docs.refresh` writes them anew, and a test fails when they are stale.
+it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence and
+the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``;
+`python -m tests.docs.refresh` writes them anew, and a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from docs._ext.docstring_markup import rst
 from docs._ext.errata_pages import errata_counts, errata_list, first_errata
 from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
+from docs._ext.gallery import gallery
 from docs._ext.ledger_pages import paper_heading, paper_table, verdicts_list
 from docs._ext.notebook_pages import notebook
 from docs._ext.public_names import links
@@ -39,6 +40,7 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
     "errata-counts": errata_counts,
     "evidence": evidence,
     "first-errata": first_errata,
+    "gallery": gallery,
     "paper": paper_heading,
     "table": paper_table,
     "verdicts": verdicts_list,

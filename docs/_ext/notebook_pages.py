@@ -21,7 +21,7 @@ def notebook(name: str) -> str:
     for cell in cells(name):
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            made.append(source)
+            made.append(source.replace("](figures/", "](../../notebooks/figures/"))
         else:
             made.append(f"```python\n{source}\n```")
             made += [f"```text\n{text.rstrip()}\n```" for text in printed(cell)]

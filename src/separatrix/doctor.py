@@ -103,8 +103,8 @@ def gpu_engine() -> str:
     """Which engine computes on a GPU, and on which GPUs, or that there is none."""
     oldest = ".".join(map(str, OLDEST_TRITON))
     with_triton = (
-        "exact attention of order 3 and near-linear sums by kernels in Triton (tested in the interpreter, compiled for "
-        "sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
+        "exact attention of orders 3 and 4 and near-linear attention by kernels in Triton (tested in the interpreter, "
+        "compiled for sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
         if installed()
         else f"everything by plain PyTorch, because Triton {oldest} or later is not installed"
     )
@@ -185,10 +185,11 @@ class Speed:
         return self.seconds / self.reckoned
 
 
-def speeds(*, seconds: float = 0.5) -> list[Speed]:
+def speeds(*, seconds: float = 0.5, clock: Callable[[], float] = perf_counter) -> list[Speed]:
     """Exact attention at order 2 and near-linear attention at order 3, in float32, each timed for some `seconds`.
 
-    The best of the times counts, with the number of threads torch is set to.
+    The best of the times counts, with the number of threads torch is set to. With one thread, `time.thread_time` as the
+    clock leaves out the time in which other programs have the core.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -197,7 +198,7 @@ def speeds(*, seconds: float = 0.5) -> list[Speed]:
 
     n, d = 1024, 64
     Q, K, V = uniform(3, n, d)
-    took = _best(lambda: operator.tensor_attention(Q, K, V, method="exact", return_lse=True), seconds)
+    took = _best(lambda: operator.tensor_attention(Q, K, V, method="exact", return_lse=True), seconds, clock)
     exact = Speed("exact", f"order 2, n = {n}, d = {d}", took, 1e-9 * exact_cost(Shape(1, n, (n,), d, d), False).time)
 
     n, d = 16384, 8
@@ -211,16 +212,30 @@ def speeds(*, seconds: float = 0.5) -> list[Speed]:
     wide = plan.recipe.dtype == torch.float64
     cost = certified_cost(Shape(1, n, (n, n), d, d), expanded(plan.recipe.index_set), wide)
     what = f"order 3, n = {n}, d = {d}, rank {plan.rank}"
-    return [exact, Speed("polynomial", what, _best(certified, seconds), 1e-9 * cost.time)]
+    return [exact, Speed("polynomial", what, _best(certified, seconds, clock), 1e-9 * cost.time)]
 
 
-def _best(run: Callable[[], object], seconds: float) -> float:
+def busy() -> str | None:
+    """Say that other programs have kept the machine busy, so that times measured now are worth little; None if not.
+
+    What is asked is the load of the last minute, more than a program waiting for each core; None also where the system
+    does not tell it.
+    """
+    if not hasattr(os, "getloadavg"):
+        return None
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= cores:
+        return None
+    return f"a load of {load:.1f} on {cores} cores: the times here are worth little, measure again when it is quiet"
+
+
+def _best(run: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
     """The least time of a run, over as many as fit, and two at least."""
     best, times, end = float("inf"), 0, perf_counter() + seconds
     while times < 2 or perf_counter() < end:
-        start = perf_counter()
+        start = clock()
         run()
-        best, times = min(best, perf_counter() - start), times + 1
+        best, times = min(best, clock() - start), times + 1
     return best
 
 

@@ -41,6 +41,15 @@ def test_a_claim_has_neighbours_or_says_why_not(id: str) -> None:
         assert other.constants.keys() <= set(arguments), "a neighbour differs by arguments of the check"
 
 
+TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
+"""Arguments by which a neighbour turns a comparison round, or exchanges two parts: to reject that shows little."""
+
+
+@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.neighbours))
+def test_some_neighbour_is_near(id: str) -> None:
+    assert any(not other.constants.keys() <= TURNING for other in CLAIMS[id].neighbours)
+
+
 @pytest.mark.parametrize(("id", "at"), QUICK, ids=lambda value: str(value))
 def test_the_check_rejects_the_neighbour(id: str, at: int) -> None:
     """On the evidence on which the claim has its recorded verdict. A claim that is decided is rejected by failing."""

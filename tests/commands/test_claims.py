@@ -90,8 +90,33 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
     found = [line for line in told if line.startswith("   ")]
     assert max(map(len, found)) <= max(columns, 60)
     assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]
+    assert "word59" in found[-1], "a note was cut"
+
+
+@pytest.mark.parametrize("many", [1, 7])
+def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: int) -> None:
+    made = [declare(f"Theorem {i}", cells=lambda: [number.cell(seed=1, x=1.0)]) for i in range(many)]
+    numbers = {f"a number with a name {i}": i for i in range(20)}
+    for one in made:
+        object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers))
+    with Store.create(tmp_path) as store:
+        reproduce(made, store, in_process(), profile="quick")
+    told = invoke("claims", "--store", tmp_path, COLUMNS="80").stdout.splitlines()
+    found = [line for line in told if line.startswith("   ")]
+    text = " ".join(" ".join(found[: len(found) // many]).split())
     if many == 1:  # a few are told in full
-        assert "word59" in found[-1]
+        assert text.endswith("a number with a name 19: 19.")
     else:
         assert len(found) == 3 * many
-        assert found[2].endswith("...")
+        kept = text.count("a number with a name")
+        assert text.endswith(f"a number with a name {kept - 1}: {kept - 1}. ({20 - kept} numbers more in the report.)")
+
+
+def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
+    made = declare(
+        "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]
+    )
+    recorded[made.id] = Verdict.DEFINED
+    shown = " ".join(invoke("claims", "--store", tmp_path / "r").stdout.split())
+    assert "In the library: separatrix.tensor_attention." in shown
+    assert "Changed after results had been seen: Until then four of five were enough." in shown

@@ -91,8 +91,7 @@ def test_speeds_are_told() -> None:
 def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     clock = iter(range(10**6))
-    monkeypatch.setattr(doctor, "perf_counter", lambda: next(clock))
-    exact, polynomial = doctor.speeds(seconds=0.0)
+    exact, polynomial = doctor.speeds(seconds=0.0, clock=lambda: next(clock))
     assert (exact.method, polynomial.method) == ("exact", "polynomial")
     assert exact.seconds == polynomial.seconds == 1
     assert exact.reckoned == 1e-9 * exact_cost(Shape(1, 1024, (1024,), 64, 64), False).time
@@ -177,14 +176,14 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.output.count("BROKEN") == 1
 
 
-def test_modes_are_told_by_the_doctor(run) -> None:
+def test_modes_are_told_by_the_doctor(forked) -> None:
     """A process that flushes to zero: the whole command ends with the line, and with 1."""
     code = (
-        "import torch; torch.set_flush_denormal(True)\n"
+        "import torch; torch.set_num_threads(2); torch.set_flush_denormal(True)\n"
         "from separatrix import doctor; doctor.BLOCKS = ((2, 2),)\n"
         "from separatrix.commands.app import app; app(['doctor'])"
     )
-    done = run(code, OMP_NUM_THREADS="2", COLUMNS="400")
+    done = forked(code, COLUMNS="400")
     assert (done.returncode, done.stderr) == (1, "")
     last = done.stdout.splitlines()[-1]
     assert last.startswith("Certificates are NOT valid on this machine. No thread flushes subnormal numbers to zero")
@@ -200,8 +199,8 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 MAIN = "from separatrix.commands.main import main; main()"
 
 
-def test_doctor(run) -> None:
-    done = run(MAIN, "doctor")
+def test_doctor(forked) -> None:
+    done = forked(MAIN, "doctor")
     assert (done.returncode, done.stderr) == (0, "")
     for word in (torch.__version__, "torch threads", "roofline, d = 16", "roofline, d = 64"):
         assert word in done.stdout

@@ -62,3 +62,16 @@ def test_reproduce_with_a_failing_cell_exits_with_1(recorded, tmp_path: Path) ->
     done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     assert done.exit_code == 1
     assert "1 cell failed" in done.stderr
+
+
+def test_many_verdicts_end_with_a_summary_of_one_screen(recorded, tmp_path: Path) -> None:
+    made = [declare(f"Lemma {i}") for i in range(30)]
+    waits = declare("Lemma 90", profile="full", cells=lambda: [number.cell(seed=8, x=8.0)])
+    failing = declare("Lemma 91", cells=lambda: [fails.cell(seed=1, when=1)])
+    recorded |= {one.id: Verdict.HOLDS for one in made} | {waits.id: Verdict.NOT_RUN, failing.id: Verdict.UNDECIDED}
+    done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 10
+    assert lines[0] == "kronecker   32 claims: 30 hold, 1 is undecided, 1 is not run here."
+    assert [line.strip() for line in lines[1:3]] == ["undecided:", failing.id]
+    assert lines[3] == "Claims that are not run here wait for --profile full, which takes hours."

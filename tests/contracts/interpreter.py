@@ -77,6 +77,17 @@ def _hurry(patch: pytest.MonkeyPatch, core: ModuleType, interpreter: ModuleType)
     def shaped(shape):
         return core.constexpr(math.prod(shape)), core.tuple([core.constexpr(size) for size in shape])
 
+    @cache
+    def block(sizes):
+        shape = core.tuple(sizes)
+        return shape, core.validate_block_shape(shape), str(shape)
+
+    def make_block(self, element_ty, shape):
+        sizes = tuple(size.value if isinstance(size, core.constexpr) else size for size in shape)
+        self.element_ty = element_ty
+        self.shape, self.numel, text = block(sizes)
+        self.name = f"<{text}, {element_ty}>"
+
     def make(self, handle, type):
         self.handle, self.type, self.dtype = handle, type, type.scalar
         self.numel, self.shape = shaped(type.shape if type.is_block() else ())
@@ -88,6 +99,7 @@ def _hurry(patch: pytest.MonkeyPatch, core: ModuleType, interpreter: ModuleType)
 
     types, plain = {}, interpreter._get_np_dtype
     patch.setattr(core.tensor, "__init__", make)
+    patch.setattr(core.block_type, "__init__", make_block)
     patch.setattr(interpreter, "_get_np_dtype", type_of)
     patch.setattr(interpreter.interpreter_builder, "options", interpreter.InterpreterOptions(sanitize_overflow=False))
 

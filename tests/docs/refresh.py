@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from docs._ext import evidence_figure
+from docs._ext import evidence_figure, notebook_figures
 from docs._ext.made import refreshed
 from tests.docs.pages import FENCE, MADE, NOTEBOOKS, PAGES, RUN_IN_ORDER
 
@@ -60,6 +60,7 @@ if __name__ == "__main__":
         refresh_made(page)
     if asked in ([], ["--made"]):
         evidence_figure.FIGURE.write_text(evidence_figure.svg())
+        notebook_figures.draw_all()
     for page in map(Path, [] if asked == ["--made"] else asked or [*PAGES, *NOTEBOOKS]):
         print(page)
         (refresh_notebook if page.suffix == ".ipynb" else refresh_page)(page)

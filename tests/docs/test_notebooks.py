@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from docs._ext.notebook_figures import DRAWN
 from docs._ext.notebook_pages import notebook, printed
+from separatrix.report.sketch import lettered
 from tests.docs.pages import DOCS, NOTEBOOKS, run_in_order
 
 
@@ -34,6 +38,19 @@ def test_is_plain(path: Path) -> None:
             assert cell["execution_count"] is None
             assert {output["output_type"] for output in cell["outputs"]} <= {"stream"}
             assert not any(line.startswith(("%", "!")) for line in cell["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_opens_with_its_figure(path: Path) -> None:
+    """Word by word: the places of points may differ in a last digit from machine to machine."""
+    first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+    assert re.search(rf"!\[[^]]{{40,}}\]\(figures/{path.stem}\.svg\)$", first)
+    shown = ElementTree.parse(path.parent / "figures" / f"{path.stem}.svg").getroot()
+    drawn = ElementTree.fromstring(lettered(DRAWN[path.stem]().to_dict()))
+    assert [*drawn.itertext()] == [text for text in shown.itertext()], (
+        "python -m tests.docs.refresh --made draws it anew"
+    )
+    assert [part.tag for part in drawn.iter()] == [part.tag for part in shown.iter()]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -17,12 +17,6 @@ from separatrix.explorer.server import Endpoint, bound
 from tests.report import visits
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's chromium; without it the test is skipped, or fails where one is required."""
-    yield from visits.launched()
-
-
 def end_run(store: Path, seconds: float = 60.0) -> None:
     """End the training run that a test left behind, if it did."""
     if name := alive(store):
@@ -58,3 +52,12 @@ def serve() -> Iterator[Callable[..., str]]:
             return address
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def browser(serve: Callable[..., str]) -> Iterator[Any]:
+    """Debian's chromium; without it the test is skipped, or fails where one is required.
+
+    It ends before the server, which waits for connections that are open.
+    """
+    yield from visits.launched()

@@ -5,36 +5,24 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.report.visits import DESKTOP, PHONE
+from tests.report.visits import DESKTOP, PHONE, Seen, Windows
 
 __all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "state"]
 
 
-class Visit:
-    """A page in a window of its own. At the end it must not have complained, nor asked anyone but its server."""
+class Visit(Seen):
+    """A visit to the explorer: it complains of nothing, and asks nobody but its server."""
 
-    def __init__(self, browser: Any, address: str, view: str = "", **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.context.set_default_timeout(60_000)
-        self.page = self.context.new_page()
+    def __init__(self, browser: Windows, address: str, view: str = "", **options: Any) -> None:
+        super().__init__(browser, address + view, **options)
         self.address = address
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(address + view)
         self.page.locator("#panel > *").first.wait_for(state="attached")
 
-    def __enter__(self) -> Any:
-        return self.page
-
     def __exit__(self, kind: object, *_: object) -> None:
-        self.context.close()
+        self.end()
         if kind is None:
             assert self.complaints == []
-            asked = [url for url in self.requests if not url.startswith(("data:", "blob:"))]
-            assert [url for url in asked if not url.startswith(self.address)] == [], "the page asked someone else"
+            assert [url for url in self.asked() if not url.startswith(self.address)] == [], "it asked someone else"
 
 
 def state(page: Any) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from separatrix.lab import progress
-from separatrix.lab.progress import Bars, Lines, Tally
+from separatrix.lab.progress import Bars, Lines, Tally, Work
 
 
 class Clock:
@@ -38,6 +38,29 @@ def test_lines_come_now_and_then(tmp_path: Path, clock: Clock) -> None:
         "61 of 101 cells, 4.1 a second, 9.8 s left, 1 failed",
         "101 of 101 cells, 4.05 a second, 0.0 s left, 1 failed",
     ]
+
+
+def test_the_time_left_follows_what_the_cells_cost(tmp_path: Path, clock: Clock) -> None:
+    """Ninety cells of a second each, then ten of a minute: 690 seconds, whatever the number of cells that are done."""
+    work = Work(90 * 1.0 + 10 * 60.0, workers=1)
+    with (tmp_path / "log").open("w") as stream, progress.on(100, stream, work) as lines:
+        for done, now in ((1, 1), (45, 45), (90, 90), (95, 390), (100, 690)):
+            clock.now = now
+            lines.show(Tally(done=done, worked=now))
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "1 of 100 cells, about 11 min 29 s left",
+        "45 of 100 cells, about 10 min 45 s left",
+        "90 of 100 cells, about 10 min 0 s left",
+        "95 of 100 cells, about 5 min 0 s left",
+        "100 of 100 cells, about 0.0 s left",
+    ]
+
+
+def test_a_slower_machine_is_found_out(tmp_path: Path, clock: Clock) -> None:
+    with (tmp_path / "log").open("w") as stream, progress.on(1000, stream, Work(940.0, workers=2)) as lines:
+        clock.now = 970
+        lines.show(Tally(done=470, skipped=30, worked=440.0))
+    assert (tmp_path / "log").read_text() == "500 of 1,000 cells, about 16 min 40 s left\n"
 
 
 def test_bars_tell_notes_above(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Ve
 from separatrix.claims.reproduce import reproduce
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab import Cell, Store, in_process
+from separatrix.report.highlights import Highlight
 from separatrix.report.page import page
 from tests.lab.experiments import fails, number, walk
 
@@ -66,6 +67,11 @@ def bars(found: Sequence[Found]) -> Fake:
     return Fake(figure, "Bars go up and down.", {"n": ["ä", "<"]})
 
 
+HIGHLIGHTS = (
+    Highlight("kronecker/lemma-1", Verdict.HOLDS, "lines", "A finding in a line", "And in a sentence."),
+    Highlight("selection/theorem-6", Verdict.HOLDS, "plane", "What this store lacks", "It was found elsewhere."),
+    Highlight("beyond/nothing", Verdict.HOLDS, "plane", "Of no claim on the page", "It is left out."),
+)
 FIGURES = {"lines": lines, "plane": plane, "bars": bars}
 THEME = go.layout.Template(layout={"font": {"color": "#777777", "size": 13}, "legend": {"orientation": "h", "y": -0.2}})
 
@@ -128,5 +134,5 @@ def written(folder: Path) -> Path:
     """The page of all of them, in a folder."""
     with Store.create(folder) as store:
         path = folder / "report.html"
-        path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded()), "utf-8")
+        path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded(), HIGHLIGHTS), "utf-8")
     return path

@@ -13,7 +13,7 @@ import pytest
 from tests.report.standin import HOSTILE, written
 from tests.report.visits import DESKTOP, PHONE, Visit
 
-PLOTS = 4
+PLOTS = 5
 INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
 
 
@@ -23,8 +23,13 @@ def address(browser, standins, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def shown(page: Any) -> list[str]:
-    """The claims in the table that a reader sees."""
-    return page.locator("#verdicts tbody tr:visible th a").all_text_contents()
+    """The claims that a reader sees."""
+    return page.locator("article:visible summary h3").all_text_contents()
+
+
+def opened(page: Any) -> list[str]:
+    """The claims that are open."""
+    return page.locator("article:has(> details[open])").evaluate_all("all => all.map(one => one.id)")
 
 
 def inks(page: Any, first: str = "") -> set[str]:
@@ -42,7 +47,7 @@ def test_every_figure_is_drawn_in_the_readers_colours(browser, address: str, dev
             "[...document.querySelectorAll('.plot')].map(plot => plot.querySelectorAll("
             "'.scatterlayer .point, .heatmaplayer image, .barlayer .point').length)"
         )
-        assert marks == [5, 5, 1, 24]
+        assert marks == [5, 5, 5, 1, 24]
         ink = page.evaluate("getComputedStyle(document.body).color")
         assert ink == INK[scheme]
         assert inks(page) == {ink}
@@ -50,21 +55,62 @@ def test_every_figure_is_drawn_in_the_readers_colours(browser, address: str, dev
 
 def test_a_figure_is_drawn_when_the_reader_comes_near(browser, address: str) -> None:
     with Visit(browser, address, read=False, viewport={"width": 1280, "height": 400}) as page:
+        page.locator(".highlight .plot[data-state=drawn]").wait_for()
         page.wait_for_timeout(300)
-        assert page.locator(".plot[data-state]").count() == 0
+        assert page.locator(".plot[data-state]").count() == 1, "a claim that is folded has its figures drawn"
+        page.get_by_role("link", name="Theorem 3: holds asymptotically").click()
+        assert opened(page) == ["kronecker/theorem-3"]
+        bars = page.locator(".plot").nth(4)
         height = page.evaluate("document.documentElement.scrollHeight")
-        page.get_by_role("link", name="Theorem 3").first.click()
-        bars = page.locator(".plot").nth(3)
         bars.scroll_into_view_if_needed()
         bars.and_(page.locator("[data-state=drawn]")).wait_for()
-        assert page.locator(".plot").first.get_attribute("data-state") is None
+        assert page.locator(".plot").nth(1).get_attribute("data-state") is None
         assert abs(page.evaluate("document.documentElement.scrollHeight") - height) <= 4, "the page moved"
-        # Paper has all of them, though nobody has been near.
+        # Paper has all that stand open, though nobody has been near, and no others.
         assert page.evaluate("() => { dispatchEvent(new Event('beforeprint')); return "
-                             "[...document.querySelectorAll('.plot')].map(one => one.dataset.colours); }"
-                             ) == ["paper"] * PLOTS  # fmt: skip
-        page.locator(".plot:not([data-state=drawn])").last.wait_for(state="detached")
+                             "[...document.querySelectorAll('.plot')].map(one => one.dataset.colours ?? ''); }"
+                             ) == ["paper", "", "", "paper", "paper"]  # fmt: skip
+        page.locator(".plot[data-state=begun]").last.wait_for(state="detached")
         assert page.locator(".plot .main-svg .xtick").count() > 0
+
+
+def test_the_first_picture_needs_no_script(browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False, **DESKTOP)
+    page = context.new_page()
+    page.goto(address)
+    assert page.locator(".highlight .sketch path").count() == 4  # a curve with its points, another, the frame
+    box = page.locator(".highlight .sketch").bounding_box()
+    assert 0 < box["y"] < box["y"] + box["height"] < 800
+    context.close()
+
+
+def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> None:
+    with Visit(browser, address, read=False, **DESKTOP) as page:
+        page.get_by_role("radio", name="holds 2", exact=True).check()
+        page.get_by_label("Text").fill("theorem 8")
+        page.locator("[id='selection/theorem-8'] summary").first.click()
+        page.wait_for_function("location.hash.includes('open')")
+        shared = page.url
+        assert page.evaluate("location.hash") == "#verdict=holds&text=theorem+8&open=selection/theorem-8"
+        page.get_by_role("button", name="Clear").click()
+        assert page.evaluate("location.hash") == "#open=selection/theorem-8"
+        page.locator("[id='selection/theorem-8'] summary").first.click()
+        page.wait_for_function("location.hash === ''")
+    with Visit(browser, shared, read=False, **PHONE) as page:
+        assert shown(page) == ["Theorem 8"]
+        assert opened(page) == ["selection/theorem-8"]
+        assert page.get_by_role("radio", name="holds 2", exact=True).is_checked()
+        assert page.locator("#map .tile:not(.out)").count() == 1
+        # What the filter hides is shown all the same to those who follow a link to it.
+        page.evaluate("location.hash = '#kronecker/lemma-2'")
+        page.locator("[id='kronecker/lemma-2'] .statement").wait_for()
+        assert len(shown(page)) == 8
+        page.go_back()
+        page.wait_for_function("document.querySelectorAll('article:not([hidden])').length === 1")
+        assert opened(page) == ["selection/theorem-8"]
+    with Visit(browser, f"{address}#verdict=nothing&paper=none&open=nowhere", read=False, **DESKTOP) as page:
+        assert len(shown(page)) == 8
+        assert opened(page) == []
 
 
 def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
@@ -76,7 +122,7 @@ def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
             rights = "element => Math.max(...[...element].map(one => one.getBoundingClientRect().right))"
             assert page.locator("figure, figure > .wide").evaluate_all(rights) <= width
             widths = page.locator(".plot .main-svg").evaluate_all("all => all.map(one => one.clientWidth)")
-            assert min(widths) >= 0.8 * min(width, 900)
+            assert min(widths) >= 0.8 * min(width, 880)
             if width <= 640:  # the last figure has two parts, and is wider than a phone
                 assert widths[-1] >= 440
                 assert page.locator("figure > .wide").last.get_attribute("tabindex") == "0"
@@ -86,7 +132,7 @@ def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
 
 
 @pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_the_table_is_filtered_by_verdict_paper_and_text(browser, address: str, device: dict) -> None:
+def test_the_claims_are_filtered_by_verdict_paper_and_text(browser, address: str, device: dict) -> None:
     with Visit(browser, address, **device) as page:
         everything = shown(page)
         assert len(everything) == 8
@@ -113,21 +159,21 @@ def test_the_table_is_filtered_by_verdict_paper_and_text(browser, address: str, 
         assert shown(page) == ["Theorem 5"]
 
 
-def test_the_contents_of_a_paper_lead_to_its_claims(browser, address: str) -> None:
-    with Visit(browser, address, **DESKTOP) as page:
-        page.locator("#kronecker .contents").get_by_role("link", name="Theorem 3").click()
-        assert page.evaluate("decodeURIComponent(location.hash)") == "#kronecker/theorem-3"
-        assert page.locator("[id='kronecker/theorem-3'] h3").is_visible()
-        page.locator("#kronecker .contents").get_by_role("link", name="2 errata").click()
-        assert page.evaluate("location.hash") == "#errata-kronecker"
-    with Visit(browser, address, **PHONE) as page:
-        assert not page.locator("#kronecker .contents ul").is_visible()
-        page.locator("#kronecker .contents summary").click()
-        assert page.locator("#kronecker .contents ul").is_visible()
+def test_the_map_leads_to_the_claims(browser, address: str) -> None:
+    for device in (DESKTOP, PHONE):
+        with Visit(browser, address, read=False, **device) as page:
+            assert not page.locator("[id='kronecker/theorem-3'] .opened").is_visible()
+            page.locator("#map").get_by_role("link", name="Theorem 3: holds asymptotically").click()
+            assert page.evaluate("decodeURIComponent(location.hash)") == "#open=kronecker/theorem-3"
+            assert page.locator("[id='kronecker/theorem-3'] .statement").is_visible()
+            page.locator("#kronecker").get_by_role("link", name="2 errata").click()
+            assert page.evaluate("location.hash") == "#errata"
+            page.locator("#errata summary").first.click()
+            assert page.locator("#errata .erratum").first.is_visible()
 
 
 def test_the_keyboard_reaches_everything(browser, address: str) -> None:
-    with Visit(browser, address, **DESKTOP) as page:
+    with Visit(browser, address, read=False, **DESKTOP) as page:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the verdicts"
         assert page.locator(".skip").bounding_box()["x"] >= 0
@@ -142,10 +188,10 @@ def test_the_keyboard_reaches_everything(browser, address: str) -> None:
         page.keyboard.press("Tab")
         page.keyboard.type("lemma")
         assert shown(page) == ["Lemma 1"]
-        for _ in range(2):
+        for _ in range(3):  # past the button, and the paper's name on the map
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        assert page.evaluate("decodeURIComponent(location.hash)") == "#kronecker/lemma-1"
+        page.wait_for_function("location.hash.includes('open=kronecker/lemma-1')")
         unreachable = page.evaluate(
             "[...document.querySelectorAll('a, summary, input, select, button, pre')]"
             ".filter(element => element.tabIndex < 0).map(element => element.outerHTML)"
@@ -179,16 +225,24 @@ def test_it_prints(browser, address: str) -> None:
 def test_the_data_of_a_figure_can_be_saved(browser, address: str, tmp_path: Path) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         with page.expect_download() as waiting:
-            page.get_by_role("link", name="The data (CSV)").first.click()
+            page.get_by_role("button", name="The data (CSV)").first.click()
         assert waiting.value.suggested_filename == "kronecker-lemma-1-lines.csv"
         waiting.value.save_as(tmp_path / "saved.csv")
     lines = (tmp_path / "saved.csv").read_text("utf-8").split("\n")[:-1]
     assert (len(lines), lines[1]) == (6, "0,1.0")
 
 
+def test_the_cells_are_listed_when_someone_looks(browser, address: str) -> None:
+    with Visit(browser, f"{address}#kronecker/lemma-1", read=False, **DESKTOP) as page:
+        listed = page.locator("[id='kronecker/lemma-1'] pre.cells")
+        page.get_by_text("5 cells of tests.number").first.click()
+        listed.get_by_text('seed 0  {"x":1.0}').wait_for()
+        assert listed.inner_text().count("seed") == 5
+
+
 def test_a_figure_is_an_image_with_words(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
-        assert page.get_by_role("img", name="y grows by one with each seed.").count() == 2
+        assert page.get_by_role("img", name="y grows by one with each seed.").count() == 3
         assert page.locator(".plot[role=img]").count() == PLOTS
 
 
@@ -212,5 +266,7 @@ def test_the_page_can_be_read_without_scripts(browser, address: str) -> None:
     page.goto(address)
     assert len(shown(page)) == 8
     assert not page.locator("#filter").is_visible()
+    for one in page.locator("article > details > summary").all():
+        one.click()
     assert page.locator("figcaption:visible").count() == PLOTS
     context.close()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -19,11 +18,12 @@ from separatrix.claims.ledger import Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
-from separatrix.report.claim_parts import called
+from separatrix.report.claim_parts import called, statement
 from separatrix.report.closing import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
 from separatrix.report.markup import Html, inert, join, table, tag
+from separatrix.report.packing import unpacked
 from separatrix.report.page import page
 from separatrix.report.panel import panel
 from tests.lab.app import app
@@ -82,14 +82,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_the_page_is_one_file_that_names_no_other(path: Path, reader: Reader) -> None:
-    assert path.read_text("utf-8").count(get_plotlyjs()) == 1
+    assert unpacked(reader.text("script", id="plotly")) == get_plotlyjs()
     assert not reader.open
     for name, attributes, _ in reader.elements:
         assert name not in ("link", "iframe", "img", "object", "embed", "base", "video", "audio")
         assert "src" not in attributes
         assert not any(key.startswith("on") for key in attributes), f"<{name}> would run a text as a script"
-        assert re.match(r"#|data:text/csv;|\.\./", attributes.get("href") or "#"), attributes["href"]
-    assert len(reader.all("script")) == 2 + 1 + 4  # Plotly and our own; the templates; the figures
+        assert re.match(r"#|\.\./", attributes.get("href") or "#"), attributes["href"]
+    assert len(reader.all("script")) == 2 + 1 + 3  # Plotly and our own; the templates; the figures
 
 
 def test_every_link_inside_the_page_has_its_target(reader: Reader) -> None:
@@ -102,12 +102,12 @@ def test_every_link_inside_the_page_has_its_target(reader: Reader) -> None:
     assert labels <= set(ids)
 
 
-def test_every_claim_is_in_the_table_and_in_its_paper(reader: Reader) -> None:
-    rows = reader.all("tr", data_paper="kronecker") + reader.all("tr", data_paper="selection")
+def test_every_claim_is_in_its_paper_with_its_verdict(reader: Reader) -> None:
+    rows = reader.all("article", data_paper="kronecker") + reader.all("article", data_paper="selection")
     verdicts = ["holds", "fails as printed", "holds corrected", "holds asymptotically", "illustrated"]
     assert [attributes["data-verdict"] for attributes, _ in rows] == [*verdicts, "not run here", "undecided", "holds"]
     for (attributes, text), made in zip(rows, claims(), strict=True):
-        assert attributes["data-text"] == made.id
+        assert attributes["id"] == made.id
         assert made.where in text
         article = reader.text("article", id=made.id)
         assert all(said in article for said in (made.where, made.says, made.command, attributes["data-verdict"]))
@@ -120,34 +120,46 @@ def test_the_evidence_has_numbers_and_intervals(reader: Reader) -> None:
     )
 
 
+def cells_told(reader: Reader, id: str) -> str:
+    """The cells that the article of a claim lists."""
+    names = [name for name, _, _ in reader.elements]
+    start = next(i for i, (_, attributes, _) in enumerate(reader.elements) if attributes.get("id") == id)
+    end = names.index("article", start + 1) if "article" in names[start + 1 :] else len(names)
+    found = [attributes for name, attributes, _ in reader.elements[start:end] if name == "pre"]
+    return "\n".join(unpacked(one["data-packed"] or "") for one in found if "data-packed" in one)
+
+
 def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
     for made in claims():
-        article = reader.text("article", id=made.id)
+        told = cells_told(reader, made.id)
         for cell in made.cells():
-            assert f"{cell.key}  seed {cell.seed}  {cell.parameters}" in article
-    assert '"when":1}  failed' in reader.text("article", id="selection/theorem-7")
-    assert '"steps":5}  not run' in reader.text("article", id="selection/theorem-6")
+            assert f"{cell.key}  seed {cell.seed}  {cell.parameters}" in told
+    assert '"when":1}  failed' in cells_told(reader, "selection/theorem-7")
+    assert '"steps":5}  not run' in cells_told(reader, "selection/theorem-6")
 
 
 def test_figures_are_drawn_only_from_complete_results(reader: Reader) -> None:
     waits = reader.text("article", id="selection/theorem-6")
     assert "1 figure will be drawn here once all of the cells are done" in waits
-    assert len(reader.all("div", class_="plot")) == 4
+    assert len(reader.all("div", class_="plot")) == 5
     for attributes, _ in reader.all("div", class_="plot"):
         assert reader.text("figcaption", id=attributes["aria-labelledby"]).strip()
-    drawings = [json.loads(text) for _, text in reader.all("script", class_="drawing")]
-    assert [one["data"][0]["type"] for one in drawings] == ["scatter", "scatter", "heatmap", "bar"]
-    assert all("template" not in one["layout"] for one in drawings)
+    packed = reader.all("script", class_="drawing")
+    drawings = {attributes["id"]: json.loads(unpacked(text)) for attributes, text in packed}
+    shown = [drawings[f"drawing-{attributes['data-drawing']}"]["drawing"] for attributes, _ in reader.all("figure")]
+    assert [one["data"][0]["type"] for one in shown] == ["scatter", "scatter", "scatter", "heatmap", "bar"]
+    assert len(drawings) == 3, "what several claims show is there once"
+    assert all("template" not in one["layout"] for one in shown)
     assert json.loads(reader.text("script", id="theme"))["layout"]["font"] == {"color": "#777777", "size": 13}
 
 
 def test_the_data_of_a_figure_is_a_download(reader: Reader) -> None:
-    links = [attributes for attributes, _ in reader.all("a") if "download" in attributes]
-    assert len(links) == 4
-    assert links[0]["download"] == "kronecker-lemma-1-lines.csv"
-    saved = [base64.b64decode(one["href"].partition(",")[2]).decode() for one in links]
+    files = [attributes["data-file"] for attributes, _ in reader.all("button", class_="data")]
+    assert len(files) == 5
+    assert files[0] == "kronecker-lemma-1-lines.csv"
+    saved = [json.loads(unpacked(text))["csv"] for _, text in reader.all("script", class_="drawing")]
     assert list(csv.reader(io.StringIO(saved[0]))) == [["seed", HOSTILE], *([str(i), f"{i + 1}.0"] for i in range(5))]
-    assert saved[3] == "n\nä\n<\n"
+    assert saved[2] == "n\nä\n<\n"
 
 
 def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
@@ -157,6 +169,18 @@ def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
             assert f"Printed{slip.printed}Right{slip.right}Why{slip.why}" in section
     assert "How to Capture" in section
     assert "Transformers" not in section
+
+
+def test_a_claim_shows_the_code_that_a_definition_is_and_its_earlier_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
+    history = ["Until then $n < 4$ was asked.", "Then five."]
+    declare("kronecker", "Definition 1", Verdict.HOLDS, defines=["separatrix.tensor_attention"], history=history)
+    (one,) = claims()
+    shown = "".join(statement(Judgement(one, one.judged([]), (), 0.0), tag))
+    assert "<code>separatrix.tensor_attention</code>" in shown
+    assert "Rules that were changed after results had been seen:" in shown
+    assert "<li>Then five.</li>" in shown
+    assert one.judged([]).verdict is Verdict.DEFINED
 
 
 def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:
@@ -205,8 +229,7 @@ def test_a_verdict_that_is_not_the_recorded_one_is_marked(reader: Reader) -> Non
         "1 verdict not as recordedTheorem 5: illustrated, and holds is recorded. A conditional lower bound; its "
         "reduction ran."
     )
-    marked = [attributes["data-text"] for attributes, _ in reader.all("tr", data_paper="kronecker")
-              if "data-unlike" in attributes]  # fmt: skip
+    marked = [attributes["id"] for attributes, _ in reader.all("article") if "data-unlike" in attributes]
     assert marked == ["kronecker/theorem-5"]
     assert "Not as recorded: illustrated, and holds is recorded." in reader.text("article", id="kronecker/theorem-5")
     assert reader.text("p", class_="differs").startswith("Not as recorded")
@@ -214,22 +237,41 @@ def test_a_verdict_that_is_not_the_recorded_one_is_marked(reader: Reader) -> Non
 
 def test_what_has_no_record_is_marked(standins, store: Store) -> None:
     reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
-    assert "8 verdicts not as recorded" in reader.text("details", class_="differs")
+    assert "7 verdicts not as recorded" in reader.text("details", class_="differs")
     assert "holds, and no verdict is recorded." in reader.text("article", id="kronecker/lemma-1")
 
 
-def test_a_paper_has_its_own_contents(reader: Reader) -> None:
+def test_the_map_has_a_tile_for_every_claim_that_leads_to_it(reader: Reader) -> None:
     ids = {attributes["id"] for _, attributes, _ in reader.elements if "id" in attributes}
-    contents = [text for _, text in reader.all("details", class_="contents")]
-    assert [text.split("claims")[0] for text in contents] == ["5 ", "3 "]
-    assert contents[0].endswith("2 errata")
-    assert "errat" not in contents[1]
+    tiles = [(attributes, text) for attributes, text in reader.all("a") if "tile" in (attributes.get("class") or "")]
+    assert [attributes["href"] for attributes, _ in tiles] == [f"#{one.id}" for one in claims()]
+    first, second = tiles[:2]
+    assert first[0]["class"] == "tile holds"
+    assert first[0]["title"] == first[0]["aria-label"] == "Lemma 1: holds"
+    assert first[1] == "✓ Lem 1"
+    assert second[0]["class"] == "tile fails-as-printed"
     targets = [attributes["href"][1:] for attributes, _ in reader.all("a") if attributes["href"].startswith("#")]
-    assert {one.id for one in claims()} | {"errata-kronecker"} <= set(targets) <= ids
+    assert {one.id for one in claims()} <= set(targets) <= ids
+
+
+def test_a_paper_says_how_many_claims_and_errata_it_has(reader: Reader) -> None:
+    assert [text for _, text in reader.all("p", class_="counted")] == ["5 claims, 2 errata", "3 claims"]
+
+
+def test_a_finding_leads_with_its_figure_or_says_why_not(reader: Reader) -> None:
+    section = reader.text("section", id="findings")
+    assert "A finding in a lineAnd in a sentence.Lemma 1 ✓ holds" in section
+    assert "Of no claim on the page" not in section
+    lacks = "This store does not show it. The verdict here is “not run here”; “holds” is what was found. Of 1 cells"
+    assert lacks in section
+    (sketch,) = reader.all("svg")
+    assert sketch[0]["class"] == "sketch"
+    shown = reader.text("figcaption", id="highlight-kronecker-lemma-1-lines-words")
+    assert shown == "y grows by one with each seed."
 
 
 def test_a_figure_has_its_height_before_it_is_drawn(reader: Reader) -> None:
-    assert [attributes["style"] for attributes, _ in reader.all("div", class_="plot")] == ["min-height: 450px"] * 4
+    assert [attributes["style"] for attributes, _ in reader.all("div", class_="plot")] == ["min-height: 450px"] * 5
     tall = panel("tall", lambda found: Fake(go.Figure(layout={"height": 700}), "Words.", {}), [])
     assert tall.height == 700
 
@@ -279,6 +321,11 @@ def test_the_report_is_written_beside_the_store_and_is_complete(own_figures, sto
     assert path == store.folder / "report.html"
     articles = Reader(path.read_text("utf-8")).all("article")
     assert [attributes["id"] for attributes, _ in articles] == [made.id for made in claims()]
+    one = write_report(judgements, store, "selection")
+    assert one == store.folder / "report-selection.html"
+    alone = Reader(one.read_text("utf-8"))
+    assert alone.text("h1").startswith("Transformers Provably Learn Sparse Token Selection")
+    assert [attributes["id"] for attributes, _ in alone.all("article")] == [made.id for made in claims("selection")]
     assert sorted(file.name for file in store.folder.glob("*.draft")) == []
 
 

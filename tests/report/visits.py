@@ -17,6 +17,7 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",
 ]
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
@@ -40,38 +41,102 @@ def launched() -> Iterator[Any]:
         absent("there is no Playwright")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
+        yield Windows(browser)
         browser.close()
 
 
-class Visit:
-    """A page in a window of its own, with all that it asked for and complained of.
+class Windows:
+    """A browser whose pages in windows of one kind are drawn, one after the other, by one process.
 
-    It is read from the top to the end first, so that every figure has been near the window and is drawn; not with
-    `read` false.
+    There Plotly is compiled once, which takes seconds. The process ends with its last page: so a page that is left
+    stays, empty, until the next one is left.
     """
 
-    def __init__(self, browser: Any, address: str, *, read: bool = True, **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+        self.contexts: dict[str, Any] = {}
+
+    def new_context(self, **options: Any) -> Any:
+        """A window that shares nothing with the others."""
+        return self.browser.new_context(**options)
+
+    def open(self, color_scheme: str | None = None, **options: Any) -> Any:
+        """A page that has been nowhere, in a window with these options, without a cookie."""
+        kind = repr(sorted(options.items()))
+        if kind not in self.contexts:
+            self.contexts[kind] = self.browser.new_context(**options)
+        page = self.contexts[kind].new_page()
+        page.emulate_media(color_scheme=color_scheme)
+        return page
+
+    def leave(self, page: Any) -> None:
+        """Leave a page for good, and forget all cookies; pages that it opened are closed."""
+        context = page.context
+        page.evaluate("location.replace('about:blank')")
+        page.wait_for_url("about:blank")
+        context.clear_cookies()
+        for other in context.pages:
+            if other is not page:
+                other.close()
+
+
+class Seen:
+    """A page in a window of its own, with all that it asked for and complained of."""
+
+    def __init__(self, browser: Windows, address: str, **options: Any) -> None:
+        self.browser = browser
+        self.page = browser.open(**options)
+        self.context = self.page.context
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.context.on("request", self._asks)
+        self.page.on("console", self._says)
+        self.page.on("pageerror", self._fails)
+        self.page.set_default_timeout(60_000)
         self.page.goto(address)
+
+    def _asks(self, request: Any) -> None:
+        self.requests.append(request.url)
+
+    def _says(self, message: Any) -> None:
+        self.complaints.append(f"{message.type}: {message.text}")
+
+    def _fails(self, error: Any) -> None:
+        self.complaints.append(str(error))
+
+    def __enter__(self) -> Any:
+        return self.page
+
+    def end(self) -> None:
+        """Hear no more of the page, and leave it."""
+        self.context.remove_listener("request", self._asks)
+        self.page.remove_listener("console", self._says)
+        self.page.remove_listener("pageerror", self._fails)
+        self.browser.leave(self.page)
+
+    def asked(self) -> list[str]:
+        """The addresses that the page asked for."""
+        return [url for url in self.requests if not url.startswith(("data:", "blob:"))]
+
+
+class Visit(Seen):
+    """A visit to a report: it is one file, and complains of nothing.
+
+    Every claim is opened, and it is read from the top to the end, so that every figure has been near the window and is
+    drawn; not with `read` false.
+    """
+
+    def __init__(self, browser: Windows, address: str, *, read: bool = True, **options: Any) -> None:
+        super().__init__(browser, address, **options)
         if read:
+            self.page.evaluate("document.querySelectorAll('article > details').forEach(one => { one.open = true; })")
             for plot in self.page.locator(".plot").all():
                 plot.scroll_into_view_if_needed()
                 plot.and_(self.page.locator("[data-state=drawn], [data-state=failed]")).wait_for()
             self.page.evaluate("scrollTo(0, 0)")
 
-    def __enter__(self) -> Any:
-        return self.page
-
     def __exit__(self, kind: object, *_: object) -> None:
-        self.context.close()
+        self.end()
         if kind is None:
             assert self.complaints == []
-            asked = [url for url in self.requests if not url.startswith(("data:", "blob:"))]
-            assert [url.rpartition("/")[2] for url in asked] == ["report.html"], "the page asked for something else"
+            assert [url.rpartition("/")[2] for url in self.asked()] == ["report.html"], "the page asked for more"

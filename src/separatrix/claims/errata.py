@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from separatrix.claims.ledger import Claim, Erratum, Rank, claims
@@ -15,12 +15,12 @@ FIRST: Sequence[tuple[str, str]] = (
     ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
     ("separation/theorem-d.5", "m = log(n / delta) and m = 1 are too few"),
     ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),
+    ("kronecker/corollary-d.2", "the printed degree is undefined or a hundred times too large"),
     ("kronecker/lemma-b.1/threshold", "the printed threshold does not decide at every beta"),
     ("kronecker/lemma-b.1/constants", "with the printed C_a, t tilde is below eps_a"),
     ("selection/theorem-e.6/proof", "power of T on the plateau"),
     ("selection/theorem-c.3/proof", "width of the encodings"),
     ("selection/theorem-d.4/proof", "lower bound in Phase II"),
-    ("separation/lemma-d.4", "Part 2 at a_1 = 1.2"),
     ("selection/section-3.1/tail", "rate of s_+"),
     ("selection/appendix-f/restricted-isometry", "delta is at least 1/2 at every threshold"),
 )
@@ -57,8 +57,13 @@ def slips(paper: str | None = None) -> list[Slip]:
 
     They come in the order of the claims.
     """
+    return slips_of(claims(paper))
+
+
+def slips_of(some: Iterable[Claim]) -> list[Slip]:
+    """The errata of some claims, each slip once, in the order of the claims."""
     found: dict[tuple[str, ...], list[tuple[Claim, Erratum]]] = {}
-    for claim in claims(paper):
+    for claim in some:
         for erratum in claim.errata:
             found.setdefault(_identity(claim, erratum), []).append((claim, erratum))
     return [Slip(tuple(places)) for places in found.values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from separatrix.claims.ledger import Claim, Profile
@@ -41,10 +41,12 @@ def reproduce(
     profile: Profile,
     progress: Progress | None = None,
     retry_failed: bool = False,
+    cost: Callable[[Cell], float] = lambda cell: 1.0,
 ) -> Reproduction:
     """Run the missing cells of the claims that the profile covers, then judge all of these claims.
 
-    A claim beyond the profile is judged too, if the store has all of its cells from an earlier run.
+    A claim beyond the profile is judged too, if the store has all of its cells from an earlier run. What a cell costs,
+    about, is what `progress` weighs it by.
     """
-    tally = run(store, needed(claims, profile), crew, progress=progress, retry_failed=retry_failed)
+    tally = run(store, needed(claims, profile), crew, progress=progress, retry_failed=retry_failed, cost=cost)
     return Reproduction(tally, tuple(judge(claim, store) for claim in claims))

@@ -87,6 +87,8 @@ def _told(one: Judgement) -> dict[str, Any]:
         "note": finding.note,
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
         "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
+        "defines": list(claim.defines),
+        "history": list(claim.history),
         "profile": claim.profile,
         "cells": len(one.keys),
         "missing": one.missing,

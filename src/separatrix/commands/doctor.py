@@ -39,7 +39,7 @@ def doctor(
     from rich.table import Table
 
     from separatrix.attention.arithmetic.measured import verdict
-    from separatrix.doctor import assumptions, machine, roofline, self_checks, speeds, versions
+    from separatrix.doctor import assumptions, busy, machine, roofline, self_checks, speeds, versions
     from separatrix.lab.health import store_health
 
     folder = RESULTS if store is None and RESULTS.is_dir() else store
@@ -66,6 +66,8 @@ def doctor(
                 f"speed, {speed.method}",
                 f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times what is planned with ({speed.what})",
             )
+        if loaded := busy():
+            table.add_row("busy", loaded)
         balance = polynomial.factor / exact.factor
         table.add_row("balance", f"polynomial / exact is {balance:.2f} times what is planned with")
     table.add_section()

@@ -13,6 +13,10 @@ from separatrix.commands.options import RESULTS, StoreOption
 @in_a_sentence
 def report(
     store: StoreOption = RESULTS,
+    paper: Annotated[
+        str | None,
+        typer.Option("--one", "--paper", help="Write report-PAPER.html, of this paper alone.", metavar="PAPER"),
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Write the page of every claim with its verdict from what the store has; nothing is run."""
@@ -26,7 +30,8 @@ def report(
 
     load()
     with Store.open(store) as kept:
-        address = write_report([judge(claim, kept) for claim in ledger.claims()], kept).absolute().as_uri()
+        judgements = [judge(claim, kept) for claim in ledger.claims(paper)]
+        address = write_report(judgements, kept, paper).absolute().as_uri()
     typer.echo(f"The report: {address}")
     if show and not webbrowser.open(address):
         typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)

@@ -18,7 +18,7 @@ from separatrix.commands.options import (
     WorkersOption,
     choose_crew,
 )
-from separatrix.commands.verdict_table import print_table
+from separatrix.commands.verdict_table import BRIEF_FROM, print_summary, print_table
 
 
 class Profile(StrEnum):
@@ -43,6 +43,7 @@ def reproduce(
 ) -> None:
     """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one."""
     from separatrix.claims import ledger, verdicts
+    from separatrix.claims.costs import costs
     from separatrix.claims.reproduce import needed
     from separatrix.claims.reproduce import reproduce as do
     from separatrix.lab import progress
@@ -53,15 +54,19 @@ def reproduce(
     load()
     chosen = ledger.claims(paper, only or ())
     recorded = verdicts.expected()
-    total = len(needed(chosen, profile.value))
+    cells, cost = needed(chosen, profile.value), costs()
+    total = len(cells)
     crew = choose_crew(workers, in_process, dask)
     with Store.create(store) as kept:
-        with progress.on(total) as shown:
-            done = do(chosen, kept, crew, profile=profile.value, progress=shown, retry_failed=retry_failed)
+        statuses = kept.statuses([cell.key for cell in cells])
+        over = {"done"} if retry_failed else {"done", "failed"}
+        work = progress.Work(sum(cost(cell) for cell in cells if statuses.get(cell.key) not in over), crew.executors)
+        with progress.on(total, work=work) as shown:
+            done = do(chosen, kept, crew, profile=profile.value, progress=shown, retry_failed=retry_failed, cost=cost)
         code = tell_end(done.tally, total, store)
         if done.tally.stopped:
             raise typer.Exit(code)
-        print_table(done.judgements)
+        (print_table if len(done.judgements) < BRIEF_FROM else print_summary)(done.judgements)
         typer.echo(f"The report: {page.write_report(done.judgements, kept).absolute().as_uri()}")
     for problem in (one.problem for one in done.judgements if one.problem):
         typer.echo(problem, err=True)

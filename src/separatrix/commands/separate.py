@@ -35,4 +35,8 @@ def separate(
         table.add_row(escape(what), probability)
     Console().print(table)
     broken = view.outside(found)
-    typer.echo(f"Outside {broken}." if broken else "Every hypothesis of its definition and theorem is kept.")
+    if broken:
+        typer.echo(f"Outside {broken}.")
+    else:
+        typer.echo("Every hypothesis of its definition and theorem that one size can be checked against is kept.")
+        typer.echo(f"They also ask for {view.unchecked(found)}: that is about growing n, and not checked.")

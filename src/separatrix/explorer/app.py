@@ -22,6 +22,7 @@ from separatrix.explorer.tabs import Tab, tabs
 
 TITLE = "Separatrix: the explorer"
 
+# Plotly is fetched at once: Dash asks for it last, when it has a figure to draw.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -30,6 +31,7 @@ _PAGE = """<!DOCTYPE html>
 <title>{%title%}</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/report.css">
+<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js">
 {%css%}
 </head>
 <body>
@@ -151,7 +153,6 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
         ClientsideFunction("separatrix", "write"),
         Output("written", "data"),
         [Input(every, "value"), State(every, "id")],
-        prevent_initial_call=True,
     )
     in_browser(
         ClientsideFunction("separatrix", "go"),

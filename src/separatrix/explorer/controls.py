@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from dash import dcc, html
 from dash.dependencies import ALL, Input, Output, State
@@ -101,9 +102,17 @@ def field_id(tab: str, name: str, *, slides: bool = False) -> dict[str, str]:
 
 
 def settings(
-    tab: str, fields: Sequence[Field], state: Mapping[str, str], *, names: tuple[str, str] = ("Setting A", "Setting B")
+    tab: str,
+    fields: Sequence[Field],
+    state: Mapping[str, str],
+    *,
+    differs: tuple[str, tuple[str, str]],
+    names: tuple[str, str] = ("Setting A", "Setting B"),
 ) -> Component:
-    """All the controls: the shared ones, then those of each setting in a column, and the button for a second one."""
+    """All the controls: the shared ones, then those of each setting in a column, and the button for a second one.
+
+    `differs` is a field and two values for it: the second setting opens with the one that the first has not.
+    """
     both = compares(state)
     shared = [control(tab, field, state[field.name]) for field in fields if field.shared]
     own = [field for field in fields if not field.shared]
@@ -121,6 +130,7 @@ def settings(
         f"Close {names[1]}" if both else "Compare with a second setting",
         id={"kind": "compare", "of": "close" if both else "open"},
         type="button",
+        **attributes(data_differs=differs[0], data_values=" ".join(differs[1])),
     )
     return html.Div([html.Div(shared), html.Div(columns, className="columns"), button], className="controls")
 
@@ -200,11 +210,24 @@ def refusals(wrong: Mapping[str, str]) -> dict[str, Component]:
     return {name: html.P(told, className="wrong", role="alert") for name, told in wrong.items()}
 
 
-def page(lead: str, left: Component, results: Sequence[Component], kind: str) -> Component:
-    """A tab: what to look at, the controls on the left (on a phone above), and what follows from them on the right."""
-    return html.Div(
-        [html.P(lead, className="lead"), html.Div([left, html.Div(results, className="results")], className=kind)]
-    )
+def page(
+    lead: str, left: Component, results: Sequence[Component], kind: str, tries: Component | None = None
+) -> Component:
+    """A tab: what to look at, what to try, the controls on the left, and what follows from them on the right.
+
+    On a phone the result of the class ``first`` comes first, then the controls, then the other results.
+    """
+    shown = html.Div([left, html.Div(results, className="results")], className=kind)
+    return html.Div([html.P(lead, className="lead"), *([] if tries is None else [tries]), shown])
+
+
+def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str, str]]) -> Component:
+    """Links to settings worth a look: each has a name and the texts by which it differs from the defaults."""
+    links: list[Component] = []
+    for name, texts in settings.items():
+        pairs = {"tab": tab, **{field.name: texts.get(field.name, field.default) for field in fields}}
+        links.append(html.A(name, href=f"/?{urlencode(pairs)}", className="try"))
+    return html.Nav([html.Span("Try these:"), *links], className="tries", **attributes(aria_label="Settings to try"))
 
 
 def alert(id: str) -> Component:

@@ -21,8 +21,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq  # type: ignore[import-untyped]
-from scipy.special import ive  # type: ignore[import-untyped]
 
 from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
 from separatrix.attention.polynomial.expanded import direct
@@ -54,6 +52,8 @@ def chernoff_degree(radius: float, log_tolerance: float) -> float:
         high *= 2
     if excess(0.0) <= 0:
         return 0.0
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
     return float(brentq(excess, 0.0, high, rtol=1e-13))
 
 
@@ -66,6 +66,8 @@ def least_degree(radius: float, log_tolerance: float) -> int:
     """
     most = math.ceil(chernoff_degree(radius, log_tolerance))
     # ive is I_j exp(-R); 60 terms past the last they have fallen by far more than float64 resolves.
+    from scipy.special import ive  # type: ignore[import-untyped]
+
     terms = ive(np.arange(most + 61), radius)
     tails = 2 * np.cumsum(terms[::-1])[::-1][1:]
     # A tail that underflows is below the smallest number, which bounds it.
@@ -124,6 +126,8 @@ def limit_exponent(rho: float) -> float:
     high = max(rho, 1.0)
     while excess(high) > 0:
         high *= 2
+    from scipy.optimize import brentq
+
     return 1 + entropy(float(brentq(excess, 0.0, high, rtol=1e-13)))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,7 +32,13 @@ _GLANCE_SECONDS = 0.1  # how long it may take until Ctrl-C is noticed
 
 
 def run(
-    store: Store, cells: Iterable[Cell], crew: Crew, *, progress: Progress | None = None, retry_failed: bool = False
+    store: Store,
+    cells: Iterable[Cell],
+    crew: Crew,
+    *,
+    progress: Progress | None = None,
+    retry_failed: bool = False,
+    cost: Callable[[Cell], float] = lambda cell: 1.0,
 ) -> Tally:
     """Run those of the cells that the store lacks. Ctrl-C ends the run; finished cells are kept.
 
@@ -42,13 +48,14 @@ def run(
         crew: the executors to use.
         progress: what is told how far the run is; None shows nothing.
         retry_failed: whether to run cells again that failed before.
+        cost: what a cell costs, about; the tally adds it up, so that the progress can tell how much is left.
 
     Returns:
         How many cells were run, skipped and failed. A cell that another run has taken is waited for.
     """
     started = time.perf_counter()
     with noted() as ctrl_c, Lease(store) as lease:
-        current = _Run(lease, iter(cells), crew, progress or Silent(), retry_failed, ctrl_c)
+        current = _Run(lease, iter(cells), crew, progress or Silent(), retry_failed, cost, ctrl_c)
         try:
             current.go()
         except KeyboardInterrupt:
@@ -94,6 +101,7 @@ class _Run:
         crew: Crew,
         progress: Progress,
         retry_failed: bool,
+        cost: Callable[[Cell], float],
         ctrl_c: Noted,
     ) -> None:
         self.lease = lease
@@ -101,6 +109,7 @@ class _Run:
         self.crew = crew
         self.progress = progress
         self.retry_failed = retry_failed
+        self.cost = cost
         self.ctrl_c = ctrl_c
         self.tally = Tally()
         self.fresh: deque[_Task] = deque()
@@ -214,6 +223,7 @@ class _Run:
         failed = sum(outcome.result is None for _, outcome in finished)
         self.tally.failed += failed
         self.tally.done += len(finished) - failed
+        self.tally.worked += sum(self.cost(task.cell) for task, _ in finished)
         self.progress.show(self.tally)
         return useless
 

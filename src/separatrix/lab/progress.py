@@ -30,6 +30,7 @@ class Tally:
         skipped: the cells that were done before.
         failed_before: the cells that failed before and were not tried again.
         deaths: how often a worker died while it ran a cell.
+        worked: what the cells that this run finished cost, in the units of the run's `cost`.
         seconds: how long the run took.
         stopped: whether Ctrl-C ended the run.
     """
@@ -39,6 +40,7 @@ class Tally:
     skipped: int = 0
     failed_before: int = 0
     deaths: int = 0
+    worked: float = 0.0
     seconds: float = 0.0
     stopped: bool = False
 
@@ -73,11 +75,20 @@ class Silent:
         pass
 
 
+@dataclass(frozen=True)
+class Work:
+    """What the cells that a run has to do cost, about, in seconds of one worker, and how many workers there are."""
+
+    total: float
+    workers: int = 1
+
+
 class Lines:
     """A `Progress` that prints a line at most every ten seconds, and one at the end, for files and pipes."""
 
-    def __init__(self, total: int, stream: TextIO) -> None:
+    def __init__(self, total: int, stream: TextIO, work: Work | None = None) -> None:
         self.total = total
+        self.work = work
         self.stream = stream
         self.started = time.monotonic()
         self.last = float("-inf")
@@ -92,31 +103,45 @@ class Lines:
         now = time.monotonic()
         if now - self.last >= LINE_SECONDS or (tally.passed == self.total and tally.done + tally.failed):
             self.last = now
-            self.note(f"{tally.passed:,} of {self.total:,} cells{_pace(tally, self.total, now - self.started)}")
+            self.note(
+                f"{tally.passed:,} of {self.total:,} cells{_pace(tally, self.total, now - self.started, self.work)}"
+            )
 
     def note(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
 
-def _pace(tally: Tally, total: int, seconds: float) -> str:
-    """The rate and the time left, once a cell has been run; and how many failed."""
+BEGINNING_SECONDS = 30.0
+"""So long a run is taken to have gone as it was expected to before it began: its first cells do not decide alone."""
+
+
+def _pace(tally: Tally, total: int, seconds: float, work: Work | None) -> str:
+    """The time left, once a cell has been run; the rate, where nothing is known of the cells; and how many failed.
+
+    Cells that cost much and little come in turns: where their costs are known, it is these that are counted.
+    """
     failed = tally.failed + tally.failed_before
     told = f", {failed:,} failed" if failed else ""
-    if (ran := tally.done + tally.failed) and seconds > 0:
+    if not (ran := tally.done + tally.failed) or seconds <= 0:
+        return told
+    if work is None:
         rate = ran / seconds
-        told = f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{told}"
-    return told
+        return f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{told}"
+    speed = (tally.worked + BEGINNING_SECONDS * work.workers) / (seconds + BEGINNING_SECONDS)
+    left = max(0.0, work.total - tally.worked) / speed if tally.passed < total else 0.0
+    return f", about {duration(left)} left{told}"
 
 
 class Bars:
     """A `Progress` that shows a bar with the rate and the time left, for a terminal."""
 
-    def __init__(self, total: int, stream: TextIO) -> None:
+    def __init__(self, total: int, stream: TextIO, work: Work | None = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells{task.fields[pace]}"))
         self.total = total
+        self.work = work
         self.started = time.monotonic()
         self.bars = Progress(*columns, console=Console(file=stream))
         self.task = self.bars.add_task("cells", total=total, pace="")
@@ -129,14 +154,14 @@ class Bars:
         self.bars.stop()
 
     def show(self, tally: Tally) -> None:
-        pace = _pace(tally, self.total, time.monotonic() - self.started)
+        pace = _pace(tally, self.total, time.monotonic() - self.started, self.work)
         self.bars.update(self.task, completed=tally.passed, pace=pace)
 
     def note(self, text: str) -> None:
         self.bars.console.print(text, markup=False, highlight=False)
 
 
-def on(total: int, stream: TextIO | None = None) -> Bars | Lines:
+def on(total: int, stream: TextIO | None = None, work: Work | None = None) -> Bars | Lines:
     """A bar if the stream is a terminal, lines otherwise; the stream is the standard error if it is None."""
     stream = stream or sys.stderr
-    return Bars(total, stream) if stream.isatty() else Lines(total, stream)
+    return Bars(total, stream, work) if stream.isatty() else Lines(total, stream, work)

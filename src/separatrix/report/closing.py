@@ -4,32 +4,51 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from separatrix.claims import PAPERS
+from separatrix.claims.errata import Slip, slips_of
+from separatrix.claims.ledger import RANKS, Rank
+from separatrix.claims.verdicts import Judgement
 from separatrix.lab.export import moment
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, misprint
 from separatrix.report.evidence import CellFacts, Entry
-from separatrix.report.markup import Html, table, tag
+from separatrix.report.markup import Html, join, table, tag
 
 _UNKNOWN = "unknown"
 
 
 def errata(entries: Sequence[Entry]) -> Html:
-    """Every misprint, with the claim that shows it and its verdict."""
-    found: list[Html] = []
-    for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper):
-        misprinted = [entry.judgement for entry in group if entry.judgement.claim.errata]
-        if misprinted:
-            found.append(tag("h3", PAPERS[paper].title, id=f"errata-{paper}"))
-        for one in misprinted:
-            heading = tag("h4", tag("a", called(one.claim), href=f"#{one.claim.id}"), " ", badge(one.verdict, tag))
-            found.append(
-                tag("div", heading, *(misprint(erratum, tag) for erratum in one.claim.errata), class_="misprinted")
-            )
-    return tag("section", tag("h2", "Errata"), *(found or [tag("p", "No claim shows a misprint.")]), id="errata")
+    """Every misprint, with the claim that shows it and its verdict; those of a rank are folded together."""
+    found = [_ranked(rank, entries) for rank in Rank]
+    shown = [one for one in found if one is not None]
+    return tag("section", tag("h2", "Errata"), *(shown or [tag("p", "No claim shows a misprint.")]), id="errata")
+
+
+def _ranked(rank: Rank, entries: Sequence[Entry]) -> Html | None:
+    """The misprints of a rank by paper, each slip once with all of its places; None if there are none."""
+    judged = {one.judgement.claim.id: one.judgement for one in entries}
+    found = [slip for slip in slips_of(one.judgement.claim for one in entries) if slip.rank is rank]
+    if not found:
+        return None
+    parts: list[Html] = []
+    for paper, group in groupby(found, lambda slip: slip.claim.paper):
+        parts += [tag("h3", PAPERS[paper].title), *(_misprinted(slip, judged) for slip in group)]
+    title = f"{rank.value.capitalize()}: {many(len(found), 'erratum', 'errata')}"
+    return _folded(title, tag("p", RANKS[rank], class_="note"), *parts)
+
+
+def _misprinted(slip: Slip, judged: Mapping[str, Judgement]) -> Html:
+    """A misprint, headed by the claims that show it; where its places are worded alike it is written once."""
+    ones = {claim.id: judged[claim.id] for claim, _ in slip.places}
+    links = [
+        join([tag("a", called(one.claim), href=f"#{id}"), " ", badge(one.verdict, tag)]) for id, one in ones.items()
+    ]
+    wordings = {(erratum.printed, erratum.right, erratum.why): erratum for _, erratum in slip.places}
+    heading = tag("h4", join(links, ", "))
+    return tag("div", heading, *(misprint(erratum, tag) for erratum in wordings.values()), class_="misprinted")
 
 
 def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
@@ -48,14 +67,16 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         tag("h2", "Provenance"),
         tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
         tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
-        _folded("When the cells were done", table(names, sets, class_="stacked")) if sets else None,
+        _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))
+        if sets
+        else None,
         id="provenance",
     )
 
 
-def _folded(title: str, wide: Html) -> Html:
-    """A part of the page that is folded away because it is long and seldom needed."""
-    return tag("details", tag("summary", title), tag("div", wide, class_="wide"))
+def _folded(title: str, *parts: Html) -> Html:
+    """A part of the page that is folded away because it is long."""
+    return tag("details", tag("summary", title), *parts)
 
 
 def _origin(number: int, origin: str, cells: int) -> Html:

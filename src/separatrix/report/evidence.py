@@ -28,7 +28,7 @@ class CellFacts:
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim on the page. `difference` says how the verdict is not the recorded one, if it is not."""
+    """A claim on the page. `difference` says how a verdict found here is not the recorded one, if it is not."""
 
     judgement: Judgement
     cells: tuple[CellFacts, ...]
@@ -52,7 +52,8 @@ def entry(judgement: Judgement, store: Store, figures: Figures, recorded: Mappin
         if whole and claim.figures and record is not None:
             found.append(found_in(store, cell, record))
     panels = [_draw(name, claim.id, figures, found) for name in claim.figures] if whole else []
-    return Entry(judgement, tuple(facts), tuple(panels), difference(judgement, recorded, "quick"))
+    unlike = None if judgement.verdict is Verdict.NOT_RUN else difference(judgement, recorded, "quick")
+    return Entry(judgement, tuple(facts), tuple(panels), unlike)
 
 
 def _facts(cell: Cell, record: Record | None) -> CellFacts:

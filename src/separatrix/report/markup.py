@@ -49,8 +49,10 @@ def join(children: Iterable[str | None], between: str = "") -> Html:
     >>> join(["a", None, tag("i", "b")], " < ")
     'a &lt; <i>b</i>'
     """
-    texts = (child if isinstance(child, Html) else escape(child) for child in children if child is not None)
-    return Html(escape(between).join(texts))
+    texts = (
+        child if isinstance(child, Html) else escape(child, quote=False) for child in children if child is not None
+    )
+    return Html(escape(between, quote=False).join(texts))
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: str | int | bool | None) -> Html:

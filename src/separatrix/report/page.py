@@ -1,7 +1,7 @@
 """The page: one HTML file that needs nothing but itself.
 
-Plotly and the page's own script are inlined, and the page forbids every other: a browser that opens it asks no network
-for anything, and runs no script that a text could have brought in.
+Plotly and the page's own script are inlined, and the page forbids every other by their hashes: a browser that opens it
+asks no network for anything, and runs no script that a text could have brought in.
 """
 
 from __future__ import annotations
@@ -24,27 +24,31 @@ from separatrix.lab.store import Store
 from separatrix.report.claim_section import paper_section
 from separatrix.report.closing import errata, provenance
 from separatrix.report.evidence import Entry, entry
+from separatrix.report.highlights import HIGHLIGHTS, Highlight, highlights
 from separatrix.report.markup import Html, inert, tag
-from separatrix.report.panel import Figures
+from separatrix.report.packing import packed
+from separatrix.report.panel import Figures, drawings
 from separatrix.report.summary import summary
 
 _ASSETS = Path(__file__).with_name("assets")
 _TITLE = "Separatrix: what the papers claim, and what was found"
 
 
-def write_report(judgements: Sequence[Judgement], store: Store) -> Path:
+def write_report(judgements: Sequence[Judgement], store: Store, paper: str | None = None) -> Path:
     """Write ``report.html`` into the folder of results, whole or not at all, and say where it is.
 
     Registered claims that `judgements` leaves out are judged from what the store has, so that the page is complete
-    after a run of a few claims too. Nothing is run.
+    after a run of a few claims too. Nothing is run. With the name of a paper the page has its claims alone, and is
+    called ``report-NAME.html``.
     """
     from separatrix.report.figures import FIGURES
     from separatrix.report.theme import THEME
 
     given = {one.claim.id: one for one in judgements}
-    rest = [judge(claim, store) for claim in ledger.claims() if claim.id not in given]
-    path = store.folder / "report.html"
-    text = page([*judgements, *rest], store, FIGURES, THEME, path, verdicts.expected())
+    ones = [given.get(claim.id) or judge(claim, store) for claim in ledger.claims(paper)]
+    path = store.folder / (f"report-{paper}.html" if paper else "report.html")
+    title = f"{PAPERS[paper].title}: what was found" if paper else _TITLE
+    text = page(ones, store, FIGURES, THEME, path, verdicts.expected(), HIGHLIGHTS, title)
     with plainly(path):
         write_whole(path, text.encode())
     return path
@@ -57,11 +61,13 @@ def page(
     theme: Any,
     path: Path,
     recorded: Mapping[str, Verdict],
+    chosen: Sequence[Highlight] = (),
+    title: str = _TITLE,
 ) -> str:
     """The page's text, for a file at `path`.
 
     `figures` gives the function of each name that a claim knows, `theme` is the Plotly template they share. A verdict
-    that is not the one `recorded` is marked.
+    that is not the one `recorded` is marked. The highlights `chosen` lead the page.
     """
     from plotly.io import to_json  # type: ignore[import-untyped]
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
@@ -70,35 +76,41 @@ def page(
     papers = list(PAPERS)
     ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
     entries = [entry(one, store, figures, recorded) for one in ordered]
-    scripts = [Html(get_plotlyjs()), Html((_ASSETS / "page.js").read_text("utf-8"))]
+    # Plotly is most of the page: it is packed, and the script unpacks it where there are figures to draw.
+    plotly, script = get_plotlyjs(), Html((_ASSETS / "page.js").read_text("utf-8"))
+    parts = _sections(entries, chosen, path)
     body = tag(
         "body",
         tag("a", "Skip to the verdicts", href="#summary", class_="skip"),
-        tag("header", tag("h1", _TITLE), _contents(entries)),
-        tag("main", *_sections(entries, path)),
+        tag("header", tag("h1", title), _contents(entries, led=parts[0] is not None)),
+        tag("main", *parts),
         inert(to_json(theme.to_plotly_json(), validate=False), id="theme"),
-        *(tag("script", script) for script in scripts),
+        *drawings(panel for one in entries for panel in one.panels),
+        tag("script", Html(packed(plotly)), type="text/plain", id="plotly"),
+        tag("script", script),
     )
-    return f"<!DOCTYPE html>\n{tag('html', _head(scripts), body, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', _head(title, [plotly, script]), body, lang='en')}\n"
 
 
-def _sections(entries: Sequence[Entry], path: Path) -> list[Html]:
+def _sections(entries: Sequence[Entry], chosen: Sequence[Highlight], path: Path) -> list[Html | None]:
     papers = [
         paper_section(name, list(group), path)
         for name, group in groupby(entries, lambda one: one.judgement.claim.paper)
     ]
-    return [summary(entries), *papers, errata(entries), provenance(entries, time.time(), origin())]
+    closing = [errata(entries), provenance(entries, time.time(), origin())]
+    return [highlights(chosen, entries), summary(entries), *papers, *closing]
 
 
-def _contents(entries: Sequence[Entry]) -> Html:
+def _contents(entries: Sequence[Entry], *, led: bool) -> Html:
     names = dict.fromkeys(one.judgement.claim.paper for one in entries)
-    links = {"summary": "Summary", **{name: name.capitalize() for name in names}}
+    links = {"findings": "Findings"} if led else {}
+    links |= {"summary": "Map", **{name: name.capitalize() for name in names}}
     links |= {"errata": "Errata", "provenance": "Provenance"}
     items = [tag("li", tag("a", text, href=f"#{target}")) for target, text in links.items()]
     return tag("nav", tag("ul", *items), aria_label="Sections")
 
 
-def _head(scripts: Sequence[str]) -> Html:
+def _head(title: str, scripts: Sequence[str]) -> Html:
     hashes = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
     # Plotly writes its styles into the page as it draws; its images are made in the page.
     policy = f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data: blob:"
@@ -108,6 +120,6 @@ def _head(scripts: Sequence[str]) -> Html:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", _TITLE),
+        tag("title", title),
         tag("style", Html((_ASSETS / "page.css").read_text("utf-8"))),
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import Any, Protocol
 
 from separatrix.claims.ledger import Found
+from separatrix.report.markup import Html, tag
+from separatrix.report.packing import packed
 
 
 class Drawn(Protocol):
@@ -41,6 +46,25 @@ class Panel:
     csv: str
     height: int
     function: Figure
+
+    @cached_property
+    def content(self) -> str:
+        """The drawing and its numbers as one text for the page's script."""
+        return f'{{"csv":{json.dumps(self.csv)},"drawing":{self.json}}}'
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the content on the page: claims that rest on the same cells show the same drawing."""
+        return sha256(self.content.encode()).hexdigest()[:16]
+
+
+def drawings(panels: Iterable[Panel]) -> list[Html]:
+    """The contents of the figures, each once, packed, for the script to look up by their keys."""
+    contents = {panel.key: panel.content for panel in panels}
+    return [
+        tag("script", Html(packed(content)), type="text/plain", id=f"drawing-{key}", class_="drawing")
+        for key, content in contents.items()
+    ]
 
 
 def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:

@@ -1,4 +1,4 @@
-"""The head of the page: how many claims have which verdict, and the table of all of them with its filter."""
+"""The map of the papers with its filter: how many claims have which verdict, and where."""
 
 from __future__ import annotations
 
@@ -7,32 +7,22 @@ from collections.abc import Sequence
 from separatrix.claims import PAPERS
 from separatrix.claims.counts import Count, count
 from separatrix.claims.ledger import Verdict
-from separatrix.lab.wording import duration, many
-from separatrix.report.claim_parts import MARKS, badge, called, css_class, legend, spelled
+from separatrix.lab.wording import many
+from separatrix.report.claim_parts import called, css_class, legend
 from separatrix.report.evidence import Entry
 from separatrix.report.markup import Html, tag
-from separatrix.report.typeset import typeset
-
-
-def mark(verdict: Verdict) -> Html:
-    """A verdict's mark alone, for lists; its name is there for those who do not see it."""
-    return tag(
-        "span", MARKS[verdict], role="img", aria_label=verdict.value, title=verdict.value,
-        class_=f"mark {css_class(verdict)}",
-    )  # fmt: skip
+from separatrix.report.paper_map import paper_map
 
 
 def summary(entries: Sequence[Entry]) -> Html:
-    """The counts, the filter, the table, and what the verdicts mean."""
+    """The counts as a filter, what the verdicts mean, and the map of the papers."""
+    heading = tag("h2", "The papers, place by place")
     if not entries:
-        return tag("section", tag("h2", "Summary"), tag("p", "No claims are recorded yet."), id="summary")
+        return tag("section", heading, tag("p", "No claims are recorded yet."), id="summary")
     counted = count((one.judgement.claim, one.judgement.verdict) for one in entries)
-    heading = tag("h2", "Summary")
-    frame = tag("div", _table(entries), class_="wide")
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
-    meanings = tag("details", tag("summary", "What the verdicts mean"), legend(tag))
-    top = [heading, tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
-    return tag("section", *top, frame, none, meanings, id="summary")
+    top = [tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
+    return tag("section", heading, *top, legend(tag), none, paper_map(entries), id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
@@ -49,7 +39,7 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
 
 
 def _filter(entries: Sequence[Entry], count: Count) -> Html:
-    """The filter of the table, which the page's script shows and runs."""
+    """The filter of the map and of the claims below it, which the page's script shows and runs."""
     choices = [_choice("all", "all", count.claims, checked=True)]
     choices += [_choice(one.value, css_class(one), count.verdicts[one]) for one in Verdict if one in count.verdicts]
     if unlike := sum(one.difference is not None for one in entries):
@@ -64,11 +54,11 @@ def _filter(entries: Sequence[Entry], count: Count) -> Html:
         tag("fieldset", tag("legend", "Verdict"), *choices, class_="choices"),
         tag("label", "Paper ", tag("select", *options, name="paper")),
         tag("label", "Text ", tag("input", type="search", name="text", autocomplete="off")),
-        tag("button", "Clear", type="reset"),
+        tag("button", "Clear", type="button"),
         tag("output", f"{many(len(entries), 'claim')}", id="shown", aria_live="polite"),
         id="filter",
         role="search",
-        aria_label="Filter the table of verdicts",
+        aria_label="Filter the claims",
         hidden=True,
     )
 
@@ -76,45 +66,3 @@ def _filter(entries: Sequence[Entry], count: Count) -> Html:
 def _choice(text: str, kind: str, count: int, *, checked: bool = False) -> Html:
     button = tag("input", type="radio", name="verdict", value="" if kind == "all" else text, checked=checked)
     return tag("label", button, tag("span", f"{text} ", tag("b", f"{count:,}"), class_=f"badge {kind}"))
-
-
-def _table(entries: Sequence[Entry]) -> Html:
-    names = ("Claim", "Verdict", "Found", "Cells", "Time")
-    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
-    caption = tag("caption", "Every claim with its verdict")
-    return tag("table", caption, head, tag("tbody", *map(_row, entries)), id="verdicts", class_="stacked")
-
-
-def _row(entry: Entry) -> Html:
-    one, claim = entry.judgement, entry.judgement.claim
-    have = f"{len(one.keys) - one.missing - one.failed:,} of {len(one.keys):,}"
-    evidence = [f"{name}: {spelled(value)}" for name, value in one.finding.numbers.items()]
-    found = "; ".join(evidence) or one.finding.note
-    return tag(
-        "tr",
-        tag(
-            "th",
-            tag("a", called(claim), href=f"#{claim.id}"),
-            tag("span", *typeset(claim.says, tag), class_="says short"),
-            tag("span", claim.paper, class_="of"),
-            scope="row",
-        ),
-        tag(
-            "td",
-            badge(one.verdict, tag),
-            tag("span", "not as recorded", class_="differs") if entry.difference else None,
-            data_column="Verdict",
-        ),
-        tag(
-            "td",
-            tag("span", *typeset(found, tag), class_="short") if found else None,
-            data_column="Found",
-            class_="found",
-        ),
-        tag("td", have, data_column="Cells", class_="number"),
-        tag("td", duration(one.seconds), data_column="Time", class_="number"),
-        data_verdict=one.verdict.value,
-        data_unlike=entry.difference is not None,
-        data_paper=claim.paper,
-        data_text=claim.id,
-    )

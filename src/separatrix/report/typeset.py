@@ -6,6 +6,7 @@ r"""Formulas as MathML, which browsers typeset by themselves: a page needs no sc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from separatrix.claims.formulas import Node, parse, pieces
@@ -48,9 +49,9 @@ def mathml(latex: str) -> Html:
 
 
 def _written(node: Node) -> Html:
-    parts = [_one(part) for part in node.parts]
     if node.kind == "row":
-        return join(parts)
+        return _row(node.parts)
+    parts = [_one(part) for part in node.parts]
     if node.kind == "frac":
         return tag("mfrac", *parts)
     if node.kind == "binom":
@@ -71,6 +72,20 @@ def _written(node: Node) -> Html:
     if node.kind == "sign":
         return tag("mo", node.text)
     return tag(_ELEMENTS[node.kind], node.text)
+
+
+def _row(nodes: Sequence[Node]) -> Html:
+    """Signs one after the other; a function and an argument without brackets have a space between them."""
+    made: list[Html] = []
+    for node, after in zip(nodes, [*nodes[1:], None], strict=True):
+        made.append(_one(node))
+        if _is_function(node) and after is not None and not after.kind.endswith((Kind.OPEN, "comma", "operator")):
+            made.append(tag("mspace", width="0.17em"))
+    return join(made)
+
+
+def _is_function(node: Node) -> bool:
+    return node.kind == "function" or (node.kind == "scripts" and node.parts[0].kind == "function")
 
 
 def _scripts(node: Node, parts: list[Html]) -> Html:

@@ -46,7 +46,14 @@ from separatrix.selection.fcn_training import FCNRecord, FCNSettings, train_fcn
 from separatrix.selection.fixed_evaluation import EncodingLosses, encoding_loss, encoding_losses
 from separatrix.selection.flow import population_flow
 from separatrix.selection.isometry import IsometryConstant, coherence, restricted_isometry
-from separatrix.selection.laws import fitted_exponents, plateau_time, tail_constant, time_law
+from separatrix.selection.laws import (
+    SlowCurve,
+    fitted_exponents,
+    plateau_time,
+    slow_curve_after,
+    tail_constant,
+    time_law,
+)
 from separatrix.selection.learner_training import LearnerRecord, LearnerSettings, train_learner
 from separatrix.selection.learners import SelectionLearner
 from separatrix.selection.length_curves import (
@@ -94,6 +101,7 @@ __all__ = [
     "SampledLengths",
     "SelectionLearner",
     "SelectionTransformer",
+    "SlowCurve",
     "SparseTokenSelection",
     "StochasticSelectionTransformer",
     "TrainedLengths",
@@ -131,6 +139,7 @@ __all__ = [
     "selection_loss",
     "settled_loss",
     "sinusoidal_encoding",
+    "slow_curve_after",
     "stochastic_dynamics",
     "stochastic_loss",
     "stochastic_state",

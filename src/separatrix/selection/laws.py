@@ -35,11 +35,13 @@ from separatrix.selection.dynamics import time_to_loss
 __all__ = [
     "BOUND_EXPONENTS",
     "Exponent",
+    "SlowCurve",
     "broken_hypotheses",
     "fitted_exponents",
     "loss_allowed",
     "plateau_time",
     "slow_curve_C",
+    "slow_curve_after",
     "slow_curve_alpha",
     "slow_curve_loss",
     "slow_curve_time",
@@ -153,6 +155,45 @@ def slow_curve_time(x: float, T: int, q: int, d: int) -> float:
         return N**2 / (2 * w**2) - N**2 / w + 2 * N * math.log(x / w) + 1 / x - 1 / (2 * x**2)
 
     return (T - 1) * q / (d * N) * (integral(x) - integral(q / T))
+
+
+@dataclass(frozen=True)
+class SlowCurve:
+    """A point of the slow curve: the weight alpha of the value matrix, the weight C of the encodings, and the loss."""
+
+    alpha: float
+    C: float
+    loss: float
+
+
+def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCurve:
+    """Where training stands on the slow curve after so many steps, which may be far more than can be run.
+
+    The recursion lies on the slow curve once alpha has risen, from about T/eta steps on.
+
+    Args:
+        steps: the number of steps, so many that eta t is at least T.
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        lr: the learning rate eta.
+
+    Example:
+        >>> found = slow_curve_after(10**9, T=20, q=2, d=2, lr=0.0125)
+        >>> round(found.loss / (tail_constant(20, 0.0125) / 10**9), 2)
+        1.0
+    """
+    T, q, d = sizes(T, q, d)
+    tau = positive("steps", steps) * positive("lr", lr)
+    if tau < T:
+        raise ArgumentError("steps", expected=f"at least T / eta = {T / lr:.6g}", got=steps)
+    low, high = math.log(1e-12), math.log(1 - q / T)  # of w = 1 - x: the time falls as w grows
+    for _ in range(200):
+        middle = (low + high) / 2
+        later = slow_curve_time(1 - math.exp(middle), T, q, d) > tau
+        low, high = (middle, high) if later else (low, middle)
+    x = 1 - math.exp(high)
+    return SlowCurve(slow_curve_alpha(x, T, q), slow_curve_C(x, T, q), slow_curve_loss(x, T, q, d))
 
 
 def plateau_time(T: int, q: int, d: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t as student  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Interval
 
@@ -32,6 +31,8 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
         '0.35 (0.225793 to 0.474207 at 95%)'
     """
     difference = np.subtract(first, second)
+    from scipy.stats import t as student  # type: ignore[import-untyped]  # slow to import
+
     half = student.ppf(0.5 + _CONFIDENCE / 2, len(difference) - 1) * difference.std(ddof=1) / len(difference) ** 0.5
     mean = float(difference.mean())
     return Interval(mean, mean - float(half), mean + float(half), _CONFIDENCE)

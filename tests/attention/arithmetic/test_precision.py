@@ -57,21 +57,25 @@ dist.destroy_process_group()
 EVERY_CALL = ["exact", "near-linear", "tolerance", "append", "attend", "layer", "sharded", "causal"]
 
 
+def threads(count):
+    """Code that lets PyTorch compute with so many threads, which it has not started yet."""
+    return f"import torch; torch.set_num_threads({count})\n"
+
+
 def refusals(done):
     assert (done.returncode, done.stderr) == (0, "")
     return [line.split(" ", 2) for line in done.stdout.splitlines()]
 
 
-def test_flushing_to_zero_is_refused(run):
-    done = run(SUBNORMAL + "assert torch.set_flush_denormal(True)\n" + CALLS + SHARDED, OMP_NUM_THREADS="2")
+def test_flushing_to_zero_is_refused(forked):
+    done = forked(threads(2) + SUBNORMAL + "assert torch.set_flush_denormal(True)\n" + CALLS + SHARDED)
     assert refusals(done) == [[name, "here", "torch.set_flush_denormal"] for name in EVERY_CALL]
 
 
-def test_threads_that_still_flush_are_found(run):
+def test_threads_that_still_flush_are_found(forked):
     """They inherit the mode when they are started, and keep it when the thread that started them changes its own."""
     start = "torch.set_flush_denormal(True); torch.ones(10**6).mul(2.0); torch.set_flush_denormal(False)\n"
-    # A Dask cluster of an earlier test may have left one thread for MKL in the environment, which PyTorch would take.
-    done = run(SUBNORMAL + start + CALLS, OMP_NUM_THREADS="4", MKL_NUM_THREADS="4")
+    done = forked(threads(4) + SUBNORMAL + start + CALLS)
     assert refusals(done) == [[name, "elsewhere", "torch.set_flush_denormal"] for name in EVERY_CALL[:6]]
 
 
@@ -90,7 +94,7 @@ def test_subnormal_keys_count_where_nothing_is_flushed():
     (sys.platform, platform.machine()) != ("linux", "x86_64"),
     reason="the numbers of the modes are those of this platform",
 )
-def test_other_rounding_modes_are_refused(run):
+def test_other_rounding_modes_are_refused(forked):
     """Down, up and towards zero."""
     code = """
 import ctypes
@@ -99,11 +103,11 @@ for mode in (0x400, 0x800, 0xC00):
     refused("exact", lambda: sx.certified_attention(query, key, value, scale=scale, tolerance=1e-3))
     refused("append", lambda: state.append(x, x))
 """
-    done = run(SUBNORMAL + code, OMP_NUM_THREADS="2")
+    done = forked(threads(2) + SUBNORMAL + code)
     assert refusals(done) == [["exact", "here", "rounding mode"], ["append", "here", "rounding mode"]] * 3
 
 
-def test_sound_arithmetic_is_not_refused(run):
+def test_sound_arithmetic_is_not_refused(forked):
     """Whatever the context: inference mode, autocast, another default type, transforms; and with more threads later."""
     code = """
 import torch
@@ -129,7 +133,7 @@ for threads in (1, 3, 2, 5):
     torch.set_num_threads(threads)
     check()
 """
-    done = run(code)
+    done = forked(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -135,12 +136,19 @@ def dynamic(kind: str, backend: str = "aot_eager") -> Pair:
     return found, trained(it.definition(*leaves), leaves)
 
 
-def exported(kind: str, train: bool = False) -> Pair:
-    """Exported at one length, and called at another."""
-    it, longer = subject(kind), subject(kind, OTHER_LENGTH)
+@cache
+def exported_program(kind: str) -> tuple[Subject, torch.export.ExportedProgram]:
+    """A subject, and what is exported of it at its length for all lengths: operators, whichever engine computes."""
+    it = subject(kind)
     length = {it.inputs[0].dim() - 2: torch.export.Dim("length", min=2)}
     shapes = (length, (length,) * (len(it.inputs) - 1)) if len(it.inputs) > 1 else (length,)
-    module = torch.export.export(it.module, it.inputs, dynamic_shapes=shapes).module()
+    return it, torch.export.export(it.module, it.inputs, dynamic_shapes=shapes)
+
+
+def exported(kind: str, train: bool = False) -> Pair:
+    """Exported at one length, and called at another."""
+    (it, program), longer = exported_program(kind), subject(kind, OTHER_LENGTH)
+    module = program.module()
     found, leaves = module(*longer.inputs), (*longer.inputs, *it.module.parameters())
     expected = it.definition(*leaves)
     if not train:

@@ -29,8 +29,12 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (3, 2, 16), (4, 2, 3)])
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_they_are_pytorchs_sums(order, d, d_v, batch, monkeypatch):
-    sizes = (1, 3, 2)
+def test_they_are_pytorchs_sums(order, d, d_v, batch):
+    check_stream(order, d, d_v, batch, (1, 3, 2))
+
+
+def check_stream(order, d, d_v, batch, sizes):
+    """States and outputs of random tokens, appended so many at a time, against exact attention and plain PyTorch."""
     query, keys, values = tokens(order, sum(sizes), d, d_v, batch)
 
     def run():
@@ -45,9 +49,10 @@ def test_they_are_pytorchs_sums(order, d, d_v, batch, monkeypatch):
     assert isinstance(state._few, FewTokensOnGpu)
     exact, _ = reference.tensor_attention(query, keys, values)
     assert (found - exact[..., :2, :]).abs().max() <= state.certificate.total <= 1e-2
-    monkeypatch.setattr(stream.gpu, "computes", lambda *given: False)
-    monkeypatch.setattr(stream, "kernels_for", lambda *given: None)
-    plain, want = run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream.gpu, "computes", lambda *given: False)
+        patch.setattr(stream, "kernels_for", lambda *given: None)
+        plain, want = run()
     assert plain._few is None
     torch.testing.assert_close(found, want, atol=1e-13, rtol=0)
     for one, other in zip(state.states, plain.states, strict=True):

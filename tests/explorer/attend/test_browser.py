@@ -43,7 +43,7 @@ def test_a_file_takes_the_place_of_the_example(browser: Any, address: str, tmp_p
         page.get_by_label("head", exact=True).first.fill("1")
         page.locator("#attend-top .comparison", has_text="query 19 of mine.safetensors").wait_for()
         assert (state(page)["query"], state(page)["head"]) == ("19", "1")
-        assert "Query 19 of mine.safetensors" in page.locator("figure[data-name=attend] figcaption").inner_text()
+        page.locator("figure[data-name=attend] figcaption", has_text="Query 19 of mine.safetensors").wait_for()
         page.locator("#attend-file input[type=file]").set_input_files(bad)
         page.locator("#attend-alert", has_text="file: expected a safetensors file").wait_for()
         other = tmp_path / "model.pt"

@@ -128,3 +128,27 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         page.get_by_role("button", name="Stop it").click()
         page.locator(".badge.stopped").wait_for()
     assert alive(store) is None
+
+
+def test_a_run_that_has_finished_shows_its_last_weights_and_stands_beside_another(
+    browser: Any, serve: Callable[..., str], tmp_path: Path
+) -> None:
+    address = serve(tmp_path)
+    with Visit(browser, address, "?tab=learn&run_steps=100&at=7", **DESKTOP) as page:
+        page.locator("#learn-summary .comparison").wait_for()
+        for seed, steps in ((0, 100), (1, 200)):  # the second is longer than the step that is looked at
+            for name, value in (("seed", seed), ("steps", steps)):
+                page.get_by_role("textbox", name=name, exact=True).last.fill(str(value))
+            page.wait_for_function(f"() => location.search.includes('run_steps={steps}&run_seed={seed}')")
+            page.get_by_role("button", name="Start this run").click()
+            caption = page.locator("figure[data-name=run-weights] figcaption")
+            caption.get_by_text(f"seed {seed} after {steps} steps").wait_for()
+            page.locator(".badge.finished").wait_for()
+        second = state(page)["run"]
+        (first,) = {one.name for one in (tmp_path / "training").glob("run-*") if one.is_dir()} - {second}
+    with Visit(browser, address, f"?tab=learn&run={second}&beside={first}", **DESKTOP) as page:
+        both = page.locator("figure[data-name=run-losses] figcaption", has_text="seed 0 has a loss of")
+        both.wait_for()
+        assert "at step 200 of 200" in both.inner_text()
+        page.locator("figure[data-name=run-losses] .legendtext", has_text="seed 0").wait_for()
+        assert state(page)["beside"] == first

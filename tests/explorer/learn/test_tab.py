@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import shlex
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_what_is_copied_runs() -> None:
     with contextlib.redirect_stdout(again):
         exec(words[2], {})
     assert [float(one) for one in again.getvalue().split()] == [run.loss[-1]] * 2
+
+
+@pytest.mark.parametrize("steps", [10**6, 10**9, 1000])
+def test_what_is_copied_gives_the_numbers_that_are_shown(steps: int) -> None:
+    one = dataclasses.replace(ONE, steps=steps)
+    found = descended(one)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(learn_view.python([one]), {})
+    last = found.last
+    assert last.step[0] == steps, "the page shows another step than was asked for"
+    assert [float(word) for word in out.getvalue().split()] == [last.loss[0], last.alpha[0], last.C[0]]
+    assert f"after {steps:,} steps" in learn_figures.dynamics([found]).text
 
 
 def test_the_view_over_http(tmp_path: Path) -> None:

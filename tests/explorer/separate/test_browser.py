@@ -75,7 +75,38 @@ def test_a_slider_moves_the_text_the_numbers_and_the_address(browser, address: s
         page.keyboard.press("End")
         page.wait_for_function("() => document.location.search.includes('n=1e100')")
         page.wait_for_function(f"() => document.querySelector('.parts .success b').textContent !== '{before}'")
-        assert page.evaluate("history.length") <= 2, "a slider leaves a trail"
+        # The page before this one, this one, and a step for each slider; on a busy machine one for each key.
+        assert 4 <= page.evaluate("history.length") <= 6
+
+
+def test_the_back_button_takes_a_change_back(browser, address: str) -> None:
+    with Visit(browser, address, QUICK, **DESKTOP) as page:
+        drawn(page)
+        field(page, "a1").fill("0.7")
+        page.wait_for_function("() => document.location.search.includes('a1=0.7&')")
+        page.get_by_role("radio", name="self-attention, identity").check()
+        page.wait_for_function("() => document.location.search.includes('weights=identity')")
+        page.go_back()
+        page.wait_for_function("() => document.location.search.includes('weights=ones')")
+        page.wait_for_function("() => document.querySelector('input[value=ones]').checked")
+        assert field(page, "a1").input_value() == "0.7"
+        page.go_back()
+        page.locator("input[value='1.2']").wait_for()
+        page.go_forward()
+        page.locator("input[value='0.7']").first.wait_for()
+
+
+def test_a_setting_to_try_is_a_change_and_a_second_parameter_makes_a_map(browser, address: str) -> None:
+    with Visit(browser, address, QUICK, **DESKTOP) as page:
+        drawn(page)
+        page.get_by_role("link", name="a map of n and d").click()
+        caption = page.locator("figure[data-name=separation-along] figcaption")
+        caption.get_by_text("The probability of success with softmax over n and d").wait_for()
+        page.locator("figure[data-name=separation-along] .heatmaplayer image").wait_for(state="attached")
+        assert (state(page)["along"], state(page)["across"]) == ("n", "d")
+        page.go_back()
+        caption.get_by_text("The probability of success with softmax along").wait_for()
+        assert state(page)["across"] == "none"
 
 
 def test_a_text_moves_the_slider_and_a_hypothesis_is_named_below_it(browser, address: str) -> None:
@@ -118,6 +149,7 @@ def test_two_settings_side_by_side(browser, address: str) -> None:
         page.get_by_role("button", name="Compare with a second setting").click()
         page.get_by_text("Take it away: setting B").wait_for()
         drawn(page)
+        assert (state(page)["a1"], state(page)["a1.2"]) == ("1.2", "0.7"), "the second setting opens as the first"
         field(page, "d.2").fill("22")
         page.wait_for_function("() => location.search.includes('d.2=22')")
         page.wait_for_function(

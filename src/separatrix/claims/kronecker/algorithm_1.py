@@ -57,13 +57,14 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Algorithm 1",
-    says="The near-linear algorithm: expand the polynomial in U_1, U_2, U_3, sum each key set once, multiply the sums, "
-    "meet the queries, divide. Its output is within 2 eps B^2 / (1 - eps) of attention, in 2 n r (3 d + 1) flops.",
+    says="The near-linear algorithm: expand the polynomial in $U_1$, $U_2$, $U_3$, sum each key set "
+    r"once, multiply the sums, meet the queries, divide. Its output is within $2 \epsilon B^2 / (1 - \epsilon)$ of "
+    "attention, in $2 n r (3 d + 1)$ flops.",
     cells=_cells,
     neighbours=(
         Neighbour("without the division of Step 3", {"output": "unnormalised"}),
-        Neighbour("w sums over the first key set alone", {"output": "halved"}),
-        Neighbour("the steps take n^2 r flops", {"power": 2}),
+        Neighbour("$w$ sums over the first key set alone", {"output": "halved"}),
+        Neighbour("the steps take $n^2 r$ flops", {"power": 2}),
     ),
 )
 def algorithm_1(found: Sequence[Found], output: str = "error", power: int = 1) -> Finding:

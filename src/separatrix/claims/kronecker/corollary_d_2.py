@@ -129,24 +129,29 @@ def degree_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Corollary D.2",
-    says="For B > 1 and eps < 0.1 some polynomial of a degree of order max{log(1/eps) / log(log(1/eps) / B), B} is exp "
-    "on [-B, B] up to a relative eps. We find that 3 times the corrected formula is enough, and that half of it is "
-    "not.",
+    says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max\lbrace "
+    r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ is $\exp$ on $[-B, B]$ up to a relative "
+    r"$\epsilon$. We find that 3 times the corrected formula is enough, and that half of it is not.",
     cells=degree_cells,
     errata=(
         Erratum(
             rank=Rank.STATEMENT,
-            printed="g = Theta(max{log(1/eps) / log(log(1/eps) / B), B}) for every B > 1 and eps in (0, 0.1).",
-            right="log(e + log(1/eps) / B) in the denominator.",
-            why="The printed logarithm is zero where log(1/eps) = B, so that the degree is not defined, and just above "
-            "it the degree is beyond every multiple of what is needed. Lemma E.2 and Algorithm 1 repeat it with B^3.",
+            printed=r"$g = \Theta(\max\lbrace \frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B "
+            r"\rbrace)$ for every $B > 1$ and $\epsilon \in (0, 0.1)$.",
+            right=r"$\log(e + \log(1/\epsilon) / B)$ in the denominator.",
+            why=r"The printed logarithm is zero where $\log(1/\epsilon) = B$, so that the degree is not "
+            "defined, and just above it the degree is beyond every multiple of what is needed. Lemma E.2 and "
+            "Algorithm 1 repeat it with $B^3$.",
             shown_by="the printed degree is undefined or a hundred times too large",
         ),
     ),
     neighbours=(
-        Neighbour("the degree is of order log(1/eps) / log(e + log(1/eps) / B), whatever B is", {"degree": "no B"}),
-        Neighbour("the degree is of order max{log(1/eps), B}", {"degree": "no log"}),
-        Neighbour("the degree is of order max{sqrt(log(1/eps)), B}", {"degree": "root"}),
+        Neighbour(
+            r"the degree is of order $\log(1 / \epsilon) / \log(e + \log(1 / \epsilon) / B)$, whatever $B$ is",
+            {"degree": "no B"},
+        ),
+        Neighbour(r"the degree is of order $\max \lbrace \log(1 / \epsilon), B \rbrace$", {"degree": "no log"}),
+        Neighbour(r"the degree is of order $\max \lbrace \sqrt{\log(1 / \epsilon)}, B \rbrace$", {"degree": "root"}),
         Neighbour("the degree is as printed", {"degree": "printed"}),
     ),
 )

@@ -80,7 +80,7 @@ def _order_cells() -> Iterator[Cell]:
             shown_by="the printed formula is another one for d > 1",
         ),
     ),
-    neighbours=(Neighbour("the division by d is outside of exp in A, as printed", {"formula": "printed"}),),
+    neighbours=(Neighbour(r"the division by $d$ is outside of $\exp$ in $A$, as printed", {"formula": "printed"}),),
 )
 def definition_1_5(found: Sequence[Found], formula: str = "exact") -> Finding:
     exact = max(one.result[formula] for one in found)

@@ -63,7 +63,7 @@ def kinds(found: Sequence[Found]) -> str:
     says="Three-way orthogonal vectors, and what is known of it: splitting the variables in three turns a formula into "
     "an instance whose orthogonal triples are its satisfying assignments.",
     cells=chain_cells,
-    neighbours=(Neighbour("the sets have at most 2^floor(v/3) vectors", {"rounded": math.floor}),),
+    neighbours=(Neighbour(r"the sets have at most $2^{\lfloor v/3 \rfloor}$ vectors", {"rounded": math.floor}),),
 )
 def definition_4_2(found: Sequence[Found], rounded: Callable[[float], int] = math.ceil) -> Finding:
     """Every triple of every formula, against the formula itself."""

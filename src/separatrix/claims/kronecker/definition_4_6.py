@@ -15,7 +15,7 @@ from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
     r"$(1 - \epsilon) t$. Orthogonal vectors reach it directly too, with $3 m$ coordinates, $t = m$ and "
     r"$\epsilon = 1/m$, and attention decides it.",
     cells=chain_cells,
-    neighbours=(Neighbour("eps = 2/m", {"apart": 2}),),
+    neighbours=(Neighbour(r"$\epsilon = 2/m$", {"apart": 2}),),
 )
 def definition_4_6(found: Sequence[Found], apart: int = 1) -> Finding:
     """The direct road must keep the promise with eps = apart / m, and one call of attention must decide every row.

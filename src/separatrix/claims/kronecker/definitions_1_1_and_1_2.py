@@ -61,15 +61,15 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition 1.1",
-    says="Attention of order 3: n^2 weights a query, exp of the mean product of three entries, over the column-wise "
-    "Kronecker product of two value sets.",
+    says=r"Attention of order 3: $n^2$ weights a query, $\exp$ of the mean product of three entries, over "
+    "the column-wise Kronecker product of two value sets.",
     cells=_cells,
     defines=("separatrix.tensor_attention", "separatrix.attention.reference.tensor_attention"),
     neighbours=(
-        Neighbour("without the division by d", {"formula": "undivided"}),
+        Neighbour("without the division by $d$", {"formula": "undivided"}),
         Neighbour("with the product of two dot products as the score", {"formula": "dotted"}),
-        Neighbour("with V_2 (x) V_1", {"formula": "swapped"}),
-        Neighbour("without D", {"formula": "bare"}),
+        Neighbour(r"with $V_2 \otimes V_1$", {"formula": "swapped"}),
+        Neighbour("without $D$", {"formula": "bare"}),
     ),
 )
 def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
@@ -81,13 +81,13 @@ def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
 @claim(
     paper="kronecker",
     where="Definition 1.2",
-    says="The problem ATAttC(n, d, B, eps_a): for five matrices with entries up to B, a matrix whose every entry is "
-    "within eps_a of attention of order 3.",
+    says=r"The problem $\operatorname{ATAttC}(n, d, B, \epsilon_a)$: for five matrices with entries up to "
+    r"$B$, a matrix whose every entry is within $\epsilon_a$ of attention of order 3.",
     cells=_cells,
     defines=("separatrix.certified_attention",),
     neighbours=(
-        Neighbour("the entries are bounded by B / 2", {"bound": 0.5}),
-        Neighbour("the error is that of attention without the division by d", {"to": "undivided"}),
+        Neighbour("the entries are bounded by $B / 2$", {"bound": 0.5}),
+        Neighbour("the error is that of attention without the division by $d$", {"to": "undivided"}),
     ),
 )
 def definition_1_2(found: Sequence[Found], bound: float = 1.0, to: str = "it") -> Finding:

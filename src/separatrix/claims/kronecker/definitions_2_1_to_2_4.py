@@ -75,32 +75,34 @@ def _operator(where: str, says: str, defines: str, right: str, wrong: str, inste
 
 _operator(
     "Definition 2.1",
-    "The entrywise (Hadamard) product, C[i, j] = A[i, j] B[i, j].",
+    "The entrywise (Hadamard) product, $C_{i, j} = A_{i, j} B_{i, j}$.",
     "torch.mul",
     "entrywise",
     "matrix",
-    "C is the product of matrices, its rows taken in turn",
+    "$C$ is the product of matrices, its rows taken in turn",
 )
 _operator(
     "Definition 2.2",
-    "The tensor of three matrices, T[i, j, l] = sum_a A[i, a] B[j, a] C[l, a]: the scores of order 3.",
+    r"The tensor of three matrices, $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$: the scores of "
+    "order 3.",
     "separatrix.attention.reference.tensor_scores",
     "tensor",
     "dotted",
-    "T[i, j, l] is the product of the dot products of row i with rows j and l",
+    "$T_{i, j, l}$ is the product of the dot products of row $i$ with rows $j$ and $l$",
 )
 _operator(
     "Definition 2.3",
-    "The Kronecker product, n^2 x d^2, in whose rows and columns the first index runs fastest: in the usual order it "
-    "is K_2 (x) K_1.",
+    r"The Kronecker product, $n^2 \times d^2$, in whose rows and columns the first index runs "
+    r"fastest: in the usual order it is $K_2 \otimes K_1$.",
     "torch.kron",
     "kronecker",
     "turned",
-    "the second index runs fastest, as in PyTorch's kron(K_1, K_2)",
+    r"the second index runs fastest, as in PyTorch's $\text{kron}(K_1, K_2)$",
 )
 _operator(
     "Definition 2.4",
-    "The column-wise Kronecker product, n^2 x d: row i_1 + (i_2 - 1) n is the entrywise product of rows i_1 and i_2.",
+    r"The column-wise Kronecker product, $n^2 \times d$: row $i_1 + (i_2 - 1) n$ is the entrywise "
+    "product of rows $i_1$ and $i_2$.",
     "separatrix.attention.reference.column_kronecker",
     "column",
     "other_order",

@@ -53,7 +53,7 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition A.1",
-    says="The inner product of k vectors, the sum over coordinates of the products of k entries.",
+    says="The inner product of $k$ vectors, the sum over coordinates of the products of $k$ entries.",
     cells=_cells,
     defines=("separatrix.hardness.orthogonal_vectors.inner_products",),
     neighbours=(Neighbour("the sum of the dot products of all pairs", {"product": "pairwise"}),),

@@ -100,12 +100,13 @@ def _approximated_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition C.1",
-    says="Ordinary attention, restated: D^-1 A V with A = exp(Q K^T / d) and D = diag(A 1).",
+    says=r"Ordinary attention, restated: $D^{-1} A V$ with $A = \exp(Q K^\top / d)$ and $D = "
+    r"\operatorname{diag}(A \mathbf{1})$.",
     cells=_ordinary_cells,
     defines=("separatrix.tensor_attention",),
     neighbours=(
-        Neighbour("divided by sqrt(d), as in other papers", {"formula": "root"}),
-        Neighbour("D has the sums of the columns", {"formula": "columns"}),
+        Neighbour(r"divided by $\sqrt{d}$, as in other papers", {"formula": "root"}),
+        Neighbour("$D$ has the sums of the columns", {"formula": "columns"}),
     ),
 )
 def definition_c_1(found: Sequence[Found], formula: str = "it") -> Finding:
@@ -119,20 +120,21 @@ _INDEX = "T has no entry for some printed index"
 @claim(
     paper="kronecker",
     where="Definition C.4",
-    says="A tensor contracted with a matrix along each of its axes, T(X, Y, Z)[i, j, l] = sum T[a, b, c] X[a, i] Y[b, "
-    "j] Z[c, l].",
+    says=r"A tensor contracted with a matrix along each of its axes, $T(X, Y, Z)_{i, j, l} = \sum_{a, b, "
+    "c} T_{a, b, c} X_{a, i} Y_{b, j} Z_{c, l}$.",
     cells=_contracted_cells,
     defines=("torch.einsum",),
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="For all a in [d_1], b in [d_2], c in [d_3].",
-            right="For all i in [d_1], j in [d_2], l in [d_3].",
-            why="a, b and c are summed over, to n_1, n_2 and n_3; the entry's own indices are i, j and l.",
+            printed=r"For all $a \in [d_1]$, $b \in [d_2]$, $c \in [d_3]$.",
+            right=r"For all $i \in [d_1]$, $j \in [d_2]$, $l \in [d_3]$.",
+            why="$a$, $b$ and $c$ are summed over, to $n_1$, $n_2$ and $n_3$; the entry's own indices "
+            "are $i$, $j$ and $l$.",
             shown_by=_INDEX,
         ),
     ),
-    neighbours=(Neighbour("X meets the second axis and Y the first", {"axes": "turned"}),),
+    neighbours=(Neighbour("$X$ meets the second axis and $Y$ the first", {"axes": "turned"}),),
 )
 def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
     """Every entry over random integers; sizes for which the printed range has indices that do not exist."""
@@ -149,12 +151,12 @@ def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
 @claim(
     paper="kronecker",
     where="Definition D.4",
-    says="An (eps, r)-approximation of a positive tensor: U_1 . U_2 . U_3 with r columns, every entry within eps times "
-    "itself.",
+    says=r"An $(\epsilon, r)$-approximation of a positive tensor: $U_1 \odot U_2 \odot U_3$ with $r$ "
+    r"columns, every entry within $\epsilon$ times itself.",
     cells=_approximated_cells,
     defines=("separatrix.attention.polynomial.monomials.total_degree",),
     neighbours=(
-        Neighbour("every entry within eps times the largest entry", {"error": "absolute"}),
+        Neighbour(r"every entry within $\epsilon$ times the largest entry", {"error": "absolute"}),
         Neighbour("with fewer columns than its rank", {"fewer": 1}),
     ),
 )

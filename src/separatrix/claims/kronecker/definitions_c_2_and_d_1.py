@@ -85,7 +85,7 @@ def _restated(
     ),
     neighbours=(
         Neighbour("A has no exp, as printed", {"formula": "c2_printed"}),
-        Neighbour("A has exp without the division by d", {"formula": "d1_printed"}),
+        Neighbour(r"$A$ has $\exp$ without the division by $d$", {"formula": "d1_printed"}),
     ),
 )
 def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Finding:
@@ -109,7 +109,7 @@ def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Findin
             shown_by=_DIFFERS,
         ),
     ),
-    neighbours=(Neighbour("A has exp without the division by d, as printed", {"formula": "d1_printed"}),),
+    neighbours=(Neighbour(r"$A$ has $\exp$ without the division by $d$, as printed", {"formula": "d1_printed"}),),
 )
 def definition_d_1(found: Sequence[Found], formula: str = "corrected") -> Finding:
     return _restated(found, "d1_printed", formula, {}, {})

@@ -51,7 +51,9 @@ def size_cells() -> Iterator[Cell]:
     yield sizes.cell(seed=0, variables=list(range(6, 61, 6)))
 
 
-FEWER = Neighbour("the chain costs 2^(0.9 v) times a polynomial, which would refute the hypothesis", {"exponent": 0.9})
+FEWER = Neighbour(
+    "the chain costs $2^{0.9 v}$ times a polynomial, which would refute the hypothesis", {"exponent": 0.9}
+)
 
 
 def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:

@@ -136,8 +136,8 @@ def _smallest_cells() -> Iterator[Cell]:
     r"that is a power of $1/n$, solves Gap-MaxIP with $d$ and $t$ of order $\log n$.",
     cells=_decide_cells,
     neighbours=(
-        Neighbour("an error of twice t tilde is allowed", {"error": 2.0}),
-        Neighbour("the rule compares with t tilde and not with its double", {"threshold": 1.0}),
+        Neighbour(r"an error of twice $\tilde{t}$ is allowed", {"error": 2.0}),
+        Neighbour(r"the rule compares with $\tilde{t}$ and not with its double", {"threshold": 1.0}),
     ),
 )
 def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0) -> Finding:
@@ -176,7 +176,7 @@ def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0
             shown_by="the printed v decides rows wrongly",
         ),
     ),
-    neighbours=(Neighbour("v has n^2 ones and then 3 n^2 zeros, as printed", {"v": "printed"}),),
+    neighbours=(Neighbour("$v$ has $n^2$ ones and then $3 n^2$ zeros, as printed", {"v": "printed"}),),
 )
 def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     """The blocks as printed; no mistakes with the product; mistakes with the printed v."""
@@ -201,8 +201,8 @@ def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     cells=_smallest_cells,
     figures=("smallest_beta",),
     neighbours=(
-        Neighbour("the least beta is smaller by a hundredth", {"border": 0.99}),
-        Neighbour("the least beta is larger by a hundredth", {"border": 1.01}),
+        Neighbour(r"the least $\beta$ is smaller by a hundredth", {"border": 0.99}),
+        Neighbour(r"the least $\beta$ is larger by a hundredth", {"border": 1.01}),
     ),
 )
 def smallest_beta(found: Sequence[Found], border: float = 1.0) -> Finding:

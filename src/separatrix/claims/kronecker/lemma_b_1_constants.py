@@ -105,9 +105,9 @@ def _threshold_cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("C_b is the square root, as printed", {"root": "square"}),
-        Neighbour("C_a = 2 + C_b^2 (1 - C_0 / C), as printed, with C_b the cube root", {"allowed": "cube"}),
-        Neighbour("the exponential of Equation (9) is n^9", {"power": 9.0}),
+        Neighbour("$C_b$ is the square root, as printed", {"root": "square"}),
+        Neighbour("$C_a = 2 + C_b^2 (1 - C_0 / C)$, as printed, with $C_b$ the cube root", {"allowed": "cube"}),
+        Neighbour("the exponential of Equation (9) is $n^9$", {"power": 9.0}),
     ),
 )
 def lemma_b_1_constants(
@@ -161,7 +161,7 @@ def lemma_b_1_constants(
     ),
     neighbours=(
         Neighbour("0.25 for 0.5 in Equation (8), as printed", {"rule": "printed"}),
-        Neighbour("case 2 with its error is at most 1.7 t tilde", {"rest": 1.7}),
+        Neighbour(r"case 2 with its error is at most $1.7 \tilde{t}$", {"rest": 1.7}),
     ),
 )
 def lemma_b_1_threshold(found: Sequence[Found], rule: str = "corrected", rest: float = 1.75) -> Finding:

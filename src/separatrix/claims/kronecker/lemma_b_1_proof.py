@@ -21,48 +21,54 @@ PROOF = (
     Erratum(
         rank=Rank.PROOF,
         shown_by="blocks of A",
-        printed="A is partitioned into eight blocks of n rows and n^2 neighbouring columns, the first of them with the "
-        "inner products.",
-        right="It is so after its columns are permuted: the pairs of two keys of the first half are the columns "
-        "j_1 + (j_2 - 1) 2 n with j_1 and j_2 up to n.",
-        why="Row i_1 + (i_2 - 1) 2 n of K_1 (x) K_2 has i_1 of the first half for n rows in turn, then n of the "
-        "second.",
+        printed="$A$ is partitioned into eight blocks of $n$ rows and $n^2$ neighbouring columns, the first "
+        "of them with the inner products.",
+        right="It is so after its columns are permuted: the pairs of two keys of the first half are the "
+        "columns $j_1 + (j_2 - 1) 2 n$ with $j_1$ and $j_2$ up to $n$.",
+        why=r"Row $i_1 + (i_2 - 1) 2 n$ of $K_1 \oslash K_2$ has $i_1$ of the first half for $n$ rows in "
+        "turn, then $n$ of the second.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="index of a pair",
-        printed="A_{i, j_1 + (j_2 - 1) n} = exp(beta <a_i, b_{j_1}, c_{j_2}> / d~), in Equations (6) and (7).",
-        right="A_{i, j_1 + (j_2 - 1) n~} with n~ = 2 n.",
-        why="K_1 has n~ = 2 n rows.",
+        printed=r"$A_{i, j_1 + (j_2 - 1) n} = \exp(\beta \langle a_i, b_{j_1}, c_{j_2} \rangle / "
+        r"\tilde{d})$, in Equations (6) and (7).",
+        right=r"$A_{i, j_1 + (j_2 - 1) \tilde{n}}$ with $\tilde{n} = 2 n$.",
+        why=r"$K_1$ has $\tilde{n} = 2 n$ rows."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="length of the ones",
-        printed="D_{i,i} = (A 1_{n~})_i.",
-        right="(A 1_{n~^2})_i, as in the line before.",
-        why="A has n~^2 columns.",
+        printed=r"$D_{i, i} = (A \mathbf{1}_{\tilde{n}})_i$.",
+        right=r"$(A \mathbf{1}_{\tilde{n}^2})_i$, as in the line before.",
+        why=r"$A$ has $\tilde{n}^2$ columns."
+        " (It rests on a single sign of the text that was read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="blanks of a query",
-        printed="The entries of A_2, A_3, A_6, A_7 have <a_{j_0}, 0, 1> or <a_{j_0}, 1, 0> as their second product.",
+        printed=r"The entries of $A_2$, $A_3$, $A_6$, $A_7$ have $\langle a_{j_0}, 0, 1 \rangle$ or $\langle "
+        r"a_{j_0}, 1, 0 \rangle$ as their second product.",
         right="<1, 0, 1> and <1, 1, 0>.",
         why="The second half of every row of Q is 1_d. The products are zero either way.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="which epsilon",
-        printed="In the other case all inner products are at most (1 - eps_a) t.",
-        right="(1 - eps) t.",
-        why="eps_a is the error of attention, n^(-C_a); the gap of Definition 4.6 is eps. With eps_a the two cases "
-        "would be nearly all there are, and case 2 of the proof uses eps.",
+        printed=r"In the other case all inner products are at most $(1 - \epsilon_a) t$.",
+        right=r"$(1 - \epsilon) t$.",
+        why=r"$\epsilon_a$ is the error of attention, $n^{-C_a}$; the gap of Definition 4.6 is "
+        r"$\epsilon$. With $\epsilon_a$ the two cases would be nearly all there are, and case 2 of the proof uses "
+        r"$\epsilon$.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="third vector",
-        printed="Case 1: <a_i, b_{j_1}, b_{j_2}> >= t.",
-        right="<a_i, b_{j_1}, c_{j_2}> >= t.",
-        why="The third vector is one of the c's, as in the next line.",
+        printed=r"Case 1: $\langle a_i, b_{j_1}, b_{j_2} \rangle \ge t$.",
+        right=r"$\langle a_i, b_{j_1}, c_{j_2} \rangle \ge t$.",
+        why="The third vector is one of the c's, as in the next line."
+        " (It rests on a single sign of the text that was read.)",
     ),
 )
 

@@ -74,8 +74,8 @@ def _factoring_cells() -> Iterator[Cell]:
     figures=("kronecker_product_flops",),
     proof="Products of column-wise Kronecker products",
     neighbours=(
-        Neighbour("it is the entrywise product of A_1^T B_2 and A_2^T B_1", {"product": "crossed"}),
-        Neighbour("it costs one product with n rows", {"products": 1}),
+        Neighbour(r"it is the entrywise product of $A_1^\top B_2$ and $A_2^\top B_1$", {"product": "crossed"}),
+        Neighbour("it costs one product with $n$ rows", {"products": 1}),
     ),
 )
 def lemma_c_3(found: Sequence[Found], product: str = "mismatches", products: int = 2) -> Finding:

@@ -75,7 +75,7 @@ def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
     "$j_1 + (j_2 - 1) n$ being the pair $(j_1, j_2)$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
-    neighbours=(Neighbour("column j_2 + (j_1 - 1) n is the pair (j_1, j_2)", {"part": "part1_turned"}),),
+    neighbours=(Neighbour("column $j_2 + (j_1 - 1) n$ is the pair $(j_1, j_2)$", {"part": "part1_turned"}),),
 )
 def lemma_c_5_part_1(found: Sequence[Found], part: str = "part1") -> Finding:
     return _check_part(found, part, 3)
@@ -88,7 +88,7 @@ def lemma_c_5_part_1(found: Sequence[Found], part: str = "part1") -> Finding:
     says="Its row sums need only the column sums of $K_1$ and $K_2$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
-    neighbours=(Neighbour("they need only the column sums of K_1", {"part": "part2_once"}),),
+    neighbours=(Neighbour("they need only the column sums of $K_1$", {"part": "part2_once"}),),
 )
 def lemma_c_5_part_2(found: Sequence[Found], part: str = "part2") -> Finding:
     return _check_part(found, part, 3)
@@ -102,7 +102,7 @@ def lemma_c_5_part_2(found: Sequence[Found], part: str = "part2") -> Finding:
     r"$K_2^\top V_2$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
-    neighbours=(Neighbour("of K_1^T V_2 and K_2^T V_1", {"part": "part3_crossed"}),),
+    neighbours=(Neighbour(r"of $K_1^\top V_2$ and $K_2^\top V_1$", {"part": "part3_crossed"}),),
 )
 def lemma_c_5_part_3(found: Sequence[Found], part: str = "part3") -> Finding:
     return _check_part(found, part, 5)

@@ -59,8 +59,8 @@ def _score_cells() -> Iterator[Cell]:
     figures=("score_bound",),
     proof="How large scores are",
     neighbours=(
-        Neighbour("no score exceeds B^2", {"power": 2}),
-        Neighbour("no score exceeds 0.99 B^3", {"share": 0.99}),
+        Neighbour("no score exceeds $B^2$", {"power": 2}),
+        Neighbour("no score exceeds $0.99 B^3$", {"share": 0.99}),
     ),
 )
 def lemma_d_3(found: Sequence[Found], power: int = 3, share: float = 1.0) -> Finding:

@@ -45,7 +45,7 @@ def _denominator_cells() -> Iterator[Cell]:
     cells=_denominator_cells,
     figures=("denominator_error",),
     proof="Errors of weights and of their sums",
-    neighbours=(Neighbour("every row sum is known to 0.9 eps_A", {"share": 0.9}),),
+    neighbours=(Neighbour(r"every row sum is known to $0.9 \epsilon_A$", {"share": 0.9}),),
 )
 def lemma_d_5(found: Sequence[Found], share: float = 1.0) -> Finding:
     """Integer errors, drawn and all of one sign; no row sum may be off by more than share eps_A."""

@@ -88,9 +88,9 @@ def _output_cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("D and D~ may be any within eps_D of each other, as printed", {"any_sums": True}),
-        Neighbour("by more than (eps_A + eps_D) B", {"power": 1}),
-        Neighbour("by more than (eps_A + eps_D) B^2 / 4", {"factor": 0.25}),
+        Neighbour(r"$D$ and $\tilde{D}$ may be any within $\epsilon_D$ of each other, as printed", {"any_sums": True}),
+        Neighbour(r"by more than $(\epsilon_A + \epsilon_D) B$", {"power": 1}),
+        Neighbour(r"by more than $0.49 (\epsilon_A + \epsilon_D) B^2$", {"factor": 0.49}),
     ),
 )
 def lemma_d_6(found: Sequence[Found], any_sums: bool = False, power: int = 2, factor: float = 1.0) -> Finding:

@@ -88,8 +88,8 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("sharp_rank",),
     neighbours=(
-        Neighbour("C(d + g, g) - 1 columns do, and no fewer", {"fewer": 1}),
-        Neighbour("at most C(d + g - 1, g) columns are needed", {"most": _homogeneous}),
+        Neighbour(r"$\binom{d + g}{g} - 1$ columns do, and no fewer", {"fewer": 1}),
+        Neighbour(r"at most $\binom{d + g - 1}{g}$ columns are needed", {"most": _homogeneous}),
     ),
 )
 def lemma_e_1(
@@ -138,7 +138,7 @@ def lemma_e_1(
             shown_by="the sum to d is another polynomial where g > d",
         ),
     ),
-    neighbours=(Neighbour("the sum goes to d, as printed", {"sum_to_g": "printed_mismatches"}),),
+    neighbours=(Neighbour("the sum goes to $d$, as printed", {"sum_to_g": "printed_mismatches"}),),
 )
 def lemma_e_1_proof(found: Sequence[Found], sum_to_g: str = "mismatches") -> Finding:
     """The sum to g is P everywhere; the sum to d must differ from it where g > d, or there is nothing to correct."""

@@ -123,13 +123,14 @@ RANGE = "the printed degree is below every constant times 1"
 @claim(
     paper="kronecker",
     where="Lemma E.2",
-    says="For entries up to B the tensor exp(Q . K_1 . K_2 / d) has an (eps, r)-approximation U_1 . U_2 . U_3 with r "
-    "at most C(3 (g + d), 3 g), g of order max{log(1/eps) / log(log(1/eps) / B^3), B^3}, found in time O(n r g).",
+    says=r"For entries up to $B$ the tensor $\exp(Q \odot K_1 \odot K_2 / d)$ has an $(\epsilon, "
+    r"r)$-approximation $U_1 \odot U_2 \odot U_3$ with $r$ at most $\binom{3 (g + d)}{3 g}$, $g$ of order "
+    r"$\max\lbrace \frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B^3)}, B^3 \rbrace$, found in time $O(n r g)$.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.STATEMENT,
-            printed="It takes O(n r) time to construct U_1, U_2 and U_3.",
+            printed="It takes $O(n r)$ time to construct $U_1$, $U_2$ and $U_3$.",
             right="O(n r g), as in Lemma E.1, Algorithm 1 and Theorem E.3. O(n r) is possible too, if every column is "
             "made from an earlier one with one multiplication.",
             why="The proof applies Lemma E.1, which multiplies up to g factors for an entry.",
@@ -137,17 +138,18 @@ RANGE = "the printed degree is below every constant times 1"
         ),
         Erratum(
             rank=Rank.STATEMENT,
-            printed="For every B > 0 and eps in (0, 1) there are positive integers g and r.",
-            right="B > 1 and eps in (0, 0.1), as in Corollary D.2 and Definition D.4, which the proof applies.",
-            why="For small B and eps near 1 the printed order of g is below every multiple of 1, and where log(1/eps) "
-            "= B^3 it is not defined.",
+            printed=r"For every $B > 0$ and $\epsilon \in (0, 1)$ there are positive integers $g$ and $r$.",
+            right=r"$B > 1$ and $\epsilon \in (0, 0.1)$, as in Corollary D.2 and Definition D.4, which the "
+            "proof applies.",
+            why=r"For small $B$ and $\epsilon$ near 1 the printed order of $g$ is below every multiple "
+            r"of 1, and where $\log(1/\epsilon) = B^3$ it is not defined.",
             shown_by=RANGE,
         ),
     ),
     neighbours=(
         Neighbour("a third of the degree is enough", {"thirds": 1}),
-        Neighbour("r at most C(d + g - 1, g)", {"rank": "homogeneous"}),
-        Neighbour("U_1, U_2, U_3 take O(n r) time in the way of Lemma E.1", {"time": "straightforward"}),
+        Neighbour(r"$r$ at most $\binom{d + g - 1}{g}$", {"rank": "homogeneous"}),
+        Neighbour("$U_1, U_2, U_3$ take $O(n r)$ time in the way of Lemma E.1", {"time": "straightforward"}),
     ),
 )
 def lemma_e_2(found: Sequence[Found], thirds: int = 3, rank: str = "printed", time: str = "incremental") -> Finding:

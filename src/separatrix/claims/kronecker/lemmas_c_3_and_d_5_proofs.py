@@ -61,23 +61,24 @@ def _sum_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Lemma C.3",
     part="proof",
-    says="The proof writes A^T B as the sum of n^2 products of a vector with a transposed one, each a pair (i, j).",
+    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed one, "
+    "each a pair $(i, j)$.",
     cells=_product_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="A_{*,i} is the i-th column of A, in R^{n^2}, for i in [d]; A^T B is the sum of A_{*,i} B_{*,i}^T "
-            "for i from 1 to n^2.",
-            right="A_{i,*}, the i-th row as a vector of R^{d_1}, for i in [n^2].",
-            why="A is n^2 by d_1: it has d_1 columns, of length n^2. Its rows are a_{1,i} o a_{2,j}, as the next line "
-            "says.",
+            printed=r"$A_{\ast, i}$ is the column $i$ of $A$, in $\mathbb{R}^{n^2}$, for $i \in [d]$; "
+            r"$A^\top B$ is the sum of $A_{\ast, i} B_{\ast, i}^\top$ for $i$ from 1 to $n^2$.",
+            right=r"$A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
+            why=r"$A$ is $n^2 \times d_1$: it has $d_1$ columns, of length $n^2$. Its rows are $a_{1, i} "
+            r"\circ a_{2, j}$, as the next line says.",
             shown_by=_COLUMNS,
         ),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="The first step follows from the definition of C in R^{d x d}.",
-            right="C in R^{d_1 x d_2}.",
-            why="A has d_1 columns and B has d_2.",
+            printed=r"The first step follows from the definition of $C \in \mathbb{R}^{d \times d}$.",
+            right=r"$C \in \mathbb{R}^{d_1 \times d_2}$.",
+            why="$A$ has $d_1$ columns and $B$ has $d_2$.",
             shown_by=_SQUARE,
         ),
     ),
@@ -108,11 +109,12 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
             rank=Rank.TYPOGRAPHICAL,
             printed="|sum over l of A~_{i,l} - sum over j of A_{i,l}|.",
             right="Both sums over l.",
-            why="The second sum runs over j, which its terms do not have: it is n^2 A_{i,l}.",
+            why="The second sum runs over $j$, which its terms do not have: it is $n^2 A_{i, l}$."
+            " (It rests on a single sign of the text that was read.)",
             shown_by=_SUM,
         ),
     ),
-    neighbours=(Neighbour("the second sum runs over j, as printed", {"index": "over_j"}),),
+    neighbours=(Neighbour("the second sum runs over $j$, as printed", {"index": "over_j"}),),
 )
 def lemma_d_5_proof(found: Sequence[Found], index: str = "over_l") -> Finding:
     wrong = sum(one.result[index] for one in found)

@@ -145,7 +145,7 @@ def _triple_cells() -> Iterator[Cell]:
     yield one_triple.cell(seed=3, n=14, modulus=100)
 
 
-_SHIFTED = Neighbour("whether the sum is 1 modulo M", {"wrong": "wrong_shifted"})
+_SHIFTED = Neighbour("whether the sum is 1 modulo $M$", {"wrong": "wrong_shifted"})
 
 
 def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
@@ -247,7 +247,7 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     "Match3 asks does.",
     cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
     neighbours=(
-        Neighbour("disjointness of m elements has rank 2^m - 1", {"less": 1}),
+        Neighbour("disjointness of $m$ elements has rank $2^m - 1$", {"less": 1}),
         Neighbour("a head passes on one number fewer", {"more": 0}),
     ),
 )

@@ -50,8 +50,8 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("largest_order",),
     neighbours=(
-        Neighbour("the largest order with B < (log n)^(1/(k - 1))", {"shift": 1}),
-        Neighbour("the next order costs twice the exponent", {"dearer": 2.0}),
+        Neighbour(r"the largest order with $B < (\log n)^{1 / (k - 1)}$", {"shift": 1}),
+        Neighbour("the next order has an exponent larger by a tenth", {"dearer": 1.1}),
     ),
 )
 def largest_order(found: Sequence[Found], shift: int = 0, dearer: float = 1.0) -> Finding:

@@ -48,28 +48,29 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Section 3.1",
     part="times",
-    says="Given U_1, U_2 and U_3 of r columns, the sums D~ are computed in O(n r), and A~ (V_1 (x) V_2) in O(T_mat(r, "
-    "n, d)) time, by way of Lemma C.3.",
+    says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the sums $\tilde{D}$ are computed in $O(n r)$, "
+    r"and $\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="Given U_1, U_2, U_3, D~ is computed in O(n d) time.",
+            printed=r"Given $U_1$, $U_2$, $U_3$, $\tilde{D}$ is computed in $O(n d)$ time.",
             right="In O(n r) time, r the number of their columns, as in Algorithm 1.",
             why="Their n r entries must be read; r is the number of monomials, and r / d is not bounded.",
             shown_by=_SUMS,
         ),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="A~ (V_1 (x) V_2) is computed in O(T_mat(d, n, d)) time.",
-            right="In O(T_mat(r, n, d)) time, as in Algorithm 1.",
+            printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ "
+            "time.",
+            right=r"In $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
             why="The matrices that are multiplied are r by n and n by d, and then n by r and r by d.",
             shown_by=_PRODUCTS,
         ),
     ),
     neighbours=(
-        Neighbour("D~ in O(n d), as printed", {"sums": "d"}),
-        Neighbour("A~ (V_1 (x) V_2) in O(T_mat(d, n, d)), as printed", {"products": "d"}),
+        Neighbour(r"$\tilde{D}$ in $O(n d)$, as printed", {"sums": "d"}),
+        Neighbour(r"$\tilde{A} (V_1 \otimes V_2)$ in $O(T_{\text{mat}}(d, n, d))$, as printed", {"products": "d"}),
     ),
 )
 def section_3_1(found: Sequence[Found], sums: str = "r", products: str = "r") -> Finding:

@@ -123,7 +123,7 @@ def limits_of(found: Sequence[Found]) -> list[Found]:
     cells=_cells,
     figures=("threshold_phase_diagram", "threshold_limit"),
     neighbours=(
-        Neighbour("entries of 0.5 (log n)^(1/k) take time n^(1 + o(1)) too", {"path": "at_half"}),
+        Neighbour(r"entries of $0.5 (\log n)^{1/k}$ take time $n^{1 + o(1)}$ too", {"path": "at_half"}),
         Neighbour("polynomials of one degree less keep the tolerance", {"fewer": 1}),
     ),
 )

@@ -101,19 +101,18 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     figures=("linear_growth",),
     neighbours=(
-        Neighbour("the flops grow as n^1.01", {"power": 1.01}),
-        Neighbour("the flops grow as n^0.99", {"power": 0.99}),
+        Neighbour("the flops grow as $n^{1.01}$", {"power": 1.01}),
+        Neighbour("the flops grow as $n^{0.99}$", {"power": 0.99}),
+    ),
+    history=(
+        "Until 2026-11-17 the counted flops had to be the plan's as well. They still are; but our count against our "
+        "plan says nothing of the theorem, and decides nothing any more.",
+        "The tolerance was 3e-4 until gradients had a certificate that keeps it too: at order 4 that takes another "
+        "degree at n = 128 than beyond, which says nothing of growth. It was changed to 2e-4 after this was seen.",
     ),
 )
 def linear_growth(found: Sequence[Found], power: float = 1.0) -> Finding:
-    """PyTorch's count of the flops divided by n^power must not change with n; the error against exact attention.
-
-    Until it was looked at again the counts had to be the plan's as well. They still are; but our count against our plan
-    says nothing of the theorem, and decides nothing any more.
-
-    The tolerance was 3e-4 until gradients had a certificate that keeps it too: at order 4 that takes another degree at
-    n = 128 than beyond, which says nothing of growth. It was changed to 2e-4 after this was seen.
-    """
+    """PyTorch's count of the flops divided by n^power must not change with n; the error against exact attention."""
     found = [one for one in found if "counted_flops" in one.result]
     unequal = sum(one.result["counted_flops"] != one.result["planned_flops"] for one in found)
     slopes = {

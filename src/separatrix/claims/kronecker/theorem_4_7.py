@@ -23,7 +23,7 @@ from separatrix.lab.registry import experiment
     r"$\epsilon = 1/2$ takes time $n^{3 - \delta}$ for no $\delta > 0$.",
     cells=size_cells,
     figures=("chain_sizes",),
-    alone="A lower bound for all algorithms: nothing that runs would tell n^(3 - delta) from n^(2 - delta).",
+    alone=r"A lower bound for all algorithms: nothing that runs would tell $n^{3 - \delta}$ from $n^{2 - \delta}$.",
 )
 def theorem_4_7(found: Sequence[Found]) -> Finding:
     """Illustrated by the reduction itself: its cases are checked apart, here is how it grows."""
@@ -159,7 +159,7 @@ def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Findin
             shown_by="minus and at most are wrong in every cell",
         ),
     ),
-    neighbours=(Neighbour("the O(...) is subtracted, as printed", {"sign": "minus"}),),
+    neighbours=(Neighbour(r"the $O(\cdots)$ is subtracted, as printed", {"sign": "minus"}),),
 )
 def theorem_4_7_time(found: Sequence[Found], sign: str = "plus") -> Finding:
     """Exact rational exponents: with plus and at least it holds, with minus or at most it does not."""

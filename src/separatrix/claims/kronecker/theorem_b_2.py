@@ -108,7 +108,7 @@ def _cells() -> Iterator[Cell]:
     "$q > 0$.",
     cells=_cells,
     figures=("lower_bound_plane", "lower_bound_phase"),
-    neighbours=(Neighbour("the rank passes n^2 below a fifth of the B that decides", {"below": 0.2}),),
+    neighbours=(Neighbour("the rank passes $n^2$ below 0.3 of the $B$ that decides", {"below": 0.3}),),
 )
 def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
     """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""

@@ -57,13 +57,15 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Theorem E.3",
-    says="Algorithm 1 solves the approximate problem with d = O(log n), B = o((log n)^(1/3)) and an error that is a "
-    "power of 1/n in time n^(1 + o(1)).",
+    says=r"Algorithm 1 solves the approximate problem with $d = O(\log n)$, $B = o((\log n)^{1/3})$ and "
+    "an error that is a power of $1/n$ in time $n^{1 + o(1)}$.",
     cells=_cells,
     neighbours=(
-        Neighbour("with B of order (log n)^(1/3)", {"rho": 1.0}),
-        Neighbour("with d = (log n)^1.5", {"width": "wider"}),
-        Neighbour("with an exponent below 1.2 as soon as B^3 is a thousandth of ln n", {"rho": 1e-3, "within": 0.2}),
+        Neighbour(r"with $B$ of order $(\log n)^{1/3}$", {"rho": 1.0}),
+        Neighbour(r"with $d = (\log n)^{1.5}$", {"width": "wider"}),
+        Neighbour(
+            r"with an exponent below 1.2 as soon as $B^3$ is a thousandth of $\ln n$", {"rho": 1e-3, "within": 0.2}
+        ),
     ),
 )
 def theorem_e_3(found: Sequence[Found], rho: float = RHOS[-1], width: str = "exponent", within: float = 0.2) -> Finding:

@@ -67,11 +67,12 @@ def _cells() -> Iterator[Cell]:
             rank=Rank.TYPOGRAPHICAL,
             printed="For each i in [n / T] the entries of the three codewords are bits.",
             right="For each i in [m / T].",
-            why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol.",
+            why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol."
+            " (It rests on a single sign of the text that was read.)",
             shown_by=_RANGE,
         ),
     ),
-    neighbours=(Neighbour("the first n / T entries, as printed", {"entries": "n_over_T"}),),
+    neighbours=(Neighbour("the first $n / T$ entries, as printed", {"entries": "n_over_T"}),),
 )
 def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Finding:
     """The library's codes are systematic in just r places; n is the number of vectors of an instance here."""
@@ -90,25 +91,27 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
     paper="kronecker",
     where="Theorem 4.7",
     part="sizes",
-    says="The vectors have a coordinate for every pair of messages and every coin, (T')^2 m in all.",
+    says="The vectors have a coordinate for every pair of messages and every coin, $(T')^2 m$ in all.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="Gap-MaxIP with d = 2 (T')^2 m; the vectors have dimension 2 (T')^2 m.",
-            right="d = (T')^2 m.",
-            why="They are in {0, 1}^{(T')^2 x m} by their definition. Only the constant in d = O(log n) changes.",
+            printed="Gap-MaxIP with $d = 2 (T')^2 m$; the vectors have dimension $2 (T')^2 m$.",
+            right="$d = (T')^2 m$.",
+            why=r"They are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the "
+            r"constant in $d = O(\log n)$ changes.",
             shown_by=_TWICE,
         ),
         Erratum(
             rank=Rank.PROOF,
-            printed="(|A| + |B| + |C|)^(3 - delta_OV) = (2^(m/c))^(3 - delta_OV).",
-            right="(3 2^(m/c))^(3 - delta_OV), which is at least that.",
-            why="Each of the three sets has 2^(m/c) vectors. The constant does not change the order.",
+            printed=r"$(\lvert A \rvert + \lvert B \rvert + \lvert C \rvert)^{3 - \delta_{\text{OV}}} = "
+            r"(2^{m/c})^{3 - \delta_{\text{OV}}}$.",
+            right=r"$(3 \cdot 2^{m/c})^{3 - \delta_{\text{OV}}}$, which is at least that.",
+            why="Each of the three sets has $2^{m/c}$ vectors. The constant does not change the order.",
             shown_by=_SUM,
         ),
     ),
-    neighbours=(Neighbour("2 (T')^2 m in all, as printed", {"dimension": "printed"}),),
+    neighbours=(Neighbour("$2 (T')^2 m$ in all, as printed", {"dimension": "printed"}),),
 )
 def theorem_4_7_sizes(found: Sequence[Found], dimension: str = "every") -> Finding:
     """Triples of messages and coins are counted one by one; no instance of the library has more coordinates."""

@@ -65,7 +65,7 @@ def _query_cells() -> Iterator[Cell]:
     says="On the original task, with $T$ queries a sequence, the population loss is $T$ times that of the task "
     "with one, so that gradient descent differs by the scale of its rate alone.",
     cells=_query_cells,
-    neighbours=(Neighbour("T - 1 times", {"fewer": 1}),),
+    neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )
 def appendix_a_2(found: Sequence[Found], fewer: int = 0) -> Finding:
     """The mean of the original loss, and of its slope, within six standard errors of T - fewer times ours."""

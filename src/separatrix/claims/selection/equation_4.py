@@ -56,7 +56,7 @@ def two_objectives(
     cells=lambda: [two_objectives.cell(seed=0, T=200, q=3, d=5, width=170, threshold=0.4, encodings=16)],
     figures=("two_objectives",),
     neighbours=(
-        Neighbour("the inverse loss gains 8 mu^2 eta / d_e a step", {"factor": 2.0}),
+        Neighbour(r"the inverse loss gains $8 \mu^2 \eta / d_e$ a step", {"factor": 2.0}),
         Neighbour("the mean of the loss is below the loss of the mean", {"above": -1}),
     ),
 )

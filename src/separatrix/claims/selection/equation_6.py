@@ -51,7 +51,7 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     neighbours=(
         Neighbour("the distance falls as the square of the rate", {"power": 2}),
-        Neighbour("its last factor has T - 1 in the place of T", {"formula": "factor_of_less"}),
+        Neighbour("its last factor has $T - 1$ in the place of $T$", {"formula": "factor_of_less"}),
     ),
 )
 def equation_6(found: Sequence[Found], power: int = 1, formula: str = "factor") -> Finding:

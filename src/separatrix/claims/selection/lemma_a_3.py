@@ -104,7 +104,10 @@ def _code_cells() -> Iterator[Cell]:
     r"and at most $\delta / (1 - 2 \delta)$ with all others.",
     cells=_code_cells,
     errata=CODE,
-    neighbours=(*as_printed(CODE), Neighbour("norm at most 1 / (1 - 2 delta)", {"norm_missed": "norm_missed_at_1"})),
+    neighbours=(
+        *as_printed(CODE),
+        Neighbour(r"norm at most $1 / (1 - 2 \delta)$", {"norm_missed": "norm_missed_at_1"}),
+    ),
 )
 def lemma_a_3(found: Sequence[Found], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
     """The norm and the products inside hold as printed; the bound on the products outside does not."""

@@ -42,7 +42,7 @@ def plane_losses(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> d
     cells=lambda: [plane_losses.cell(seed=0, **sizes) for sizes in plane_sizes()],
     neighbours=(
         Neighbour("without the factor 1/2", {"formula": "whole"}),
-        Neighbour("without alpha before S_y", {"formula": "unscaled"}),
+        Neighbour(r"without $\alpha$ before $S_y$", {"formula": "unscaled"}),
     ),
 )
 def lemma_d_2(found: Sequence[Found], formula: str = "lemma") -> Finding:

@@ -122,7 +122,7 @@ def _cells() -> Iterator[Cell]:
     r"identity of the position block (Lemma 3.4), with an update rule for $\alpha$ and bounds on that of $C$.",
     cells=_cells,
     errata=UPDATES,
-    neighbours=(*as_printed(UPDATES), Neighbour("the interval for C has half of its width", {"share": 0.5})),
+    neighbours=(*as_printed(UPDATES), Neighbour("the interval for $C$ has half of its width", {"share": 0.5})),
 )
 def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:
     """The direction to 1e-12 over all valid encodings; the bounds on C with `share` of the overlaps as they are.

@@ -118,8 +118,8 @@ def steps(chain: Chain) -> dict[str, float]:
 
 
 NEIGHBOURS = (
-    Neighbour("the steps of C are at least twice as large", {"step": "least step of C", "factor": 2.0}),
-    Neighbour("the loss at the end is at most epsilon / 2", {"step": "loss at the end", "factor": 2.0}),
+    Neighbour("the steps of $C$ are at least twice as large", {"step": "least step of C", "factor": 2.0}),
+    Neighbour(r"the loss at the end is at most $\epsilon / 2$", {"step": "loss at the end", "factor": 2.0}),
     Neighbour("the induction hypothesis holds with a bound smaller by 1%", {"step": "induction above", "factor": 1.01}),
 )
 """Wrong statements about single steps: a quotient that is multiplied by a factor, and must then exceed 1."""

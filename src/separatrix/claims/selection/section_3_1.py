@@ -55,7 +55,7 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     cells=lambda: [tail.cell(seed=0, T=T, q=q, d=d) for T, q, d in ((20, 2, 1), (60, 3, 5), (200, 3, 5))],
     figures=("population_tail",),
     errata=RATE,
-    neighbours=(*as_printed(RATE), Neighbour("the loss tends to (T - 1) / (2 eta t)", {"factor": 2.0})),
+    neighbours=(*as_printed(RATE), Neighbour(r"the loss tends to $(T - 1) / (2 \eta t)$", {"factor": 2.0})),
 )
 def section_3_1_tail(found: Sequence[Found], misprint: str = "", factor: float = 1.0) -> Finding:
     """The power of t in the loss is -1 with the constant (T - 1) / 4, and that of 1 - q s_+ is -1/2."""

@@ -78,15 +78,20 @@ def _cells() -> Iterator[Cell]:
     cells=_cells,
     errata=RATE,
     neighbours=(
-        Neighbour("within T d / (eta epsilon) steps", {"in_T": 1}),
-        Neighbour("within T^2 d / eta steps", {"in_epsilon": 0}),
-        Neighbour("at the rate 3 q, which is below the printed one", {"rate": 0}),
+        Neighbour(r"within $T d / (\eta \epsilon)$ steps, with the constant 1", {"in_T": 1}),
+        Neighbour(r"within $T^2 d / (\eta \sqrt{\epsilon})$ steps", {"in_epsilon": 0.5}),
+        Neighbour("at the rate $3 q$, which is below the printed one", {"rate": 0}),
+    ),
+    history=(
+        "Until 2026-11-17 the bounds were computed and not compared. That the counted times are below them, and grow "
+        "no faster, is asked since; the verdict stayed.",
     ),
 )
-def theorem_3_3(found: Sequence[Found], in_T: int = 2, in_epsilon: int = 1, rate: int = 1) -> Finding:
-    """The counted times are below T^2 d / (eta epsilon), and grow no faster; the largest rate.
+def theorem_3_3(found: Sequence[Found], in_T: float = 2, in_epsilon: float = 1, rate: int = 1) -> Finding:
+    """The counted times are below T^2 d / (eta epsilon), and grow no faster in T and in 1 / epsilon; the largest rate.
 
-    Until it was looked at again the bounds were computed and not compared.
+    The times grow about as d_e (T + 1/epsilon), d_e = 4096 being the logarithm of the theorem, so that the power 2 of T
+    is more than is needed here: T d / (eta epsilon) is exceeded by its constant, not by its power.
     """
     runs = {one.parameters["T"]: one for one in found if "times" in one.result}
     numbers: dict[str, float | str] = {"delta, at most": max(one.result["delta"] for one in runs.values())}
@@ -114,5 +119,5 @@ def theorem_3_3(found: Sequence[Found], in_T: int = 2, in_epsilon: int = 1, rate
         "8 steps at the rate 3 q multiply |alpha - 1| by": 1 + printed,
         "at the rate q / 2, by": 1 + right,
     }
-    held = over <= 1 and lengthening <= 2 and growth <= 1.02 and (printed, right)[rate] <= 0
+    held = over <= 1 and lengthening <= in_T and growth <= in_epsilon + 0.02 and (printed, right)[rate] <= 0
     return holds_if(held, numbers, shows={"largest rate": printed > 0})

@@ -117,7 +117,7 @@ def _long_cells() -> Iterator[Cell]:
 
 
 NEIGHBOURS = (
-    Neighbour("at least (T - q + 1) / (T q (T - 1))", {"more": 1}),
+    Neighbour(r"at least $\frac{T - q + 1}{T q (T - 1)}$", {"more": 1}),
     Neighbour("at most Td neurons", {"width": 0}),
     Neighbour("the bound for at most Td - 2 neurons is no larger", {"width": 2}),
 )
@@ -141,23 +141,24 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
     where="Theorem 3.5",
     part="trained nets",
     says="Trained to the end, nets of several depths and activations stay above the infimum for their first width, and "
-    "the transformer goes below that for Td - 1 neurons, with fewer parameters than the nets that have as many.",
+    "the transformer goes below that for $T d - 1$ neurons, with fewer parameters than the nets that have as many.",
     profile="full",
     cells=_long_cells,
     figures=("fully_connected_widths",),
     neighbours=(
         *NEIGHBOURS,
         Neighbour("they stay a twentieth above the infimum for their first width", {"times": 1.05}),
-        Neighbour("the transformer goes below a hundredth of the infimum for Td - 1 neurons", {"part": 0.01}),
+        Neighbour("the transformer goes below a hundredth of the infimum for $T d - 1$ neurons", {"part": 0.01}),
+    ),
+    history=(
+        "Until 2026-11-17 the transformer stood beside the nets and was compared with nothing, and the claim said that "
+        "it has fewer parameters than all of them. It has fewer than those with T d - 1 neurons in the first layer.",
     ),
 )
 def theorem_3_5_trained(
     found: Sequence[Found], more: int = 0, width: int = 1, times: float = 1.0, part: float = 1.0
 ) -> Finding:
-    """Also: the transformer's squared error is below `part` of the bound, and it has fewer parameters than those nets.
-
-    Until it was looked at again the transformer stood beside the nets and was compared with nothing.
-    """
+    """Also: the transformer's squared error is below `part` of the bound, with fewer parameters than those nets."""
     finding = _judged(found, more, width, times)
     transformer = next(one.result for one in found if "width" in one.result)
     T, q, d = (_TASK[name] for name in ("T", "q", "d"))

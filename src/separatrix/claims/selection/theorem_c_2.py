@@ -66,7 +66,7 @@ def _neurons(one: Found) -> int:
     "$1 / (2 q)$ in squared norm.",
     cells=_worst_cells,
     neighbours=(
-        Neighbour("with at most (T - q + 1) d neurons", {"fewer": 0}),
+        Neighbour("with at most $(T - q + 1) d$ neurons", {"fewer": 0}),
         Neighbour("on some input whose tokens have norm at most 1/2", {"bounded": True}),
     ),
 )

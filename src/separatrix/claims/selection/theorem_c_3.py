@@ -124,7 +124,7 @@ def _width_cells() -> Iterator[Cell]:
 
 
 def _narrow_cells() -> Iterator[Cell]:
-    """The same at a width of 10 log T whatever q."""
+    """Overlaps and errors at a width of 10 log T whatever q."""
     for q in (2, 4, 8):
         yield widths.cell(seed=0, T=512, q=q, constant=10.0 / q, epsilon=0.01)
 
@@ -137,9 +137,9 @@ def _narrow_cells() -> Iterator[Cell]:
     cells=lambda: (*_cells(), *_width_cells(), *_narrow_cells()),
     figures=("construction_error",),
     neighbours=(
-        Neighbour("with e_y = E_y (E_y^T E_y)^-1 1 at this width", {"code": "printed"}),
-        Neighbour("of width of order d + log T", {"in_q": 0}),
-        Neighbour("to within epsilon / 100 at the same scale", {"part": 0.01}),
+        Neighbour(r"with $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ at this width", {"code": "printed"}),
+        Neighbour(r"of width of order $d + \log T$", {"in_q": 0}),
+        Neighbour(r"to within $\epsilon / 100$ at the same scale", {"part": 0.01}),
     ),
 )
 def theorem_c_3(found: Sequence[Found], code: str = "dual", part: float = 1.0, in_q: int = 1) -> Finding:

@@ -144,7 +144,7 @@ def theorem_e_6_proof(found: Sequence[Found], misprint: str = "", step: str = ""
     """The misprints, and the chain as it is right, which was not looked at before.
 
     In the chain all encodings have the same weight s: that the proof may put the mean weight in its place where the
-    weights differ between encodings is not tested here.
+    weights differ between encodings is the claim `selection/theorem-e.6/mean-weights`.
     """
     held, numbers = chain_holds(found, step, factor)
     return compared(found, PROOF, numbers, held=held, misprint=misprint)

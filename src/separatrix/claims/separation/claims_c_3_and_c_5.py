@@ -16,8 +16,8 @@ from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
     cells=trick_cells,
     proof="Blocks of a Kronecker product",
     neighbours=(
-        Neighbour("it is column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),
-        Neighbour("alpha_lin is the sum of column j_0", {"total": "turned_sums"}),
+        Neighbour(r"it is column $j_0$ of $A_1 Q K^\top A_2^\top$", {"block": "turned"}),
+        Neighbour(r"$\alpha_{\text{lin}}$ is the sum of column $j_0$", {"total": "turned_sums"}),
     ),
 )
 def claim_c_3(found: Sequence[Found], block: str = "blocks", total: str = "sums") -> Finding:
@@ -32,7 +32,7 @@ def claim_c_3(found: Sequence[Found], block: str = "blocks", total: str = "sums"
     r"$\alpha_{\text{exp}}$ is its sum.",
     cells=trick_cells,
     proof="Blocks of a Kronecker product",
-    neighbours=(Neighbour("the exponential of column j_0 of A_1 QK^T A_2^T", {"block": "turned"}),),
+    neighbours=(Neighbour(r"the exponential of column $j_0$ of $A_1 Q K^\top A_2^\top$", {"block": "turned"}),),
 )
 def claim_c_5(found: Sequence[Found], block: str = "blocks") -> Finding:
     """The exponents agree as integers, so their exponentials and the sums of these do."""

@@ -76,8 +76,8 @@ def _shape_cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour("phi in the place of phi_tau", {"network": "without_tau"}),
-        Neighbour("u in the place of c, without D(X)", {"network": "unnormalised"}),
+        Neighbour(r"$\phi$ in the place of $\phi_\tau$", {"network": "without_tau"}),
+        Neighbour("$u$ in the place of $c$, without $D(X)$", {"network": "unnormalised"}),
     ),
 )
 def definition_c_6(found: Sequence[Found], network: str = "network") -> Finding:

@@ -92,7 +92,8 @@ def _data_cells() -> Iterator[Cell]:
 
 LAYERS = Erratum(
     rank=Rank.TYPOGRAPHICAL,
-    printed="F_exp is a three-layer network (Definition 3.5), and F_lin a four-layer network (Definition 3.6).",
+    printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
+    "network (Definition 3.6).",
     right="The same number for both: three, as they are counted in Definition 3.5.",
     why="They differ in exp and lin alone: attention, m neurons, and the neuron that sums them.",
     shown_by="the two networks differ in their weights alone",
@@ -131,7 +132,7 @@ _functions(
     ("separatrix.linear_attention",),
     "f_lin",
     "f_lin of exp",
-    "exp(A x) over the sum of its entries",
+    r"$\exp(A x)$ over the sum of its entries",
 )
 _functions(
     "Definition 3.3",
@@ -139,15 +140,16 @@ _functions(
     ("separatrix.tensor_attention",),
     "f_exp",
     "f_exp of lin",
-    "A x over the sum of its entries",
+    "$A x$ over the sum of its entries",
 )
 _functions(
     "Definition 3.4",
-    "ReLU, phi(z) = max{z, 0}, and ReLU shifted by tau, phi_tau(z) = max{z - tau, 0}.",
+    r"ReLU, $\phi(z) = \max\lbrace z, 0 \rbrace$, and ReLU shifted by $\tau$, $\phi_\tau(z) = "
+    r"\max\lbrace z - \tau, 0 \rbrace$.",
     ("separatrix.separation.networks.rectified",),
     "phi",
     "phi, tau added",
-    "phi_tau(z) = max{z + tau, 0}",
+    r"$\phi_\tau(z) = \max \lbrace z + \tau, 0 \rbrace$",
 )
 _functions(
     "Definition 3.5",
@@ -156,7 +158,7 @@ _functions(
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
     "F_exp, unshifted",
-    "with phi in the place of phi_tau",
+    r"with $\phi$ in the place of $\phi_\tau$",
     (LAYERS,),
 )
 _functions(
@@ -172,10 +174,10 @@ _functions(
 @claim(
     paper="separation",
     where="Definition 3.7",
-    says="m = C log(n / delta) sign vectors of length n, drawn uniformly.",
+    says=r"$m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
-    neighbours=(Neighbour("m = 2 log(n / delta)", {"constant": 2.0}),),
+    neighbours=(Neighbour(r"$m = 2 \log(n / \delta)$", {"constant": 2.0}),),
 )
 def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
     """log_width is C = 1; signs are fair to six standard errors, which chance passes with probability 2e-9."""
@@ -197,8 +199,8 @@ def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
     cells=_data_cells,
     defines=("separatrix.separation.datasets.regression_input",),
     neighbours=(
-        Neighbour("all scores between log n and 1.3 log n", {"most": 1.3}),
-        Neighbour("the special score is 3 log n", {"special": 3.0}),
+        Neighbour(r"all scores between $\log n$ and $1.3 \log n$", {"most": 1.3}),
+        Neighbour(r"the special score is $3 \log n$", {"special": 3.0}),
     ),
 )
 def definition_3_8(found: Sequence[Found], most: float = 1.4, special: float = 4.0) -> Finding:

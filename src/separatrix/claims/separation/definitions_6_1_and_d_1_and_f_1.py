@@ -35,7 +35,7 @@ def self_attention(n: int, d: int, a: float, b: float, c: float, special: int, s
 
 @experiment(version=1, name="separation.definition_f_1")
 def cross_attention(n: int, d: int, a: float, special_query: int, special: int, seed: int) -> dict[str, int]:
-    """The same for Definition F.1, read as Lemma F.2 needs it: columns 2 to d have the ones and the identities."""
+    """Entries that differ from columns of Definition F.1: ones and identities in columns 2 to d, as Lemma F.2 has."""
     data = cross_attention_input(n, d, a, special_query, special)
     t, log = n // (d - 1), math.log(n)
     A1 = torch.cat([torch.zeros(n, 1), torch.ones(n, d - 1)], 1).double() * log
@@ -94,33 +94,33 @@ def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Ne
 
 
 _WRONG_SELF = (
-    Neighbour("the columns are times log n, and not its root", {"columns": "without root"}),
-    Neighbour("rows of one class are neighbours: each unit row t times in turn", {"columns": "turned"}),
+    Neighbour(r"the columns are times $\log n$, and not its root", {"columns": "without root"}),
+    Neighbour("rows of one class are neighbours: each unit row $t$ times in turn", {"columns": "turned"}),
 )
 _data(
     "Definition 6.1",
-    "The data sets of self-attention, informally: A_1 = sqrt(log n) (a e_{j_3}, b stacked identities, c ones), a_0 or "
-    "a_1 for a.",
+    r"The data sets of self-attention, informally: $A_1$ is $\sqrt{\log n}$ times the columns $a "
+    "e_{j_3}$, $b$ stacked identities, $c$ ones, with $a_0$ or $a_1$ for $a$.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,
 )
 _data(
     "Definition D.1",
-    "The data sets of self-attention: A_1 = A_2 = A_3 with a special row, the rows of t stacked identities, and a "
-    "column of ones.",
+    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked "
+    "identities, and a column of ones.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,
 )
 _data(
     "Definition F.1",
-    "The data sets of cross-attention: A_1 has a special query j_2, A_2 = A_3 a special key j_3; their other columns, "
-    "the second to the d-th, are ones and stacked identities.",
+    "The data sets of cross-attention: $A_1$ has a special query $j_2$, $A_2 = A_3$ a special key "
+    "$j_3$; their other columns, from the second on, are ones and stacked identities.",
     "separatrix.separation.datasets.cross_attention_input",
     False,
     (
-        Neighbour("A_1 is times sqrt(log n)", {"columns": "without root"}),
-        Neighbour("j_2 is the key and j_3 the query", {"columns": "turned"}),
+        Neighbour(r"$A_1$ is times $\sqrt{\log n}$", {"columns": "without root"}),
+        Neighbour("$j_2$ is the key and $j_3$ the query", {"columns": "turned"}),
     ),
 )

@@ -79,11 +79,12 @@ def _attention(where: str, says: str, defines: str, right: str, wrong: str, inst
 
 _attention(
     "Definition C.1",
-    "Linear attention of three matrices: block j_0 of (A_1 (x) A_2) vec(QK^T), over its sum, times A_3 V.",
+    r"Linear attention of three matrices: block $j_0$ of $(A_1 \otimes A_2) \operatorname{vec}(Q "
+    r"K^\top)$, over its sum, times $A_3 V$.",
     "separatrix.linear_attention",
     "c_lin",
     "c_lin without V",
-    "times A_3, without V",
+    "times $A_3$, without $V$",
 )
 _attention(
     "Definition C.2",
@@ -95,7 +96,8 @@ _attention(
 )
 _attention(
     "Definition C.4",
-    "Softmax attention of three matrices: exp of block j_0 of (A_1 (x) A_2) vec(QK^T), over its sum, times A_3 V.",
+    r"Softmax attention of three matrices: $\exp$ of block $j_0$ of $(A_1 \otimes A_2) "
+    r"\operatorname{vec}(Q K^\top)$, over its sum, times $A_3 V$.",
     "separatrix.tensor_attention",
     "c_exp",
     "c_exp of all",

@@ -80,7 +80,7 @@ LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma F.3", "2, others"): 0.65,
     ("Lemma F.11", "2"): 0.8,
 }
-"""The same for lines that no setting reaches, corners included: there the bound has more to spare."""
+"""Factors for lines that no setting reaches, corners included: there the bound has more to spare."""
 LEMMAS: dict[str, Lemma] = {}
 """The lemmas that were registered, by their places."""
 

@@ -72,7 +72,7 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
 @claim(
     paper="separation",
     where="Fact A.1",
-    says=r"$\text{vec}(\exp(A_1 Q K^\top A_2^\top)) = \exp((A_1 \otimes A_2) \text{vec}(Q K^\top))$.",
+    says=r"$\text{vec}(\exp(A_1 Q K^\top A_2^\top))$ is $\exp((A_1 \otimes A_2) \text{vec}(Q K^\top))$.",
     cells=trick_cells,
     errata=(
         Erratum(

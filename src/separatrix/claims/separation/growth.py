@@ -53,7 +53,7 @@ def cells(model: str, paths: Sequence[str], width: float) -> Iterator[Cell]:
         yield along.cell(seed=0, model=model, path=path, width=width)
 
 
-FIXED = Neighbour("with d fixed, too", {"also": "10"})
+FIXED = Neighbour("with $d$ fixed, too", {"also": "10"})
 
 
 def paths_finding(found: Sequence[Found], note: str, also: str = "") -> Finding:

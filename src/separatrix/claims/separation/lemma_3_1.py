@@ -82,13 +82,13 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="separation",
     where="Lemma 3.1",
-    says="Hoeffding's inequality: P[|X - E X| >= t] <= 2 exp(-2 t^2 / sum (b_i - a_i)^2) for a sum X of independent "
-    "variables within [a_i, b_i].",
+    says=r"Hoeffding's inequality: $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
+    "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
     cells=_cells,
     neighbours=(
         Neighbour("without the factor 2", {"front": 1.0}),
-        Neighbour("with exp(-2.1 t^2 / ...)", {"inside": 2.1}),
-        Neighbour("with exp(-2 t^2 / sum (b_i - a_i)), at sums of signs", {"inside": 4.0}),
+        Neighbour(r"with $\exp(-2.1 t^2 / \ldots)$", {"inside": 2.1}),
+        Neighbour(r"with $\exp(-2 t^2 / \sum_i (b_i - a_i))$, at sums of signs", {"inside": 4.0}),
     ),
 )
 def lemma_3_1(found: Sequence[Found], front: float = 2.0, inside: float = 2.0) -> Finding:

@@ -143,9 +143,11 @@ def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(
-        Neighbour("with C = 1.2 in Part 1", {"chance": "few"}),
-        Neighbour("with entries of at most 1.3/n in Part 1, which the data allow to be 1.4/n", {"most": "1.3"}),
-        Neighbour("with entries of at most n^-0.61 in Part 2, which the data allow to be n^-0.6", {"power": "0.61"}),
+        Neighbour("with $C = 1.2$ in Part 1", {"chance": "few"}),
+        Neighbour("with entries of at most $1.3 / n$ in Part 1, which the data allow to be $1.4 / n$", {"most": "1.3"}),
+        Neighbour(
+            "with entries of at most $n^{-0.61}$ in Part 2, which the data allow to be $n^{-0.6}$", {"power": "0.61"}
+        ),
     ),
 )
 def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: str = "0.6", most: str = "2") -> Finding:
@@ -195,7 +197,7 @@ def lemma_4_1(found: Sequence[Found], chance: str = "enough", power: str = "0.6"
     cells=entry_cells,
     figures=("regression_sums",),
     neighbours=(
-        Neighbour("|sum f_exp sigma| >= 0.72 always", {"least": 0.72}),
+        Neighbour(r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 0.72$ always", {"least": 0.72}),
         Neighbour("its sign is + with probability 3/4", {"positive": 0.75}),
     ),
 )

@@ -68,8 +68,8 @@ def at_tau(found: Sequence[Found], falls: float = 0.0) -> list[Found]:
     return [one for one in found if "sample" in one.result and one.parameters["falls"] == falls]
 
 
-_SMALL_TOO = Neighbour("already at n = 100, m = 4 and tau = 1/4", {"small_too": True})
-_FALLING = Neighbour("with tau = n^-0.5 / 4, too", {"falls": 0.5})
+_SMALL_TOO = Neighbour(r"already at $n = 100$, $m = 4$ and $\tau = 1/4$", {"small_too": True})
+_FALLING = Neighbour(r"with $\tau = n^{-0.5} / 4$, too", {"falls": 0.5})
 
 
 def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too: bool, falls: float = 0.0) -> Finding:
@@ -116,7 +116,7 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
             shown_by="F_exp and F_lin differ on the same data",
         ),
     ),
-    neighbours=(_SMALL_TOO, Neighbour("with tau = n^-0.3 / 4, too", {"falls": 0.3})),
+    neighbours=(_SMALL_TOO, Neighbour(r"with $\tau = n^{-0.3} / 4$, too", {"falls": 0.3})),
 )
 def lemma_5_1(found: Sequence[Found], small_too: bool = False, falls: float = 0.0) -> Finding:
     paths = [one.result for one in at_tau(found)]
@@ -199,8 +199,8 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
         ),
     ),
     neighbours=(
-        Neighbour("with m = 1.43 log(n / delta)", {"width": 1.43}),
-        Neighbour("with m = log(n / delta)", {"width": 1.0}),
+        Neighbour(r"with $m = 1.43 \log(n / \delta)$", {"width": 1.43}),
+        Neighbour(r"with $m = \log(n / \delta)$", {"width": 1.0}),
     ),
 )
 def lemma_5_2(found: Sequence[Found], width: float = 1.45) -> Finding:

@@ -61,34 +61,37 @@ def _proof(where: str, says: str, erratum: Erratum) -> Claim:
 
 _proof(
     "Lemma E.1",
-    "Part 1b: with QK^T = I, u_exp of a key of the same class is exp of a sum of two squares.",
+    r"Part 1b: with $Q K^\top = I$, $u_{\exp}$ of a key of the same class is $\exp$ of a sum of two "
+    "squares.",
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="exponent of Part 1b",
-        printed="exp((b sqrt(log n) + c sqrt(log n)) (b sqrt(log n) + c sqrt(log n))^2).",
-        right="exp((b sqrt(log n))^2 + (c sqrt(log n))^2).",
-        why="With QK^T = I the exponent is the inner product of two rows. The next line, (b^2 + c^2) log n, is right.",
+        printed=r"$\exp((b \sqrt{\log n} + c \sqrt{\log n}) (b \sqrt{\log n} + c \sqrt{\log n})^2)$.",
+        right=r"$\exp((b \sqrt{\log n})^2 + (c \sqrt{\log n})^2)$.",
+        why=r"With $Q K^\top = I$ the exponent is the inner product of two rows. The next line, $(b^2 + "
+        r"c^2) \log n$, is right.",
     ),
 )
 _proof(
     "Lemma E.2",
-    "Part 4: in a row j_0 != j_3 the weight of key j_3 is at most n^(b^2 - 1).",
+    r"Part 4: in a row $j_0 \ne j_3$ the weight of key $j_3$ is at most $n^{b^2 - 1}$.",
     Erratum(
         rank=Rank.PROOF,
         shown_by="bound for Part 4",
-        printed="f_exp(j_0, j_1) <= 1 / n^(1 - a_1), by Part 5 of Lemma E.1.",
-        right="<= 1 / n^(1 - b^2), by Part 4.",
-        why="a_1 >= 1, so that the printed bound is at least 1 and gives nothing; Lemma E.1 has four parts.",
+        printed=r"$f_{\exp}(A, x)_{j_0, j_1} \le 1 / n^{1 - a_1}$, by Part 5 of Lemma E.1.",
+        right=r"$\le 1 / n^{1 - b^2}$, by Part 4.",
+        why=r"$a_1 \ge 1$, so that the printed bound is at least 1 and gives nothing; Lemma E.1 has four "
+        "parts.",
     ),
 )
 _proof(
     "Lemma F.6",
-    "Part 3a: f_exp(j_2, j_3) is at most n^(1 + a_0) / n^2 = n^(a_0 - 1).",
+    r"Part 3a: $f_{\exp}(A, x)_{j_2, j_3}$ is at most $n^{1 + a_0} / n^2 = n^{a_0 - 1}$.",
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="bound for Part 3a",
-        printed="n^(1 + a_0) / n^2 <= 1 / (1 - a_0).",
-        right="= 1 / n^(1 - a_0).",
-        why="1 / (1 - a_0) is above 1, and Part 3a needs n^(a_0 - 1).",
+        printed=r"$n^{1 + a_0} / n^2 \le 1 / (1 - a_0)$.",
+        right="$n^{1 + a_0} / n^2 = 1 / n^{1 - a_0}$.",
+        why="$1 / (1 - a_0)$ is above 1, and Part 3a needs $n^{a_0 - 1}$.",
     ),
 )

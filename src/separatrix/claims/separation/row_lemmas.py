@@ -147,12 +147,12 @@ def row_lemma(
     The entries that the proof should have cited are `cited`, with the misprint that it cites others, and their cells.
     """
     every = (*statements, *(statement for statement, _ in slips))
-    neighbours = [Neighbour("already at n = 100 and g = 10", {"small_too": True})]
+    neighbours = [Neighbour("already at $n = 100$ and $g = 10$", {"small_too": True})]
     if any(one.kind == "often" for one in statements):
         neighbours.append(Neighbour("with probability at least 0.26 where 1/10 is printed", {"often": 0.26}))
     if any(one.kind != "often" for one in statements):
-        neighbours.append(Neighbour("with d of order log n, too", {"also": _LOG}))
-        turned = "with probability at least 1/10 where at most delta / poly(n) is meant"
+        neighbours.append(Neighbour(r"with $d$ of order $\log n$, too", {"also": _LOG}))
+        turned = r"with probability at least $1/10$ where at most $\delta / \text{poly}(n)$ is meant"
         neighbours.append(Neighbour(turned, {"turned": True}))
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
 

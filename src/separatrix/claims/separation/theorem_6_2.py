@@ -42,8 +42,8 @@ from separatrix.separation.paths import PATHS
     figures=("failure_of_the_parts",),
     neighbours=(
         *LESS,
-        Neighbour(f"with m = {JUST_TOO_FEW} log(n / delta)", {"width": JUST_TOO_FEW}),
-        Neighbour("with m = log(n / delta)", {"width": PRINTED}),
+        Neighbour(rf"with $m = {JUST_TOO_FEW} \log(n / \delta)$", {"width": JUST_TOO_FEW}),
+        Neighbour(r"with $m = \log(n / \delta)$", {"width": PRINTED}),
     ),
 )
 def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH) -> Finding:

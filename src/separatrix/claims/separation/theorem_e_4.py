@@ -38,7 +38,7 @@ fires(
     "networks are said to be similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
-    neighbours=(FIXED, Neighbour("d = n^0.02 is enough", {"also": "n^0.02"})),
+    neighbours=(FIXED, Neighbour("$d = n^{0.02}$ is enough", {"also": "n^0.02"})),
 )
 def paths_identity(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(

@@ -20,16 +20,17 @@ def _exists(where: str, says: str, model: str) -> Claim:
         says=says,
         cells=lambda: cells(model, ALLOWED[model], PRINTED),
         neighbours=[
-            Neighbour("with a chance of failure below (delta / n)^0.3 at m = log(n / delta)", {"power": 0.3}),
-            Neighbour("with a chance of failure below delta / n at m = log(n / delta)", {"power": 1.0}),
+            Neighbour(r"with a chance of failure below $(\delta / n)^{0.3}$ at $m = \log(n / \delta)$", {"power": 0.3}),
+            Neighbour(r"with a chance of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
+        ],
+        history=[
+            "Until 2026-11-17 a chance of failure below 10^-9 at the end of a path was all that was asked, which any "
+            "positive power of delta / n passes. The power 0.25 was set when wrong neighbours were asked for, after "
+            "the powers had been seen: (3/4)^m is (delta / n)^0.288.",
         ],
     )
     def check(found: Sequence[Found], power: float = 0.25) -> Finding:
-        """One path on which the chance of failure is below (delta / n)^power, and below 10^-9.
-
-        The rule was a chance below 10^-9 at the end of a path, which any positive power passes. It was changed when
-        wrong neighbours were asked for, after the powers had been seen: (3/4)^m is (delta / n)^0.288.
-        """
+        """One path on which the chance of failure is below (delta / n)^power, and below 10^-9."""
         numbers: dict[str, float | str] = {}
         for one in found:
             label = f"g = {one.parameters['path']}, m = log(n / delta)"

@@ -50,6 +50,41 @@
     if (!thumb && tries) setTimeout(() => name(id, scale, text, tries - 1), 50);
   }
 
+  // What the controls showed when the address was written last, and the address that is being gone back to.
+  const CHANGE_MILLISECONDS = 1000;
+  let fields = null;
+  let back = null;
+
+  // The controls take the values of an address that has them all, without a new page. Whether it has is the answer.
+  function restore(address) {
+    const wanted = new URLSearchParams(address);
+    const seconds = [...wanted.keys()].filter((name) => name.endsWith(".2")).length;
+    if (wanted.get("tab") !== fields?.tab || !fields.ids.every(({ of }) => wanted.has(of))) return false;
+    if (seconds !== fields.ids.filter(({ of }) => of.endsWith(".2")).length) return false;
+    back = search([["tab", fields.tab], ...fields.ids.map(({ of }) => [of, wanted.get(of)])]);
+    setTimeout(() => (back = null), 2000); // what cannot be restored does not stop the address for good
+    const { ids, values } = fields;
+    ids.forEach((id, i) => {
+      const text = wanted.get(id.of);
+      if (String(values[i] ?? "") === text) return;
+      const value = Array.isArray(values[i]) ? text.split(",").filter(Boolean) : text || null;
+      window.dash_clientside.set_props(id, { value });
+    });
+    return true;
+  }
+
+  addEventListener("popstate", () => restore(location.search));
+
+  // A setting to try is a change like others.
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.("a.try");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    const { search: to } = new URL(link.href);
+    history.pushState(history.state, "", to);
+    if (!restore(to)) window.dash_clientside.set_props("url", { search: to });
+  });
+
   const search = (pairs) => `?${new URLSearchParams(pairs)}`;
 
   window.dash_clientside = window.dash_clientside || {};
@@ -65,11 +100,24 @@
       return [none(), wanted === null || wanted === position ? none() : wanted];
     },
 
-    // The address follows the controls, in place: a slider leaves no trail of visits behind.
+    // The address follows the controls. Each change is a step that the browser's button takes back; a slider on its
+    // way, or a word being typed, is one change.
     write(values, ids) {
       if (!ids.length) return none();
-      const pairs = [["tab", ids[0].tab], ...ids.map(({ of }, i) => [of, values[i] ?? ""])];
-      history.replaceState(history.state, "", search(pairs));
+      const pairs = [["tab", ids[0].tab], ...ids.map(({ of }, i) => [of, String(values[i] ?? "")])];
+      const before = fields;
+      fields = { tab: ids[0].tab, ids, values, moved: null, at: 0 };
+      const to = search(pairs);
+      if (back) {
+        if (to === back) back = null;
+        return none();
+      }
+      if (to === location.search) return none();
+      const same = before?.tab === fields.tab && before.ids.length === ids.length;
+      const moved = same ? ids.findIndex((_, i) => String(before.values[i] ?? "") !== String(values[i] ?? "")) : null;
+      const on = same && moved === before.moved && Date.now() - before.at < CHANGE_MILLISECONDS;
+      Object.assign(fields, { moved, at: Date.now() });
+      history[same && !on ? "pushState" : "replaceState"](history.state, "", to);
       return none();
     },
 
@@ -82,7 +130,11 @@
       if (chosen.kind === "tab") return search([["tab", chosen.of]]);
       const plain = pairs.filter(([name]) => !name.endsWith(".2"));
       if (chosen.of === "close") return search(plain);
-      return search([...plain, ...plain.filter(([name]) => name !== "tab").map(([name, value]) => [`${name}.2`, value])]);
+      // The second setting differs from the first in one value, so that there is something to see.
+      const { differs, values } = document.querySelector("[data-differs]").dataset;
+      const other = (value) => values.split(" ").find((one) => one !== value);
+      const second = plain.filter(([name]) => name !== "tab");
+      return search([...plain, ...second.map(([name, value]) => [`${name}.2`, name === differs ? other(value) : value])]);
     },
   };
 

@@ -54,7 +54,10 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     )
     results = [
         controls.alert("attend-alert"),
-        dcc.Loading(figure_card("attend", title="What it attends to", height=figures.HEIGHT), type="dot"),
+        html.Div(
+            dcc.Loading(figure_card("attend", title="What it attends to", height=figures.HEIGHT), type="dot"),
+            className="first",
+        ),
         html.Section(id="attend-top", **attributes(aria_label="The largest weights", aria_live="polite")),
     ]
     return controls.page(_LEAD, left, results, "split")

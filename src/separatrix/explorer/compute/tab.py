@@ -33,18 +33,30 @@ _LEAD = (
 )
 
 
+_TRIES = {
+    "a million tokens": {"n": "1e6", "d": "8", "B": "0.9", "k": "3", "tolerance": "0.00001"},
+    "ordinary attention": {"n": "1e6", "d": "64", "B": "1", "k": "2", "tolerance": "0.001"},
+    "at the border": {"n": "1e6", "d": "14", "B": "2.4", "k": "3", "tolerance": "0.001"},
+    "beyond it": {"n": "1e6", "d": "14", "B": "4", "k": "3", "tolerance": "0.001"},
+    "order 5": {"n": "1e6", "d": "8", "B": "0.8", "k": "5", "tolerance": "0.001"},
+}
+"""Settings to begin with."""
+
+
 def layout(state: Mapping[str, str], context: Context) -> Component:
     """The controls on the left, on a phone above; what follows from them on the right."""
     both = compares(state)
     results = [
         html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),
         html.Section(id="compute-plan", **attributes(aria_label="The plan", aria_live="polite")),
-        figure_card("phase", title="Where you are", height=480),
+        html.Div(figure_card("phase", title="Where you are", height=480), className="first"),
         _sample(),
         html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
         upload_panel.layout(),
     ]
-    return controls.page(_LEAD, controls.settings(TAB, FIELDS, state), results, "split both" if both else "split")
+    left = controls.settings(TAB, FIELDS, state, differs=("k", ("2", "3")))
+    tries = controls.tries(TAB, FIELDS, _TRIES)
+    return controls.page(_LEAD, left, results, "split both" if both else "split", tries)
 
 
 def _sample() -> Component:

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 from separatrix.explorer.learn.training_runs import TrainingRun
 from separatrix.explorer.learn.view import LONGEST, Curve, Descended, Floats
 from separatrix.report.strokes import curve
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, THEME, Drawing, Value, figure
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, THEME, Drawing, Value, figure
 
 _PANELS = ("loss", "alpha", "C")
 _FEW = 20
@@ -64,17 +64,21 @@ def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: Curve) 
 def _said(letter: str, one: Descended, settings: int) -> str:
     of = one.of
     who = "The loss" if settings == 1 else f"{letter}: the loss"
-    beyond = f"; the recursion is run for {LONGEST:,} of the steps, and the law goes on" if of.steps > LONGEST else ""
+    beyond = ""
+    if of.steps > LONGEST:
+        then = "the law goes on" if of.beyond else "the law begins later, at T/η steps"
+        beyond = f"; of the {of.steps:,} steps {LONGEST:,} are run by the recursion, and {then}"
     return (
         f"{who} falls from {of.d / (2 * of.q):.3g} to {one.last.loss[0]:.3g} after {one.last.step[0]:,.0f} steps, with "
         f"alpha at {one.last.alpha[0]:.3g} and C at {one.last.C[0]:.3g}{beyond}."
     )
 
 
-def losses(run: TrainingRun) -> Drawing:
+def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     """The training loss and the validation losses of a run, and its cosines to the ground truth.
 
-    A run may have kept only one of the two: it has the figure alone, and the sentence says so.
+    A run may have kept only one of the two: it has the figure alone, and the sentence says so. Runs `beside` it have
+    their training loss in the same panel, in colours of their own, if this one has a panel for it.
     """
     lines = run.drawable
     panels = sorted({_looks(name)[3] for name in lines})
@@ -99,7 +103,18 @@ def losses(run: TrainingRun) -> Drawing:
         colour, dash, opacity, panel = _looks(name)
         look = {"mode": mode, "dash": dash, "opacity": opacity}
         drawn.add_trace(curve(called(name), run.step, line, colour, **look), row=rows[panel], col=1)
-    return Drawing(drawn, _reached(run, lines), columns)
+    others = [one for one in beside if "loss" in one.drawable and 1 in rows]
+    for other, colour in zip(others, _BESIDE, strict=False):
+        line = curve(f"loss, {other.title}", other.step, other.drawable["loss"], colour, mode="lines")
+        drawn.add_trace(line, row=rows[1], col=1)
+    if others:
+        drawn.update_xaxes(range=[0, max(one.steps for one in (run, *others))])
+    said = [_reached(one, one.drawable) for one in (run, *others)]
+    return Drawing(drawn, " ".join(said), columns)
+
+
+_BESIDE = (RED, SKY, PURPLE, ORANGE)
+"""The colours of runs that stand beside another one; there are no more of them."""
 
 
 def _reached(run: TrainingRun, lines: Mapping[str, Sequence[float | None]]) -> str:

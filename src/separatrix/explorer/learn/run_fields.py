@@ -70,6 +70,8 @@ NEW = (
     ),
 )
 RUN = words("run", "run", "The run to look at.")
+BESIDE = words("beside", "beside it", "Other runs, whose losses are drawn beside it: their names, with commas between.")
+MOST_BESIDE = 4
 STEP = whole(
     "at",
     "step",
@@ -91,4 +93,14 @@ def asked(state: Mapping[str, Any]) -> Asked:
     return Asked(T, q, read["run_d"], read["run_d_e"], float(read["run_eta"]), read["run_steps"], read["run_seed"])
 
 
-FIELDS: tuple[Field, ...] = (*NEW, RUN, STEP)
+def others(value: object) -> list[str]:
+    """The names of the runs that stand beside the one that is looked at, from the address or from the page.
+
+    >>> others("run-1,run-2"), others(["run-3"]), others(None)
+    (['run-1', 'run-2'], ['run-3'], [])
+    """
+    found = value if isinstance(value, list) else str(value or "").split(",")
+    return list(dict.fromkeys(str(one) for one in found if one))[:MOST_BESIDE]
+
+
+FIELDS: tuple[Field, ...] = (*NEW, RUN, BESIDE, STEP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import Dash, dcc, html, no_update
+from dash import Dash, ctx, dcc, html, no_update
 from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
@@ -15,7 +15,7 @@ from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
 from separatrix.explorer.learn import figures
-from separatrix.explorer.learn.run_fields import NEW, RUN, STEP, asked
+from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, others
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
 from separatrix.explorer.learn.training_start import CHECKPOINTS, Starter
 from separatrix.explorer.learn.training_state import Standing, standing
@@ -23,6 +23,7 @@ from separatrix.explorer.spoken import spoken, unchanged
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
+_BESIDE = controls.field_id(TAB, BESIDE.name)
 _RUN, _STEP = controls.field_id(TAB, RUN.name), controls.field_id(TAB, STEP.name, slides=True)
 
 _LEAD = (
@@ -38,6 +39,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     wanted = state[RUN.name]
     names, missing = _names(context, wanted)
     value = wanted if wanted in names else next(iter(names), None)
+    beside = [one for one in others(state[BESIDE.name]) if one in names]
     new = html.Fieldset(
         [html.Legend("A new run"), *(controls.control(TAB, field, state[field.name]) for field in NEW)],
         className="setting alone",
@@ -48,6 +50,9 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
             html.Label(["Run", dcc.Dropdown(_options(names), value, id=_RUN, className="chooser",
                                             clearable=False, placeholder="No run is kept here yet")]),
             html.Div(id={"kind": "note", "tab": TAB, "of": RUN.name}, className="notes"),
+            html.Label(["Beside it", dcc.Dropdown(_options(names), beside, id=_BESIDE, className="chooser", multi=True,
+                                                  placeholder="Other runs, to compare their losses")]),
+            html.Div(id={"kind": "note", "tab": TAB, "of": BESIDE.name}, className="notes"),
         ],
         className="field choice",
     )  # fmt: skip
@@ -129,8 +134,10 @@ def register(app: Dash, context: Context) -> None:
         "losses": figure_outputs("run-losses"),
     }
 
-    @spoken(app, "run-alert", outputs, {**chosen, **moments, "kept": State("run-kept", "data")})
-    def look(name: Any, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
+    beside = {"beside": Input(_BESIDE, "value")}
+
+    @spoken(app, "run-alert", outputs, {**chosen, **beside, **moments, "kept": State("run-kept", "data")})
+    def look(name: Any, beside: object, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
         name = RUN.read(name or "")
         if not name:
             return {**unchanged(outputs), "status": html.P("No run is kept here yet: start one.", className="note")}
@@ -147,7 +154,8 @@ def register(app: Dash, context: Context) -> None:
         if kept != (now := [name, len(run.kept)]):
             answer["kept"] = now
         if run.drawable:
-            answer["losses"] = figure_values(figures.losses(run))
+            along = [read_run(context.store, one) for one in others(beside) if one != name]
+            answer["losses"] = figure_values(figures.losses(run, along))
         return answer
 
     drawn = {
@@ -172,14 +180,13 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
         "acted": Output("run-acted", "data"),
         "name": Output(_RUN, "value"),
         "options": Output(_RUN, "options"),
+        "beside": Output(_BESIDE, "options"),
     }
 
     @spoken(app, "act-alert", outputs, {"clicks": clicks, **controls.holds(TAB)}, prevent_initial_call=True)
     def act(
         clicks: Mapping[str, int | None], texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
     ) -> Mapping[str, Any]:
-        from dash import ctx
-
         state = controls.state_of(texts, ids)
         name = str(state.get(RUN.name) or "")
         count = sum(one or 0 for one in clicks.values())
@@ -188,7 +195,8 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
         match ctx.triggered_id:
             case "run-start":
                 name = starter.start(asked(state))
-                return {"acted": count, "name": name, "options": _options(listed(context.store))}
+                options = _options(listed(context.store))
+                return {"acted": count, "name": name, "options": options, "beside": options}
             case "run-stop":
                 starter.stop(name)
             case "run-go-on":
@@ -215,8 +223,9 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
         every = max(1, steps // CHECKPOINTS)
         count = -(-steps // every)
         scale = {"low": 0, "high": steps, "log": False, "step": str(every), "steps": count, "label": STEP.label}
-        beyond = _beyond(at, steps)
-        return {"scale": scale, "most": count, "at": str(steps) if beyond else no_update}
+        # A run that was chosen or started here is looked at as it ends; an address may name an earlier step.
+        ends = ctx.triggered_id is not None or _beyond(at, steps)
+        return {"scale": scale, "most": count, "at": str(steps) if ends else no_update}
 
 
 def _beyond(at: object, steps: int) -> bool:

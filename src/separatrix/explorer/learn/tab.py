@@ -69,17 +69,27 @@ _LEAD = (
 )
 
 
+_TRIES = {
+    "a short sequence": {"T": "20", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e6"},
+    "the paper's sizes": {"T": "200", "q": "3", "d": "5", "eta": "0.002", "steps": "1e8"},
+    "a long plateau": {"T": "1000", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e9"},
+    "a rate beyond the theorem": {"T": "20", "q": "2", "d": "2", "eta": "0.5", "steps": "1e5"},
+}
+"""Settings to begin with."""
+
+
 def layout(state: Mapping[str, str], context: Context) -> Component:
     """The dynamics with their controls; below, the training runs with theirs."""
     both = compares(state)
     results = [
         controls.alert("learn-alert"),
-        figure_card("dynamics", title="The dynamics in closed form", height=720),
+        html.Div(figure_card("dynamics", title="The dynamics in closed form", height=720), className="first"),
         html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
         html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
     ]
     kind = "split both" if both else "split"
-    shown = controls.page(_LEAD, controls.settings(TAB, DYNAMICS, state), results, kind)
+    left = controls.settings(TAB, DYNAMICS, state, differs=("T", ("60", "20")))
+    shown = controls.page(_LEAD, left, results, kind, controls.tries(TAB, FIELDS, _TRIES))
     return html.Div([shown, run_panel.layout(state, context)])
 
 

@@ -19,6 +19,7 @@ from separatrix.selection.laws import (
     broken_hypotheses,
     loss_allowed,
     plateau_time,
+    slow_curve_after,
     slow_curve_alpha,
     slow_curve_C,
     slow_curve_loss,
@@ -43,6 +44,11 @@ class Descent:
     d: int
     eta: float
     steps: int
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the last step is one that the law gives: it is not run, and alpha has risen by then."""
+        return self.steps > LONGEST and self.eta * self.steps >= self.T
 
     def broken(self) -> dict[str, str]:
         """Give the hypotheses of Theorem 3.1 that do not hold, by the field that breaks each."""
@@ -71,8 +77,7 @@ class Descended:
     @property
     def last(self) -> Curve:
         """The end of what is drawn: the law's if it goes further than the recursion."""
-        longer = len(self.law.step) and self.law.step[-1] > self.run.step[-1]
-        end = self.law if longer else self.run
+        end = self.law if self.of.beyond else self.run
         return Curve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
 
 
@@ -81,8 +86,8 @@ def descended(one: Descent) -> Descended:
     """Run the recursion and lay the law beside it.
 
     >>> found = descended(Descent(T=20, q=2, d=2, eta=0.0125, steps=10**6))
-    >>> float(found.run.step[-1]), float(found.law.step[-1]) <= 10**6
-    (200000.0, True)
+    >>> float(found.run.step[-1]), float(found.law.step[-1])
+    (200000.0, 1000000.0)
     >>> near = float(np.interp(1e5, found.law.step, found.law.loss) / np.interp(1e5, found.run.step, found.run.loss))
     >>> round(near, 1)
     1.0
@@ -115,9 +120,12 @@ def law(one: Descent) -> Curve:
         if x <= 1 / n:
             continue
         step = slow_curve_time(x, one.T, one.q, one.d) / one.eta
-        if one.T / one.eta <= step <= one.steps:
+        if one.T / one.eta <= step < one.steps:
             alpha, C = slow_curve_alpha(x, one.T, one.q), slow_curve_C(x, one.T, one.q)
             points.append((step, alpha, C, slow_curve_loss(x, one.T, one.q, one.d)))
+    if one.beyond:
+        end = slow_curve_after(one.steps, one.T, one.q, one.d, one.eta)
+        points.append((float(one.steps), end.alpha, end.C, end.loss))
     return Curve(*np.array(points, np.float64).reshape(-1, 4).T)
 
 
@@ -144,18 +152,27 @@ def _plateau(one: Descent) -> str:
 
 def python(settings: Sequence[Descent]) -> str:
     """Write the dynamics that the page shows as a program."""
-    lines = ["from separatrix.selection import population_dynamics"]
+    names = sorted({_name(one) for one in settings})
+    lines = [f"from separatrix.selection import {', '.join(names)}"]
     for one in settings:
-        lines += ["", f"run = {_call(one)}", "print(run.loss[-1], run.alpha[-1], run.C[-1])"]
+        # What is too long to be run is given by the law, in the program as on the page.
+        end = "end.loss, end.alpha, end.C" if one.beyond else "end.loss[-1], end.alpha[-1], end.C[-1]"
+        lines += ["", f"end = {_call(one)}", f"print({end})"]
     return "\n".join(lines)
 
 
 def command(settings: Sequence[Descent]) -> str:
     """Write the dynamics that the page shows as a command."""
-    calls = "; ".join(f"print({_call(one)}.loss[-1])" for one in settings)
-    return f"python -c 'from separatrix.selection import population_dynamics; {calls}'"
+    calls = "; ".join(f"print({_call(one)}.loss{'' if one.beyond else '[-1]'})" for one in settings)
+    names = ", ".join(sorted({_name(one) for one in settings}))
+    return f"python -c 'from separatrix.selection import {names}; {calls}'"
+
+
+def _name(one: Descent) -> str:
+    """The function whose last value the page shows."""
+    return "slow_curve_after" if one.beyond else "population_dynamics"
 
 
 def _call(one: Descent) -> str:
-    steps = min(one.steps, LONGEST)
-    return f"population_dynamics(T={one.T}, q={one.q}, d={one.d}, lr={one.eta!r}, steps={steps})"
+    steps = one.steps if one.beyond else min(one.steps, LONGEST)
+    return f"{_name(one)}(T={one.T}, q={one.q}, d={one.d}, lr={one.eta!r}, steps={steps})"

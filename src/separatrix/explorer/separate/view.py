@@ -5,6 +5,7 @@ A choice outside a hypothesis is computed all the same, and the hypothesis is na
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -130,6 +131,24 @@ def outside(view: View) -> str:
     for one in view.broken:
         sources[one.source].append(one.statement)
     return " and ".join(f"{source} ({'; '.join(statements)})" for source, statements in sources.items())
+
+
+def unchecked(view: View) -> str:
+    """What the theorems ask for that no single size can keep or break, beside the numbers of this one.
+
+    >>> setting = {"weights": "cross", "mechanism": "softmax", "n": 10**6, "d": 11, "m": 1000, "a0": "0.01", "a1": "3"}
+    >>> unchecked(look(setting))
+    'm of order log(n / delta), here 72 times ln n, and d growing faster than n^0.02, here 1.3'
+    """
+    one = view.setting
+    b = float(getattr(one, "b", 0)) if getattr(one, "weights", "") == "identity" else 0.0
+    power = 2 * b**2 + 0.02
+    logarithm = math.log(one.n)
+    faster = "n^(2 b^2 + 0.02)" if b else "n^0.02"
+    return (
+        f"m of order log(n / delta), here {one.m / logarithm:.2g} times ln n, and d growing faster than {faster}, here "
+        f"{math.exp(power * logarithm):.2g}"
+    )
 
 
 def _nearest(setting: AttentionSetting) -> str:

@@ -141,6 +141,10 @@ recall_all = claim(
     cells=_every,
     figures=("learning_curves", "learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.55)),
+    history=(
+        "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
+        "had decided the three of R = 4 and left the other three open.",
+    ),
 )(lambda found, turned=False, by=0.0: _judged(found, _AHEAD, turned, by))
 
 recall_bounds = claim(
@@ -153,4 +157,8 @@ recall_bounds = claim(
     cells=_every,
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.4)),
+    history=(
+        "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
+        "had decided the three of R = 4 and left the other three open.",
+    ),
 )(lambda found, turned=False, by=0.0: _judged(found, _ALSO, turned, by))

@@ -71,6 +71,10 @@ text_linear = claim(
     cells=_every,
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.01)),
+    history=(
+        "It was one claim with that on order 3, and was split off when the runs, on another text, had decided the "
+        "other alone; the rule of each stayed.",
+    ),
 )(lambda found, turned=False, by=0.0: _judged(found, _LINEAR, turned, by))
 
 text_bounded = claim(
@@ -83,4 +87,8 @@ text_bounded = claim(
     cells=_every,
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.2)),
+    history=(
+        "The claim itself was made after the runs had been seen, on another text than the recorded one; there it was "
+        "run and judged anew, with the same rule.",
+    ),
 )(lambda found, turned=False, by=0.0: _judged(found, _BOUNDED, turned, by))

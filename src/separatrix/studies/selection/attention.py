@@ -233,7 +233,7 @@ def _factored() -> Iterator[Cell]:
     where="Token selection",
     part="Q and K against W",
     neighbours=(
-        Neighbour("the merged W never leaves the plateau from zero", {"stays": "softmax W"}),
+        Neighbour("the merged $W$ never leaves the plateau from zero", {"stays": "softmax W"}),
         Neighbour("the plateau is the loss of answering zero", {"gained": 0.0}),
     ),
     says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate $Q$ and $K$ never "

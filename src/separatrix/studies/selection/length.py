@@ -59,8 +59,8 @@ def _population_cells() -> Iterator[Cell]:
     cells=_population_cells,
     figures=("length_population",),
     neighbours=(
-        Neighbour("the constant grows as T_1^2", {"grows": 2.0}),
-        Neighbour("the constant does not grow with T_1", {"grows": 0.0}),
+        Neighbour("the constant grows as $T_1^2$", {"grows": 2.0}),
+        Neighbour("the constant does not grow with $T_1$", {"grows": 0.0}),
     ),
 )
 def population_curve(found: Sequence[Found], grows: float = 1.0) -> Finding:
@@ -247,7 +247,7 @@ _SAYS = (
 
 
 def _above(least: float) -> Neighbour:
-    return Neighbour(f"above {least:g} T_2^2/T_1^2 at twice the length", {"least": least})
+    return Neighbour(f"above ${least:g} T_2^2 / T_1^2$ at twice the length", {"least": least})
 
 
 curve = claim(

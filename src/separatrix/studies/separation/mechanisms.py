@@ -188,7 +188,7 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
     cells=_growing,
     figures=("mechanisms_as_n_grows",),
     neighbours=(
-        Neighbour("no feature map separates from the paper's n on", {"first": PAPERS_N}),
+        Neighbour("no feature map separates from the paper's $n$ on", {"first": PAPERS_N}),
         Neighbour("softmax at four times its temperature keeps its rate", {"keeps": SOFTMAX[1]}),
     ),
 )
@@ -231,7 +231,7 @@ def widest(one: Found, level: float) -> float:
     "$n$.",
     cells=_margins,
     figures=("separation_against_margin",),
-    neighbours=(Neighbour("a margin that falls as 1/n^2", {"fall": 30.0}),),
+    neighbours=(Neighbour("a margin that falls as $1 / n^2$", {"fall": 30.0}),),
 )
 def best_tau(found: Sequence[Found], fall: float = 3.0) -> Finding:
     """The margin must fall at least by `fall` when n grows tenfold, and n times the margin stay above zero."""

@@ -27,6 +27,11 @@ class TestTriton(AttentionContract):
         assert (engine_for(call) is gpu) == (len(keys) in (2, 3) and not call.is_empty)
         return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
 
+    @pytest.mark.parametrize("order", [2, 3])
+    def test_causal_is_a_prefix_call(self, order):
+        """A call for each query: at order 4 the interpreter takes seconds, and `test_programs` has causal calls."""
+        super().test_causal_is_a_prefix_call(order)
+
     @pytest.mark.parametrize("options", [{"is_causal": True}, {"windows": [2, 3], "masked": True}])
     def test_gradients(self, options):
         """Along random directions: the interpreter takes seconds for all entries, which `test_programs` looks at."""

@@ -47,6 +47,11 @@ def small_blocks(monkeypatch):
 @pytest.mark.parametrize(("heads", "n", "columns"), [(1, 1, 1), (2, 19, 17)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_they_are_the_derivatives_of_the_form(index_set, heads, n, columns, dtype):
+    check_derivatives(index_set, heads, n, columns, dtype)
+
+
+def check_derivatives(index_set, heads, n, columns, dtype):
+    """States, sums and gradients of random tokens, against the derivatives of the form that defines them."""
     x, W, M = (one.requires_grad_() for one in drawn(index_set, heads, n, columns, dtype))
     grad_x, grad_W, grad_M = torch.autograd.grad(form(index_set, x.double(), W.double(), M.double()), (x, W, M))
     x, W, M = x.detach(), W.detach(), M.detach()
@@ -55,11 +60,11 @@ def test_they_are_the_derivatives_of_the_form(index_set, heads, n, columns, dtyp
     close = dict.fromkeys(("atol", "rtol"), 1e-12 if dtype == torch.float64 else 2e-5)
     prepared, state = met.prepare(M.double()), met.start()
     found_x, found_W = met.gradient(x, prepared, W, state)
-    met.add(state, x[..., :7], W[..., :7])
+    met.add(state, x[..., :5], W[..., :5])
     assert met.finish(state).dtype == torch.float64
     assert (found_x.shape, found_W.shape) == (x.shape, W.shape)
     twice = met.start()
-    met.add(twice, x[..., :7], W[..., :7])
+    met.add(twice, x[..., :5], W[..., :5])
     torch.testing.assert_close((met.finish(state) - met.finish(twice)).to(dtype), grad_M, **close)
     torch.testing.assert_close(found_W, grad_W, **close)
     torch.testing.assert_close(found_x, grad_x, **close)

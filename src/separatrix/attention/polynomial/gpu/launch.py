@@ -50,7 +50,7 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
     if kernel in SCANS:
         return Block(1, 32 if columns < 128 else 16, warps)
     if kernel in STREAMS:
-        return Block(64, 1, warps)
+        return Block(64 if columns < 128 else 32, 1, warps)
     if dtype == torch.float32 and (of or vendor()) == "cuda":
         return Block(32, 32, warps, True)
     return Block(64, 64 if columns < 128 else 32, warps)

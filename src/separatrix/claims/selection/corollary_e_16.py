@@ -1,0 +1,127 @@
+"""Corollary E.16 of Wang, Wei, Hsu and Lee: after training, any one valid encoding serves all inputs.
+
+For one encoding the weights outside of the subset differ, and the loss is d/2 ((1 - q alpha s)^2 / q + alpha^2 sum
+S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which is another one than this encoding's s.
+Overlaps are anywhere between -c and c, c = delta sqrt(q) / (1 - delta) (Lemma A.3, corrected): the loss is largest
+where they are all at the ends, so that k of them at c and the others at -c are tried for every k.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.selection.corollary_e_8 import upper_end
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.construction import overlaps
+from separatrix.selection.encodings import near_orthogonal_stack
+from separatrix.selection.fixed_evaluation import encoding_loss
+from separatrix.selection.task import all_subsets
+
+ALONE = "with the bounds of Corollary E.8 alone the loss may exceed epsilon"
+EQUAL = "with equal weights outside the loss is another one"
+
+
+@experiment(version=1, name="selection.corollary_e16")
+def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
+    """The largest loss / epsilon over overlaps and over alpha: within (IH2) at the mean weight, and within Corollary
+    E.8.
+
+    T goes from 4 q + 1 to 1000 q, epsilon from a thousandth of the largest that is allowed to nearly that, and C from
+    the corollary's bound on; the mean weight is anywhere that the overlaps allow. d drops out.
+    """
+    found = {"induction": 0.0, "rounded": 0.0, "equal": 0.0}
+    for T, share, later in itertools.product((4 * q + 1, 8 * q, 1000 * q), (0.9999, 1e-3), (0.0, 2.0)):
+        x = 0.1 * math.sqrt(share)
+        c = delta * math.sqrt(q) / (1 - delta)
+        C = math.log((T - q) / q / x) / (1 - c) + later
+        near, far = math.exp(-C * (1 - c)), math.exp(-C * (1 + c))
+        means = np.linspace(1 / (q + (T - q) * near), 1 / (q + (T - q) * far), 9)
+        alphas = [1 - 0.1 * x, *(upper_end(float(s), T, q, 0.0) for s in means)]
+        for k in sorted({0, 1, 2, 3, (T - q) // 4, (T - q) // 2, T - q - 1, T - q}):
+            s = 1 / (q + k * near + (T - q - k) * far)
+            squares = k * (s * near) ** 2 + (T - q - k) * (s * far) ** 2
+            even = (s * (k * near + (T - q - k) * far)) ** 2 / (T - q)
+            # d / (2 epsilon) is q (T - q) / (2 T x^2).
+            front = q * (T - q) / (2 * T * x**2)
+            for name, choices in (("induction", alphas), ("rounded", (1 - 0.1 * x, 1 + 1.6 * x))):
+                losses = (front * ((1 - q * alpha * s) ** 2 / q + alpha**2 * squares) for alpha in choices)
+                found[name] = max(found[name], *losses)
+            found["equal"] = max(found["equal"], squares / even - 1)
+    return found
+
+
+@experiment(version=1, name="selection.corollary_e16_drawn")
+def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
+    """The losses of drawn encodings over all subsets, at the C of the corollary and the settled alpha of their mean."""
+    epsilon = share * d * T / (100 * (T - q) * q)
+    x = 0.1 * math.sqrt(share)
+    E = near_orthogonal_stack(6, T, width, threshold=threshold, generator=seed, dtype=torch.float64).E
+    y = all_subsets(T, q)
+    c = max(float(overlaps(one, y).abs().max()) for one in E)
+    C = math.log((T - q) / q / x) / (1 - c)
+    weights = [1 / (q + torch.exp(-C * (1 - overlaps(one, y))).sum(1)) for one in E]
+    s = float(torch.stack(weights).mean())
+    alpha = (T - q) * s / (T * q * s * s - 2 * q * s + 1)
+    return {"overlap": c, "loss": max(encoding_loss(one, y, alpha, C, d) for one in E) / epsilon}
+
+
+def _cells() -> Iterator[Cell]:
+    for q, delta in ((2, 1e-6), (2, 0.0999), (5, 0.05), (5, 0.0999), (50, 0.05), (50, 0.0999)):
+        yield worst_encoding.cell(seed=0, q=q, delta=delta)
+    for T, q, width in ((9, 2, 1024), (13, 3, 2048)):
+        yield drawn.cell(seed=0, T=T, q=q, d=2, width=width, threshold=0.15, share=0.5)
+
+
+@claim(
+    paper="selection",
+    where="Corollary E.16",
+    says="After the time of Theorem E.6, the transformer with any one encoding of the $(q, "
+    r"\delta)$-property has a loss of at most $\epsilon$: one fixed set of encodings serves all inputs.",
+    cells=_cells,
+    errata=(
+        Erratum(
+            rank=Rank.PROOF,
+            printed=r"All $S_y(i)$ are the same; with $s_+ = S_y(i)$ the argument of Theorem E.6 applies.",
+            right=r"Those with $i \in y$ are. The last term of the loss is $\alpha^2 \sum_{i \notin y} S_y(i)^2$, "
+            r"which is at least $\alpha^2 (1 - q s_+)^2 / (T - q)$.",
+            why=r"Outside of $y$ the weights are alike in the mean over encodings alone (Lemma E.14).",
+            shown_by=EQUAL,
+        ),
+        Erratum(
+            rank=Rank.PROOF,
+            printed=r"By Corollary E.8 and Lemma E.15 the loss is at most $\epsilon$.",
+            right=r"$\alpha$ is bounded by (IH2) at the mean weight $\bar{s}_+$, of which Corollary E.8 "
+            r"keeps $\alpha \le 1 + \frac{8}{5} x$ alone; with (IH2) itself the loss is at most $0.72 \epsilon$.",
+            why="An encoding whose overlaps are all negative has $s_+$ near $1/q$ and a loss of "
+            r"$\frac{d}{2 q} (\alpha - 1)^2$, up to $1.28 \epsilon$ for $\alpha = 1 + \frac{8}{5} x$.",
+            shown_by=ALONE,
+        ),
+    ),
+    neighbours=(
+        Neighbour(r"a loss of at most $\epsilon / 2$", {"most": 0.5}),
+        Neighbour("from the bounds of Corollary E.8 alone, as printed", {"alpha": "rounded"}),
+    ),
+)
+def corollary_e_16(found: Sequence[Found], most: float = 1.0, alpha: str = "induction") -> Finding:
+    """The largest loss over overlaps, alpha, T, q, delta and epsilon, corners included; and drawn encodings."""
+    worst = [one for one in found if "induction" in one.result]
+    largest = max(one.result[alpha] for one in worst)
+    real = max(one.result["loss"] for one in found if "loss" in one.result)
+    rounded = max(one.result["rounded"] for one in worst)
+    unequal = max(one.result["equal"] for one in worst)
+    numbers: dict[str, float | str] = {
+        "settings": len(worst),
+        "largest loss / epsilon, alpha within (IH2)": max(one.result["induction"] for one in worst),
+        "largest loss / epsilon, alpha within Corollary E.8": rounded,
+        "drawn encodings: largest loss / epsilon": real,
+        "largest (sum of squares outside) / (1 - q s)^2 (T - q), less 1": unequal,
+    }
+    shows = {EQUAL: unequal > 0.1, ALONE: rounded > 1.01}
+    return holds_if(max(largest, real) <= most, numbers, shows=shows)

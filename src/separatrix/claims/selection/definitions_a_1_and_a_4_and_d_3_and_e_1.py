@@ -1,0 +1,174 @@
+"""Definitions A.1, A.4, D.3 and E.1 of Wang, Wei, Hsu and Lee: restricted isometry, and three definitions once more."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.selection.definitions_2_1_to_2_5 import (
+    SELECTION_NEIGHBOURS,
+    STOCHASTIC_NEIGHBOURS,
+    stochastic_cells,
+    stochastic_finding,
+    task_cells,
+    task_finding,
+)
+from separatrix.claims.selection.plane import TIGHT
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import one_hot_encoding, random_signs, subset_code
+from separatrix.selection.isometry import restricted_isometry
+from separatrix.selection.task import all_subsets
+from separatrix.selection.transformer import SelectionTransformer
+
+
+@experiment(version=1, name="selection.definition_a_1")
+def isometry(T: int, q: int, width: int, seed: int) -> dict[str, float]:
+    """The least delta of Definition A.1, by its vectors: singular values over all supports of up to q and up to 2 q.
+
+    `same size` has supports of up to q for both vectors, `unsquared` takes norms and not their squares.
+    """
+    source = torch.Generator().manual_seed(seed)
+    E = random_signs(T, width, source).double() / math.sqrt(width)
+    largest = {"squared": 0.0, "unsquared": 0.0, "q and 2 q": 0.0, "q and q": 0.0}
+    for size in range(1, q + 1):
+        for S in itertools.combinations(range(T), size):
+            values = torch.linalg.svdvals(E[list(S)])
+            for value in (float(values.max()), float(values.min())):
+                largest["squared"] = max(largest["squared"], abs(value**2 - 1))
+                largest["unsquared"] = max(largest["unsquared"], abs(value - 1))
+            others = [i for i in range(T) if i not in S]
+            for other in range(1, min(2 * q, len(others)) + 1):
+                for S2 in itertools.combinations(others, other):
+                    norm = float(torch.linalg.matrix_norm(E[list(S)] @ E[list(S2)].mT, 2))
+                    largest["q and 2 q"] = max(largest["q and 2 q"], norm)
+                    if other <= q:
+                        largest["q and q"] = max(largest["q and q"], norm)
+    found = restricted_isometry(E, q)
+    return {
+        "it": abs(found.upper - max(largest["squared"], largest["q and 2 q"])) + (found.upper - found.lower),
+        "same size": abs(found.upper - max(largest["squared"], largest["q and q"])),
+        "unsquared": abs(found.isometry[1] - largest["unsquared"]),
+    }
+
+
+@experiment(version=1, name="selection.definition_d_3")
+def orthogonal(T: int, q: int, seed: int) -> dict[str, float]:
+    """E E^T = I, and e_y as a sum and as E_y (E_y^T E_y)^-1 1, over all subsets."""
+    E = one_hot_encoding(T, dtype=torch.float64)
+    y = all_subsets(T, q)
+    inside = torch.zeros(len(y), T, dtype=torch.float64).scatter_(1, y, 1.0)
+    return {
+        "orthogonal": float((E @ E.mT - torch.eye(T, dtype=torch.float64)).abs().max()),
+        "sum": float((subset_code(E, y) - E[y].sum(1)).abs().max()),
+        "mean": float((subset_code(E, y) - E[y].mean(1)).abs().max()),
+        "products": float((subset_code(E, y) @ E.mT - inside).abs().max()),
+    }
+
+
+@experiment(version=1, name="selection.definition_e_1")
+def shapes(d: int, width: int, T: int, seed: int) -> dict[str, list[int] | list[float]]:
+    """The shapes of W, V and Z that the model takes; a pair is [printed fits, right fits], as 1 where it does not."""
+    model = SelectionTransformer(d, width, dtype=torch.float64)
+    W, V = list(model.W.shape), list(model.V.shape)
+    Z = [d + width, T]
+    return {
+        "shapes of W and V": [float([width, width] != W or [d, d] != V), float([d + width] * 2 != W or V[1] != Z[0])],
+        "rows of Z": [float([d + T, T] != Z), float(Z[0] != W[0])],
+    }
+
+
+def _isometry_cells() -> Iterator[Cell]:
+    for T, q, width in ((4, 1, 8), (5, 2, 16), (6, 2, 32), (3, 3, 8)):
+        yield isometry.cell(seed=1, T=T, q=q, width=width)
+
+
+@claim(
+    paper="selection",
+    where="Definition A.1",
+    says=r"Restricted isometry and orthogonality: $\lVert E v \rVert^2$ within $\delta \lVert v \rVert^2$ "
+    r"of $\lVert v \rVert^2$ for supports of up to $q$, and $\lvert \langle E v, E v' \rangle \rvert \le \delta "
+    r"\lVert v \rVert \lVert v' \rVert$ for disjoint supports of up to $q$ and $2 q$.",
+    cells=_isometry_cells,
+    defines=("separatrix.selection.isometry.restricted_isometry",),
+    neighbours=(
+        Neighbour("disjoint supports of up to $q$ both", {"form": "same size"}),
+        Neighbour(r"$\lVert E v \rVert$ within $\delta \lVert v \rVert$ of $\lVert v \rVert$", {"form": "unsquared"}),
+    ),
+)
+def definition_a_1(found: Sequence[Found], form: str = "it") -> Finding:
+    """Singular values over all supports, against the library's constant."""
+    worst = max(one.result[form] for one in found)
+    return holds_if(worst <= 1e-9, {"largest difference": worst})
+
+
+@claim(
+    paper="selection",
+    where="Definition A.4",
+    says="The task once more, to be compared with the original one.",
+    cells=task_cells,
+    defines=("separatrix.selection.SparseTokenSelection",),
+    neighbours=SELECTION_NEIGHBOURS,
+)
+def definition_a_4(found: Sequence[Found], target: str = "mean", variance: float = 1.0) -> Finding:
+    return task_finding(found, target, variance)
+
+
+@claim(
+    paper="selection",
+    where="Definition D.3",
+    says="One-hot encodings once more: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
+    cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
+    defines=("separatrix.selection.encodings.one_hot_encoding",),
+    neighbours=(Neighbour("$e_y$ is the mean over the subset", {"code": "mean"}),),
+)
+def definition_d_3(found: Sequence[Found], code: str = "sum") -> Finding:
+    worst = max(max(one.result["orthogonal"], one.result[code], one.result["products"]) for one in found)
+    return holds_if(worst <= TIGHT, {"largest difference": worst})
+
+
+SHAPES = (
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="shapes of W and V",
+        printed=r"$W \in \mathbb{R}^{d_e \times d_e}$, $V \in \mathbb{R}^{d \times d}$; in Theorem E.6 both start as "
+        r"zeros of these shapes.",
+        right=r"$W \in \mathbb{R}^{(d + d_e) \times (d + d_e)}$, $V \in \mathbb{R}^{d \times (d + d_e)}$, as in "
+        r"Definition 2.5.",
+        why=r"They meet $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks that do not vanish.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="rows of Z",
+        printed=r"Equation (11): $Z \in \mathbb{R}^{(d + T) \times T}$.",
+        right=r"$\mathbb{R}^{(d + d_e) \times T}$, as in Equation (14).",
+        why=r"Encodings have $d_e$ coordinates here; $T$ is the number for one-hot ones.",
+    ),
+)
+
+
+@claim(
+    paper="selection",
+    where="Definition E.1",
+    says="The transformer with stochastic encodings once more.",
+    cells=lambda: (
+        *stochastic_cells(),
+        *(shapes.cell(seed=0, d=d, width=width, T=T) for d, width, T in ((2, 8, 5), (1, 16, 3), (5, 170, 200))),
+    ),
+    defines=("separatrix.selection.StochasticSelectionTransformer",),
+    errata=SHAPES,
+    neighbours=STOCHASTIC_NEIGHBOURS,
+)
+def definition_e_1(found: Sequence[Found], over: str = "valid") -> Finding:
+    """The mean over valid encodings as in Definition 2.5, and the shapes that the model takes."""
+    sizes = [one for one in found if "rows of Z" in one.result]
+    finding = stochastic_finding([one for one in found if "valid" in one.result], over)
+    pairs = {erratum.shown_by: [one.result[erratum.shown_by] for one in sizes] for erratum in SHAPES}
+    right = all(pair[1] == 0 for found_pairs in pairs.values() for pair in found_pairs)
+    numbers = {**finding.numbers, "sizes at which the printed shapes do not fit": f"{len(sizes)} of {len(sizes)}"}
+    shows = {name: all(pair[0] > 0 for pair in found_pairs) for name, found_pairs in pairs.items()}
+    return holds_if(finding.verdict.value == "holds" and right, numbers, shows=shows)

@@ -1,0 +1,127 @@
+"""Shapes and an index in the proofs of Lemmas D.1, D.5 and E.2 of Wang, Wei, Hsu and Lee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Rank, claim
+from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.moments import exact_descent
+
+TOKENS_FOR_Z = "X for Z"
+
+
+def _value(shown_by: str, printed: str, right: str) -> Erratum:
+    return Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip=TOKENS_FOR_Z,
+        shown_by=shown_by,
+        printed=printed,
+        right=right,
+        why=r"$V$ has $d + d_e$ columns ($d + T$ in Appendix D) and $X$ has $d$ rows; the model is $V Z S_y$.",
+    )
+
+
+D_1 = (
+    _value(
+        "V X in Lemma D.1",
+        r"$d \mathcal{L} = E[(f - \operatorname{STS}_q)^\top V X d(\operatorname{softmax}(\ldots))] "
+        r"+ \ldots$",
+        r"$V Z d(\operatorname{softmax}(\ldots))$, as in the next display.",
+    ),
+)
+E_2 = (
+    _value(
+        "V X in Lemma E.2",
+        r"At the end of the proof: $\nabla_W \mathcal{L}$ with $\frac{1}{q} X Y - V X E[S_y]$.",
+        "$V Z E[S_y]$, as in the lemma (and the mean over $V Z S_y$, where $V$ meets the encodings).",
+    ),
+)
+D_5 = (
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="size of the identity",
+        printed=r"$E X^\top X = d I_d$.",
+        right=r"$d I_T$, as in the proof of Lemma D.2.",
+        why=r"$X$ is $d \times T$."
+        " (It rests on a single sign of the text that was read.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="start of V",
+        printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
+        right=r"$V(0) = 0$.",
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero at $t = 0$ alone. (The proof of Lemma E.7 prints $W(t) "
+        r"= 0$ in the same place.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="weights at the start",
+        printed=r"$S_y^{(t)}(i) = s_+(t) > s_-(t) = S_y^{(t)}(j)$ for $i \in y$, $j \notin y$, at every $t$.",
+        right=r"$s_+(t) \ge s_-(t)$.",
+        why=r"At $t = 0$ and $t = 1$ the scale $C$ is zero, and all weights are $1/T$.",
+    ),
+)
+
+
+@experiment(version=1, name="selection.proof_shapes")
+def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
+    """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step."""
+    V = torch.ones(d, d + width, dtype=torch.float64)
+    X = torch.ones(d, T, dtype=torch.float64)
+    Z = torch.cat([X, torch.ones(width, T, dtype=torch.float64)])
+    fits = {name: V.shape[1] == M.shape[0] for name, M in (("X", X), ("Z", Z))}
+    ones = torch.eye(T * d, dtype=torch.float64).reshape(-1, d, T) * (T * d) ** 0.5
+    mean = (ones.mT @ ones).mean(0)
+    Ws, Vs, _ = exact_descent(torch.eye(T, dtype=torch.float64), q, d, 0.05, 4)
+    y = (torch.arange(T) < q).double()
+    gaps = []
+    for W in Ws:
+        S = torch.softmax(W[d:, d:] @ y, 0)
+        gaps.append(float(S[0] - S[-1]))
+    products = [float(not fits[name]) for name in ("X", "Z")]
+    identities = (torch.eye(size, dtype=torch.float64) for size in (d, T))
+    return {
+        "V X in Lemma D.1": products,
+        "V X in Lemma E.2": products,
+        "size of the identity": [
+            float((mean - d * eye).abs().max()) if eye.shape == mean.shape else 1.0 for eye in identities
+        ],
+        "start of V": [float(Vs[t].abs().max()) for t in (1, 0)],
+        "weights at the start": [float(min(gaps) <= 0), float(min(gaps) < 0)],
+    }
+
+
+def _cells() -> Iterator[Cell]:
+    for T, q, d, width in ((5, 2, 3, 8), (7, 3, 1, 16), (4, 1, 2, 4)):
+        yield shapes.cell(seed=0, T=T, q=q, d=d, width=width)
+
+
+def _register(where: str, says: str, errata: Sequence[Erratum]) -> Claim:
+    @claim(
+        paper="selection",
+        where=where,
+        part="shapes",
+        says=says,
+        cells=_cells,
+        errata=errata,
+        neighbours=as_printed(errata),
+        home=__name__,
+    )
+    def check(found: Sequence[Found], misprint: str = "") -> Finding:
+        return compared(found, errata, misprint=misprint)
+
+    return check
+
+
+_register("Lemma D.1", "The differential of the loss has V Z before the differential of the attention.", D_1)
+_register(
+    "Lemma D.5",
+    r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero at the start alone.",
+    D_5,
+)
+_register("Lemma E.2", "The residual has $V Z S_y$, as the model has.", E_2)

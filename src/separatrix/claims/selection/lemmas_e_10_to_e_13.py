@@ -1,0 +1,145 @@
+"""Lemmas E.10 to E.13 of Wang, Wei, Hsu and Lee: what the symmetries of random encodings do, over all valid ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.task import all_subsets
+
+_TURNED = "a row vector has no place on the right"
+
+
+@experiment(version=1, name="selection.lemmas_e10_to_e13")
+def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, float | bool]:
+    """How much flips and exchanges change weights and Gram matrices; and the entries of E[f(S) e_i e_y^T].
+
+    `position flipped` turns the sign of one position's encoding, `positions exchanged` exchanges those of a position
+    inside the subset and one outside. `single` is the largest entry off the diagonal for one encoding. f is the weight
+    of the first position, its square, and the largest weight.
+    """
+    stack = valid_encodings(T, width)
+    found = dict.fromkeys(
+        ("row flipped", "rows exchanged", "position flipped", "positions exchanged", "off", "single", "apart"), 0.0
+    )
+    scale = 0.0
+    for subset in all_subsets(T, q):
+        S = _weights(stack, subset, C)
+        outside = next(i for i in range(T) if i not in subset.tolist())
+        for k in range(width):
+            flips = torch.ones(width, dtype=torch.float64)
+            flips[k] = -1
+            order = list(range(width))
+            order[k], order[0] = order[0], order[k]
+            for name, other in (("row flipped", stack * flips), ("rows exchanged", stack[:, :, order])):
+                gram = (other[:, subset] @ other[:, subset].mT - stack[:, subset] @ stack[:, subset].mT).abs().max()
+                found[name] = max(found[name], float((_weights(other, subset, C) - S).abs().max()), float(gram))
+        turned = stack.clone()
+        turned[:, outside] *= -1
+        swapped = stack.clone()
+        swapped[:, [outside, int(subset[0])]] = stack[:, [int(subset[0]), outside]]
+        for name, other in (("position flipped", turned), ("positions exchanged", swapped)):
+            found[name] = max(found[name], float((_weights(other, subset, C) - S).abs().max()))
+        e_y = codes(stack, subset)
+        for f in (S[:, 0], S[:, 0].square(), S.amax(1)):
+            for i in range(T):
+                each = f[:, None, None] * stack[:, i, :, None] * e_y[:, None, :]
+                mean = each.mean(0)
+                diagonal = mean.diagonal()
+                found["off"] = max(found["off"], float((mean - torch.diag(diagonal)).abs().max()))
+                found["apart"] = max(found["apart"], float(diagonal.max() - diagonal.min()))
+                found["single"] = max(found["single"], float((each[0] - torch.diag(each[0].diagonal())).abs().max()))
+                own = each[0].diagonal()
+                scale = max(scale, float(own.max() - own.min()))
+    u = torch.zeros(1, width)
+    return {**found, "single apart": scale, "row fits": u.shape[0] == width, "column fits": u.mT.shape[0] == width}
+
+
+def _weights(stack: Tensor, subset: Tensor, C: float) -> Tensor:
+    return torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+
+
+def _cells() -> Iterator[Cell]:
+    for (T, q, width), C in zip(SIZES, (0.7, 3.0, 1.5, 0.2), strict=True):
+        yield symmetries.cell(seed=0, T=T, q=q, width=width, C=C)
+
+
+def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errata: Sequence[Erratum] = ()) -> Claim:
+    @claim(
+        paper="selection",
+        where=where,
+        says=says,
+        cells=_cells,
+        errata=errata,
+        neighbours=(Neighbour(instead, {"change": wrong}),),
+        home=__name__,
+    )
+    def check(found: Sequence[Found], change: str = right) -> Finding:
+        worst = max(one.result[change] for one in found)
+        printed = sum(bool(one.result["row fits"]) for one in found)
+        numbers: dict[str, float | str] = {"settings": len(found), "largest change": worst}
+        fits = all(one.result["column fits"] for one in found)
+        return holds_if(worst <= TIGHT and fits, numbers, shows={one.shown_by: not printed for one in errata})
+
+    return check
+
+
+def _unit(printed: str, right: str) -> Erratum:
+    return Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip="transposed unit vector",
+        shown_by=_TURNED,
+        printed=printed,
+        right=right,
+        why=r"An entry of a matrix $M$ is $u_k^\top M u_j$; $M u_j^\top$ is not defined for a column $u_j$.",
+    )
+
+
+_symmetry(
+    "Lemma E.10",
+    "Flipping the sign of a row of the encodings, a coordinate of all of them, changes no weight, "
+    r"nor $E_y^\top E_y$.",
+    "row flipped",
+    "position flipped",
+    "flipping the sign of one position's encoding changes no weight",
+)
+_symmetry(
+    "Lemma E.11",
+    r"Exchanging two rows of the encodings changes no weight, nor $E_y^\top E_y$.",
+    "rows exchanged",
+    "positions exchanged",
+    "exchanging the encodings of two positions changes no weight",
+)
+_symmetry(
+    "Lemma E.12",
+    r"In the mean over valid encodings, $f(S_y) e_i e_y^\top$ has zeros off the diagonal, for every "
+    "function $f$.",
+    "off",
+    "single",
+    "for every single encoding",
+    (
+        _unit(
+            r"$u_k^\top E[f(S_y(E)) e_i e_y^\top] u_j^\top = 0$ for $j \ne k$.",
+            r"$u_k^\top E[f(S_y(E)) e_i e_y^\top] u_j = 0$.",
+        ),
+    ),
+)
+_symmetry(
+    "Lemma E.13",
+    "And equal entries on the diagonal.",
+    "apart",
+    "single apart",
+    "for every single encoding",
+    (
+        _unit(
+            r"$u_k^\top E[f(S_y(E)) e_i e_y^\top] u_k^\top = u_j^\top E[f(S_y(E)) e_i e_y^\top] u_j^\top$.",
+            r"$u_k$ and $u_j$ on the right, not transposed.",
+        ),
+    ),
+)

@@ -1,0 +1,234 @@
+"""Displays in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Lee in which a factor is lost, line by line.
+
+s is the (mean) weight of a position in y, w = 1 - q s, D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, and x^2 =
+q (T - q) epsilon / (d T). A pair is by how much a line is missed as printed and as it is right, relative to its own
+size, the most over a grid of s. None of the slips undoes a theorem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
+from separatrix.lab.cell import Cell
+from separatrix.lab.registry import experiment
+from separatrix.selection.dynamics import population_dynamics
+
+_AT_THE_END = "loss at the upper end"
+
+
+def _upper(shown_by: str) -> Erratum:
+    return Erratum(
+        rank=Rank.PROOF,
+        slip=_AT_THE_END,
+        shown_by=shown_by,
+        printed=r"Loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$: the terms in $(1 - q s)^2$ are $\frac{4 "
+        r"x}{T} (\alpha^\ast)^2 (1 - q s)^2 + \frac{4 q (T - q) \epsilon}{d T^3} (\alpha^\ast)^2 (1 - q s)^2$.",
+        right=r"$\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
+        why=r"The bound is on $\Delta \alpha \cdot s \le \frac{2 x}{T} \alpha^\ast$, so that $\Delta "
+        r"\alpha$ itself has $1/s$. The terms of first order then cancel, as $\alpha^\ast$ is a minimum, and the "
+        r"loss is still at most $\epsilon$.",
+    )
+
+
+D_4 = (_upper("factor 1/s at the upper end, D.4"),)
+E_6 = (
+    _upper("factor 1/s at the upper end, E.6"),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="factor T in the decrement",
+        printed=r"$\ldots - \frac{\Delta s}{q s^2 (T s - 1)} - \frac{\Delta s}{q s (T s - 1)^2}$.",
+        right=r"$\frac{T \Delta s}{q s (T s - 1)^2}$ in the last term.",
+        why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 T "
+        r"s - 1$, is the sum with it."
+        " (It rests on a single sign of the text that was read.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="rate in the first term after (***)",
+        printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
+        r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
+        right=r"Times $\eta$.",
+        why=r"(UP1), which is put in, has it; so has the next line."
+        " (It rests on a single sign of the text that was read.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="second term after (***)",
+        printed=r"$\frac{135 (1 - q s) \Delta C}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q}$.",
+        right=r"$\frac{135 (1 - q s)}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q d_e}$.",
+        why=r"(UP2) is put in for $\Delta C$, which is left standing, and its $d_e$ is lost.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="power of s in (##)",
+        printed=r"$\frac{405 \eta q (T - q)^2 s^5 (1 - q s)^3}{256 D^4} \le \frac{405 \eta}{256} (T - q)^2 \frac{1 - q "
+        r"s}{q (T s - 1)} \cdot \frac{q s^5 (1 - q s)^2}{D^3}$.",
+        right=r"$s^4$ on the right.",
+        why=r"$D \ge q s (T s - 1)$ takes a power of $s$; with $s^5$ the inequality is false, and the next line has "
+        r"$s^4$."
+        " (It rests on a single sign of the text that was read.)",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="factor (T - q)^2 / T in (##)",
+        printed=r"$\frac{1215 \eta (T - q)^2 s^2 (1 - q s)^3}{512 q T (T s - 1) D^3} \le \frac{1215 \eta}{512} \cdot "
+        r"\frac{1 - q s}{q (T s - 1)} \cdot \frac{(1 - q s)^2}{D^2 (T q - 2 q / s + 1 / s^2)}$.",
+        right=r"Times $\frac{(T - q)^2}{T}$.",
+        why=r"Without it the right side is too small by about $T$; with it the next line, $\frac{1215 \eta}{4096}$, "
+        r"follows.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="rate in the first stage's count",
+        printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
+        right=r"$\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta)$.",
+        why=r"The step that is divided by has $\eta$; the theorem has it.",
+    ),
+    Erratum(
+        rank=Rank.PROOF,
+        shown_by="alpha in Phase I",
+        printed=r"In Phase I, $1/2 < \alpha < 1$, and $\Delta C \ge \frac{7 \eta d T}{16 d_e (T - q)} E[(1 - q s_+)(1 "
+        r"- q s) s_+]$.",
+        right=r"From $\alpha \ge 1/2$ on, which takes $O(T / \eta)$ steps more.",
+        why=r"Phase I begins at $\alpha = 0$, where $C$ does not move. The steps of the phase are counted in the end "
+        r"anyway.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="reason for the monotone C",
+        printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^\ast$, as the reason "
+        "that $C$ does not fall.",
+        right=r"$\frac{8 T d - d_e}{8 T d}$ in the place of $\frac{d - 1}{d}$, as in (IH2).",
+        why="It is Theorem D.4's, where it is misprinted too. At $d = 1$ the printed one would say "
+        r"$\alpha \le \alpha^\ast$.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="alpha in the factor of the update",
+        printed=r"The factor in the update of $C$ is $1 - \frac{q (T s - 1)}{T - q}$, where it is shown to be "
+        r"positive.",
+        right=r"$1 - \frac{q \alpha (T s - 1)}{T - q}$, as in the update rule.",
+        why=r"$\alpha$ is bounded by (IH2) in the next step, and may be above 1, where the printed factor is larger.",
+    ),
+)
+
+
+@experiment(version=1, name="selection.proof_displays")
+def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
+    """Each display along s from 1 / sqrt(T q) to nearly 1 / q: the pair [printed, right] of what it is missed by."""
+    eta = min(width**2 / (40 * d**2 * T), q / 2)
+    found: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in (*D_4, *E_6)}
+    for s in np.linspace(1 / math.sqrt(T * q), 1 / q, 60)[1:-1].tolist():
+        w, D = 1 - q * s, T * q * s * s - 2 * q * s + 1
+        best = (T - q) * s / D
+        found_upper = _upper_terms(T, q, s)
+        for erratum in (*D_4, E_6[0]):
+            found[erratum.shown_by].append(found_upper)
+        decrement = (2 * T * s - 1) / (q * s**2 * (T * s - 1) ** 2)
+        sums = [1 / (q * s**2 * (T * s - 1)) + k / (q * s * (T * s - 1) ** 2) for k in (1, T)]
+        found["factor T in the decrement"].append(_apart(decrement, sums))
+        largest = 9 * eta * d * (T - q) * s**2 * w**2 / (8 * width * D**2)
+        first = 45 * T * q * s**2 * w * largest / (16 * q * (T * s - 1))
+        line = 405 * d * T * (T - q) * s**4 * w**3 / (128 * (T * s - 1) * width * D**2)
+        found["rate in the first term after (***)"].append(_apart(first, [line, eta * line]))
+        bound = 9 * eta * d / (32 * q * width)
+        second = 135 * w * bound / (32 * q * (T * s - 1))
+        forms = [135 * w * bound / (32 * q * (T * s - 1)) * 9 * eta * d / (32 * q), second]
+        found["second term after (***)"].append(_apart(second, forms))
+        left = 405 * eta * q * (T - q) ** 2 * s**5 * w**3 / (256 * D**4)
+        sides = [405 * eta / 256 * (T - q) ** 2 * w / (q * (T * s - 1)) * q * s**p * w**2 / D**3 for p in (5, 4)]
+        found["power of s in (##)"].append(_below(left, sides))
+        left = 1215 * eta * (T - q) ** 2 * s**2 * w**3 / (512 * q * T * (T * s - 1) * D**3)
+        side = 1215 * eta / 512 * w / (q * (T * s - 1)) * w**2 / (D**2 * (T * q - 2 * q / s + 1 / s**2))
+        found["factor (T - q)^2 / T in (##)"].append(_below(left, [side, side * (T - q) ** 2 / T]))
+        gain = 1 - q * _end(T, q, s, width / (8 * T * d)) * (T * s - 1) / (T - q)
+        gains = [1 - q * _end(T, q, s, 1 / d) * (T * s - 1) / (T - q), width / (8 * T * d) * w / D]
+        end = _end(T, q, s, width / (8 * T * d))
+        factors = [1 - q * alpha * (T * s - 1) / (T - q) for alpha in (1.0, end)]
+        found["alpha in the factor of the update"].append(_apart(gain, factors))
+        found["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
+        assert best >= 1 - 1e-12
+    steps = T**2 / eta
+    found["rate in the first stage's count"] = [(abs(steps / T**2 - 1), abs(steps * eta / T**2 - 1))]
+    found["alpha in Phase I"] = [_phase_one(T, q, d)]
+    return {name: missed(pairs) for name, pairs in found.items()}
+
+
+def _end(T: int, q: int, s: float, less: float) -> float:
+    """(1 + (1 - less) r) alpha*."""
+    r = (1 - q * s) / (q * s * (T * s - 1))
+    return (1 + (1 - less) * r) * (T - q) * s / (T * q * s * s - 2 * q * s + 1)
+
+
+def _apart(value: float, forms: Sequence[float]) -> tuple[float, float]:
+    """How far two forms are from a value, relative to it."""
+    printed, right = (abs(form / value - 1) for form in forms)
+    return printed, right
+
+
+def _below(left: float, sides: Sequence[float]) -> tuple[float, float]:
+    """By how much the left side exceeds two right sides, relative to it."""
+    printed, right = (1 - side / left for side in sides)
+    return printed, right
+
+
+def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
+    """alpha_2^2 w^2 - alpha*^2 w^2 with Delta alpha = 2 x alpha* / (T s), x = 0.1, against the two forms."""
+    x, w, best = 0.1, 1 - q * s, (T - q) * s / (T * q * s * s - 2 * q * s + 1)
+    grown = (best + 2 * x * best / (T * s)) ** 2 * w**2 - best**2 * w**2
+    forms = [(4 * x / (T * p) + 4 * x**2 / (T * p) ** 2) * best**2 * w**2 for p in (1.0, s)]
+    return _apart(grown, forms)
+
+
+def _phase_one(T: int, q: int, d: int) -> tuple[float, float]:
+    """By how much the bound on the step of C is missed along a run: from the start, and from alpha = 1/2 on.
+
+    One-hot encodings have d_e = T - 1 here, whose steps are d / (T - 1).
+    """
+    eta = 1 / (20 * d**2)
+    run = population_dynamics(T, q, d, eta, math.ceil(3 * T / eta))
+    s = 1 / (q + (T - q) * np.exp(-run.C[:-1]))
+    bound = 7 * eta * d * T / (16 * (T - 1) * (T - q)) * (1 - q * s) ** 2 * s
+    short = 1 - np.diff(run.C) / bound
+    late = (run.alpha[:-1] >= 0.5) & (run.alpha[:-1] < 1)
+    return float(short.max()), float(short[late].max())
+
+
+def _cells() -> Iterator[Cell]:
+    # The first is a corner: q just below T / 4.
+    for T, q, d, width in ((9, 2, 1, 60), (50, 3, 2, 300), (200, 3, 5, 1500)):
+        yield displays.cell(seed=0, T=T, q=q, d=d, width=width)
+
+
+@claim(
+    paper="selection",
+    where="Theorem D.4",
+    part="displays",
+    says=r"At the end of the proof the loss is bounded at the upper end of the interval of $\alpha$.",
+    cells=_cells,
+    errata=D_4,
+    neighbours=as_printed(D_4),
+)
+def theorem_d_4_displays(found: Sequence[Found], misprint: str = "") -> Finding:
+    """The terms of the display, along s, at the largest x."""
+    return compared(found, D_4, misprint=misprint)
+
+
+@claim(
+    paper="selection",
+    where="Theorem E.6",
+    part="displays",
+    says="The displays of the proof: the decrement before (***), its two terms, the two terms of (##), the first "
+    "stage, Phase I, and the loss at the end.",
+    cells=_cells,
+    errata=E_6,
+    neighbours=as_printed(E_6),
+)
+def theorem_e_6_displays(found: Sequence[Found], misprint: str = "") -> Finding:
+    """Each line as printed and as it is right, along s."""
+    return compared(found, E_6, misprint=misprint)

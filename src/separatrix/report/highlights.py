@@ -1,0 +1,104 @@
+"""The head of the page: a few findings that a reader would tell others, each with its figure.
+
+A highlight is said under one verdict of its claim. Where the store gives another, the page says that in the place of
+the figure, so that a headline never stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from separatrix.claims.ledger import Verdict
+from separatrix.report.claim_parts import badge, called
+from separatrix.report.claim_section import figure
+from separatrix.report.evidence import Entry
+from separatrix.report.markup import Html, tag
+from separatrix.report.sketch import sketch
+from separatrix.report.typeset import typeset
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A finding in a line and a sentence or two: the id of its claim, its verdict, and the figure that shows it."""
+
+    claim: str
+    verdict: Verdict
+    figure: str
+    title: str
+    says: str
+
+
+HIGHLIGHTS = (
+    Highlight(
+        "separation/theorem-6.2/paths",
+        Verdict.HOLDS_ASYMPTOTICALLY,
+        "success_along_paths",
+        "Softmax does separate what linear attention cannot: on the theorem's narrowest terms, at astronomical lengths",
+        "The theorem asks for a width that grows faster than $n^{0.02}$. Along $n^{0.03}$, which it allows, softmax "
+        "attention separates and linear attention does not, with probability 0.99, from a length on that exceeds the "
+        "number of atoms in the Earth. The theorem is not sharp either: a width of order $\\log n$, which it excludes, "
+        "is enough.",
+    ),
+    Highlight(
+        "beyond/other-mechanisms/best-tau",
+        Verdict.HOLDS,
+        "separation_against_margin",
+        "Linear attention is not blind, it is short-sighted",
+        "Given the best threshold for it, linear attention separates the paper's data now and then, with a margin that "
+        "falls as $1/n$. Softmax attention separates nine times in ten, with a margin that does not depend on $n$.",
+    ),
+    Highlight(
+        "kronecker/lemma-e.1",
+        Verdict.HOLDS,
+        "sharp_rank",
+        "Near-linear attention of order 3 needs far fewer columns than the paper proves",
+        "The paper counts $\\binom{3(d + g)}{3 g}$ columns for a polynomial of degree $g$. As few as "
+        "$\\binom{d + g}{g}$ do, and no fewer: this is what makes the algorithm one that can be run.",
+    ),
+    Highlight(
+        "selection/corollary-3.6",
+        Verdict.FAILS_AS_PRINTED,
+        "length_ratio",
+        "A guarantee for longer sequences fails as printed",
+        "With a small training loss at one length, the loss at a longer one is said to be within a constant times the "
+        "square of the ratio of the lengths. The constant grows in proportion to the training length. The corollary "
+        "holds with the training time of the appendix in place of the small loss.",
+    ),
+    Highlight(
+        "beyond/triples-by-training",
+        Verdict.HOLDS,
+        "match_accuracy",
+        "Attention of order 3 learns what attention of order 2 does not",
+        "Which tokens have two others with which they sum to zero? Trained on the same inputs with as many parameters, "
+        "one layer of order 3 gets ahead of one of order 2.",
+    ),
+)
+
+
+def highlights(chosen: Sequence[Highlight], entries: Sequence[Entry]) -> Html | None:
+    """The section of those highlights whose claims are on the page; None if there are none."""
+    known = {one.judgement.claim.id: one for one in entries}
+    cards = [_card(one, known[one.claim]) for one in chosen if one.claim in known]
+    if not cards:
+        return None
+    return tag("section", tag("h2", "Findings"), *cards, id="findings")
+
+
+def _card(one: Highlight, entry: Entry) -> Html:
+    judgement = entry.judgement
+    source = tag("p", tag("a", called(judgement.claim), href=f"#{one.claim}"), " ", badge(judgement.verdict, tag))
+    words = tag("div", tag("h3", one.title), tag("p", *typeset(one.says, tag)), source, class_="words")
+    return tag("div", words, _shown(one, entry), class_="highlight")
+
+
+def _shown(one: Highlight, entry: Entry) -> Html:
+    """The figure, or what is in its way."""
+    verdict, note = entry.judgement.verdict, entry.judgement.finding.note
+    if verdict is not one.verdict:
+        found = f"The verdict here is “{verdict}”; “{one.verdict}” is what was found."
+        said = f"This store does not show it. {found} {note}"
+        return tag("p", *typeset(said, tag), class_="note")
+    panel = next(panel for panel in entry.panels if panel.name == one.figure)
+    return figure(panel, one.claim, of="highlight", outline=sketch(json.loads(panel.json)))

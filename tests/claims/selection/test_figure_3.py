@@ -1,0 +1,32 @@
+"""Figure 3: what would change its verdict, on the short runs of Figure 8."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from separatrix.claims.selection import figure_3
+from tests.claims.cells import ran, shortened
+from tests.contracts.claim_contract import HOLDS, NOT_REPRODUCED, UNDECIDED, ClaimContract
+
+
+class TestFigure3(ClaimContract):
+    module = figure_3
+
+
+def test_the_whole_run_runs() -> None:
+    """With few steps nothing is learnt, and the check says so instead of breaking."""
+    finding = figure_3.figure_3.judged(shortened("selection/figure-3"))
+    assert finding.verdict in (NOT_REPRODUCED, HOLDS, UNDECIDED)
+    assert finding.numbers
+
+
+def test_a_start_that_leans_to_the_truth_is_not_that_of_the_figure() -> None:
+    """The end is put where the whole run has it; the start is that of the seed."""
+    found = []
+    for one in ran("selection/figure-8/first-1-000-steps"):
+        ends = {"cosine_W": 0.999, "cosine_V": 0.999, "off_W": 0.01, "off_V": 0.01}
+        changed = {name: [*one.result[name][:-1], end] for name, end in ends.items()} | {"kept": 0.01}
+        found.append(replace(one, result={**one.result, **changed}))
+    assert figure_3.figure_3.check(found).verdict is HOLDS
+    leaning = [replace(one, result={**one.result, "cosine_V": [0.5, *one.result["cosine_V"][1:]]}) for one in found]
+    assert figure_3.figure_3.check(leaning).verdict is NOT_REPRODUCED

@@ -59,6 +59,7 @@ def test_a_figure_is_drawn_when_the_reader_comes_near(browser, address: str) -> 
         page.wait_for_timeout(300)
         assert page.locator(".plot[data-state]").count() == 1, "a claim that is folded has its figures drawn"
         page.get_by_role("link", name="Theorem 3: holds asymptotically").click()
+        page.locator("[id='kronecker/theorem-3'] .opened").wait_for()
         assert opened(page) == ["kronecker/theorem-3"]
         bars = page.locator(".plot").nth(4)
         height = page.evaluate("document.documentElement.scrollHeight")
@@ -103,7 +104,7 @@ def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> N
         assert page.locator("#map .tile:not(.out)").count() == 1
         # What the filter hides is shown all the same to those who follow a link to it.
         page.evaluate("location.hash = '#kronecker/lemma-2'")
-        page.locator("[id='kronecker/lemma-2'] .statement").wait_for()
+        page.locator("[id='kronecker/lemma-2'] .opened").wait_for()
         assert len(shown(page)) == 8
         page.go_back()
         page.wait_for_function("document.querySelectorAll('article:not([hidden])').length === 1")
@@ -164,10 +165,10 @@ def test_the_map_leads_to_the_claims(browser, address: str) -> None:
         with Visit(browser, address, read=False, **device) as page:
             assert not page.locator("[id='kronecker/theorem-3'] .opened").is_visible()
             page.locator("#map").get_by_role("link", name="Theorem 3: holds asymptotically").click()
-            assert page.evaluate("decodeURIComponent(location.hash)") == "#open=kronecker/theorem-3"
-            assert page.locator("[id='kronecker/theorem-3'] .statement").is_visible()
+            page.wait_for_function("location.hash === '#open=kronecker/theorem-3'")
+            assert page.locator("[id='kronecker/theorem-3'] .opened").is_visible()
             page.locator("#kronecker").get_by_role("link", name="2 errata").click()
-            assert page.evaluate("location.hash") == "#errata"
+            page.wait_for_function("location.hash === '#errata'")
             page.locator("#errata summary").first.click()
             assert page.locator("#errata .erratum").first.is_visible()
 

@@ -47,6 +47,7 @@ def explore(
     from separatrix.explorer.app import make_app
     from separatrix.explorer.private_link import private_link
     from separatrix.explorer.server import Endpoint, bound, is_loopback
+    from separatrix.explorer.warm import start_warming
 
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ArgumentError("--token", expected=f"at least {SHORTEST_TOKEN} characters", got=f"{len(token)} of them")
@@ -63,6 +64,7 @@ def explore(
     if token:
         typer.echo("Only those who have the token in it are let in: open the whole address.")
     typer.echo("Ctrl-C ends it.")
+    start_warming()
     with ExitStack() as ending:
         ending.callback(server.close)
         if show and not webbrowser.open(ending.enter_context(private_link(address))):

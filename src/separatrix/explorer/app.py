@@ -22,7 +22,6 @@ from separatrix.explorer.tabs import Tab, tabs
 
 TITLE = "Separatrix: the explorer"
 
-# Plotly is fetched at once: Dash asks for it last, when it has a figure to draw.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -31,7 +30,6 @@ _PAGE = """<!DOCTYPE html>
 <title>{%title%}</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/report.css">
-<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js">
 {%css%}
 </head>
 <body>

@@ -61,8 +61,8 @@ def _sum_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Lemma C.3",
     part="proof",
-    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed one, each a pair "
-    "$(i, j)$.",
+    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed one, "
+    "each a pair $(i, j)$.",
     cells=_product_cells,
     errata=(
         Erratum(
@@ -70,8 +70,8 @@ def _sum_cells() -> Iterator[Cell]:
             printed=r"$A_{\ast, i}$ is the column $i$ of $A$, in $\mathbb{R}^{n^2}$, for $i \in [d]$; "
             r"$A^\top B$ is the sum of $A_{\ast, i} B_{\ast, i}^\top$ for $i$ from 1 to $n^2$.",
             right=r"$A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
-            why=r"$A$ is $n^2 \times d_1$: it has $d_1$ columns, of length $n^2$. Its rows are "
-            r"$a_{1, i} \circ a_{2, j}$, as the next line says.",
+            why=r"$A$ is $n^2 \times d_1$: it has $d_1$ columns, of length $n^2$. Its rows are $a_{1, i} "
+            r"\circ a_{2, j}$, as the next line says.",
             shown_by=_COLUMNS,
         ),
         Erratum(
@@ -107,7 +107,7 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed=r"$\lvert \sum_l \tilde{A}_{i, l} - \sum_j A_{i, l} \rvert$.",
+            printed=r"$\lvert \sum_{l = 1}^{n^2} \tilde{A}_{i, l} - \sum_{j = 1}^{n^2} A_{i, l} \rvert$.",
             right="Both sums over $l$.",
             why="The second sum runs over $j$, which its terms do not have: it is $n^2 A_{i, l}$."
             " (It rests on a single sign of the text that was read.)",

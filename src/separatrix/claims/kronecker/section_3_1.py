@@ -64,8 +64,8 @@ def _cells() -> Iterator[Cell]:
             printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ "
             "time.",
             right=r"In $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
-            why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and "
-            r"$r \times d$.",
+            why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and $r "
+            r"\times d$.",
             shown_by=_PRODUCTS,
         ),
     ),

@@ -60,16 +60,14 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 4.5",
     part="proof",
-    says="The proof encodes the $m / T$ bits of each part of the universe, which are the first entries of its "
-    "codeword.",
+    says="The proof encodes the m / T bits of each part of the universe, which are the first entries of its codeword.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"For each $i \in [n / T]$ the entries of the three codewords are bits.",
             right=r"For each $i \in [m / T]$.",
-            why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4 and no number of the "
-            "protocol."
+            why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4 and no number of the protocol."
             " (It rests on a single sign of the text that was read.)",
             shown_by=_RANGE,
         ),
@@ -100,8 +98,8 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
             rank=Rank.TYPOGRAPHICAL,
             printed="Gap-MaxIP with $d = 2 (T')^2 m$; the vectors have dimension $2 (T')^2 m$.",
             right="$d = (T')^2 m$.",
-            why=r"They are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the constant in "
-            r"$d = O(\log n)$ changes.",
+            why=r"They are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the "
+            r"constant in $d = O(\log n)$ changes.",
             shown_by=_TWICE,
         ),
         Erratum(

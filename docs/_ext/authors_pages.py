@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from docs._ext.errata_pages import called, command, misprints, place_of, wordings
 from docs._ext.markdown import marked, plain
@@ -78,13 +78,11 @@ def authors_findings(paper: str) -> str:
     chosen = [one for one in listed if one.chosen and one not in open_ones]
     if chosen:
         lines += ["## Settings that we chose where the paper prints none", ""]
-        lines += [f"- **{plain(called(one))}**: {'; '.join(map(marked, one.chosen))}." for one in chosen]
-        lines += [""]
+        lines += [*_shared((one, setting) for one in chosen for setting in one.chosen), ""]
     changed = [one for one in listed if one.history]
     if changed:
         lines += ["## Rules of ours that were changed after results had been seen", ""]
-        lines += [f"- **{plain(called(one))}**: {' '.join(map(marked, one.history))}" for one in changed]
-        lines += [""]
+        lines += [*_shared((one, rule) for one in changed for rule in one.history), ""]
     lines += ["## What holds", ""]
     for verdict in Verdict:
         group = [one for one in listed if recorded[one.id].verdict is verdict and verdict not in _OPEN]
@@ -94,6 +92,14 @@ def authors_findings(paper: str) -> str:
             lines += [f"- {plain(called(one))}: {marked(one.says)}" for one in group]
             lines += [""]
     return "\n".join(lines)
+
+
+def _shared(pairs: Iterable[tuple[Claim, str]]) -> list[str]:
+    """A line for each text, with the names of the claims that share it."""
+    places: dict[str, list[str]] = {}
+    for one, text in pairs:
+        places.setdefault(text, []).append(called(one))
+    return [f"- {marked(text)} ({plain('; '.join(names))})" for text, names in places.items()]
 
 
 def _open(one: Claim, record: Recorded) -> list[str]:

@@ -88,7 +88,7 @@ def test_the_report(damaged: Path) -> None:
     with Store.open(damaged) as store:
         page = write_report([], store).read_text("utf-8")
     assert NOTE in page
-    assert "2 of 3" in page
+    assert "1 claim, quick: 1 is not run here." in page
 
 
 def test_the_explorer(damaged: Path) -> None:

@@ -15,6 +15,7 @@ brings the results of a run that nothing befell.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import shutil
@@ -142,6 +143,7 @@ def cases(scenario: Scenario, base: Path, stride: int) -> Counter[str]:
         log.seek(0)
         done = list(calls(log.read()))
     expected = scenario.kept(first)
+    gc.freeze()  # so that no fork searches all that was imported for garbage
     counted: Counter[str] = Counter({"calls": len(done)})
     for name, mode in MODES.items():
         for at in range(1, len(done) + 1, stride):

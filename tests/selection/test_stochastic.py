@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -61,13 +62,20 @@ def overlaps_of(stack: Tensor, subset: Tensor) -> Tensor:
     return (stack[:, outside] @ e_y).squeeze(2)
 
 
+@cache
+def _codes(stack: Tensor) -> list[Tensor]:
+    """The codes e_y = E_y (E_y^T E_y)^{-1} 1 of every subset, for a stack of encodings."""
+    found = []
+    for subset in all_subsets(T, Q):
+        E_y = stack[:, subset].mT
+        found.append((E_y @ torch.linalg.solve(E_y.mT @ E_y, torch.ones(len(stack), Q, 1, dtype=F64))).squeeze(2))
+    return found
+
+
 def _objective(W: Tensor, alpha: Tensor, stack: Tensor, objective: Objective) -> Tensor:
     """The population loss at V = alpha V* and any position block W, every encoding and subset enumerated."""
-    y = all_subsets(T, Q)
     losses = []
-    for subset in y:
-        E_y = stack[:, subset].mT
-        e_y = (E_y @ torch.linalg.solve(E_y.mT @ E_y, torch.ones(len(stack), Q, 1, dtype=F64))).squeeze(2)
+    for subset, e_y in zip(all_subsets(T, Q), _codes(stack), strict=True):
         S = torch.softmax(torch.einsum("ntw,wv,nv->nt", stack, W, e_y), 1)
         Y = torch.zeros(T, dtype=F64).index_fill(0, subset, 1 / Q)
         missed = Y - alpha * (S if objective == "mean of the loss" else S.mean(0, keepdim=True))

@@ -216,19 +216,26 @@ def _held(node: Node, *, scripted: bool = False) -> str:
 
 def _row(parts: Sequence[Node]) -> str:
     """Signs one after the other, with spaces around relations and between factors as a person would write them."""
-    written, is_sign = "", False
+    written, signed = "", False
     before: Node | None = None
     for node in parts:
         text = plainly(node)
-        written += ("" if before is None or _tight(before, node, is_sign) else " ") + text
-        is_sign = node.text == _MINUS and (before is None or before.kind in _BEFORE_SIGNS or before.text in "=<>")
+        written += ("" if before is None or _tight(before, node, signed) else " ") + text
+        signed = is_sign(node, before)
         before = node
     return written
 
 
-def _tight(before: Node, node: Node, is_sign: bool) -> bool:
-    """Whether there is no space between two signs; `is_sign` says that the first is a minus that subtracts nothing."""
-    if _base(before).kind.endswith(Kind.OPEN) or _base(node).kind.endswith(Kind.CLOSE) or is_sign:
+def is_sign(node: Node, before: Node | None) -> bool:
+    """Whether a part of a row is a minus that has nothing before it to be taken from."""
+    if node.text != _MINUS:
+        return False
+    return before is None or before.kind in _BEFORE_SIGNS or (before.kind == "operator" and before.text in "=<>")
+
+
+def _tight(before: Node, node: Node, signed: bool) -> bool:
+    """Whether there is no space between two signs; `signed` says that the first is a minus that subtracts nothing."""
+    if _base(before).kind.endswith(Kind.OPEN) or _base(node).kind.endswith(Kind.CLOSE) or signed:
         return True
     if node.kind == "comma" or node.text in ("/", "!") or before.text == "/":
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from separatrix.claims.formulas import Node, parse, pieces
+from separatrix.claims.formulas import Node, is_sign, parse, pieces
 from separatrix.claims.symbols import Kind
 from separatrix.report.markup import Html, join, tag
 
@@ -25,6 +25,7 @@ _ELEMENTS = {
     Kind.BINARY: "mo",
     Kind.LARGE: "mo",
 }
+_FACTORS = {"letter", "number", "upright", "scripts", "accent", "root", "frac", Kind.CLOSE, "stretched close"}
 _ACCENTS = {"\u0303": "~", "\u0302": "^", "\u0304": "¯"}
 Made = TypeVar("Made")
 
@@ -71,16 +72,26 @@ def _written(node: Node) -> Html:
         return tag("mspace", width="1em")
     if node.kind == "sign":
         return tag("mo", node.text)
+    if node.text == "/":
+        return tag("mo", "/", lspace="0", rspace="0")
     return tag(_ELEMENTS[node.kind], node.text)
 
 
 def _row(nodes: Sequence[Node]) -> Html:
-    """Signs one after the other; a function and an argument without brackets have a space between them."""
+    """Signs one after the other; a function has a space before it, and after it where no bracket follows.
+
+    A minus that subtracts nothing is a sign, and stands close to what follows.
+    """
     made: list[Html] = []
-    for node, after in zip(nodes, [*nodes[1:], None], strict=True):
-        made.append(_one(node))
-        if _is_function(node) and after is not None and not after.kind.endswith((Kind.OPEN, "comma", "operator")):
+    before: Node | None = None
+    for node in nodes:
+        if before is not None and (
+            (_is_function(before) and not node.kind.endswith((Kind.OPEN, Kind.CLOSE, "comma", "operator")))
+            or (_is_function(node) and before.kind in _FACTORS)
+        ):
             made.append(tag("mspace", width="0.17em"))
+        made.append(tag("mo", node.text, form="prefix") if is_sign(node, before) else _one(node))
+        before = node
     return join(made)
 
 

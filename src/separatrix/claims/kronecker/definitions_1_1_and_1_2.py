@@ -61,8 +61,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition 1.1",
-    says=r"Attention of order 3: $n^2$ weights a query, $\exp$ of the mean product of three entries, over "
-    "the column-wise Kronecker product of two value sets.",
+    says=r"Attention of order 3: $n^2$ weights a query, $\exp$ of the mean product of three entries, over the "
+    "column-wise Kronecker product of two value sets.",
     cells=_cells,
     defines=("separatrix.tensor_attention", "separatrix.attention.reference.tensor_attention"),
     neighbours=(

@@ -83,8 +83,7 @@ _operator(
 )
 _operator(
     "Definition 2.2",
-    r"The tensor of three matrices, $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$: the scores of "
-    "order 3.",
+    r"The tensor of three matrices, $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$: the scores of order 3.",
     "separatrix.attention.reference.tensor_scores",
     "tensor",
     "dotted",
@@ -92,8 +91,8 @@ _operator(
 )
 _operator(
     "Definition 2.3",
-    r"The Kronecker product, $n^2 \times d^2$, in whose rows and columns the first index runs "
-    r"fastest: in the usual order it is $K_2 \otimes K_1$.",
+    r"The Kronecker product, $n^2 \times d^2$, in whose rows and columns the first index runs fastest: in the usual "
+    r"order it is $K_2 \otimes K_1$.",
     "torch.kron",
     "kronecker",
     "turned",
@@ -101,8 +100,8 @@ _operator(
 )
 _operator(
     "Definition 2.4",
-    r"The column-wise Kronecker product, $n^2 \times d$: row $i_1 + (i_2 - 1) n$ is the entrywise "
-    "product of rows $i_1$ and $i_2$.",
+    r"The column-wise Kronecker product, $n^2 \times d$: row $i_1 + (i_2 - 1) n$ is the entrywise product of rows "
+    "$i_1$ and $i_2$.",
     "separatrix.attention.reference.column_kronecker",
     "column",
     "other_order",

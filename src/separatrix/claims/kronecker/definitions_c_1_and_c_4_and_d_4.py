@@ -100,8 +100,8 @@ def _approximated_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition C.1",
-    says=r"Ordinary attention, restated: $D^{-1} A V$ with $A = \exp(Q K^\top / d)$ and $D = "
-    r"\operatorname{diag}(A \mathbf{1})$.",
+    says=r"Ordinary attention, restated: $D^{-1} A V$ with $A = \exp(Q K^\top / d)$ and "
+    r"$D = \operatorname{diag}(A \mathbf{1})$.",
     cells=_ordinary_cells,
     defines=("separatrix.tensor_attention",),
     neighbours=(
@@ -120,8 +120,8 @@ _INDEX = "T has no entry for some printed index"
 @claim(
     paper="kronecker",
     where="Definition C.4",
-    says=r"A tensor contracted with a matrix along each of its axes, $T(X, Y, Z)_{i, j, l} = \sum_{a, b, "
-    "c} T_{a, b, c} X_{a, i} Y_{b, j} Z_{c, l}$.",
+    says=r"A tensor contracted with a matrix along each of its axes, $T(X, Y, Z)_{i, j, l} = \sum_{a, b, c} T_{a, "
+    "b, c} X_{a, i} Y_{b, j} Z_{c, l}$.",
     cells=_contracted_cells,
     defines=("torch.einsum",),
     errata=(
@@ -129,8 +129,8 @@ _INDEX = "T has no entry for some printed index"
             rank=Rank.TYPOGRAPHICAL,
             printed=r"For all $a \in [d_1]$, $b \in [d_2]$, $c \in [d_3]$.",
             right=r"For all $i \in [d_1]$, $j \in [d_2]$, $l \in [d_3]$.",
-            why="$a$, $b$ and $c$ are summed over, to $n_1$, $n_2$ and $n_3$; the entry's own indices "
-            "are $i$, $j$ and $l$.",
+            why="$a$, $b$ and $c$ are summed over, to $n_1$, $n_2$ and $n_3$; the entry's own indices are $i$, $j$ "
+            "and $l$.",
             shown_by=_INDEX,
         ),
     ),
@@ -151,8 +151,8 @@ def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
 @claim(
     paper="kronecker",
     where="Definition D.4",
-    says=r"An $(\epsilon, r)$-approximation of a positive tensor: $U_1 \odot U_2 \odot U_3$ with $r$ "
-    r"columns, every entry within $\epsilon$ times itself.",
+    says=r"An $(\epsilon, r)$-approximation of a positive tensor: $U_1 \odot U_2 \odot U_3$ with $r$ columns, every "
+    r"entry within $\epsilon$ times itself.",
     cells=_approximated_cells,
     defines=("separatrix.attention.polynomial.monomials.total_degree",),
     neighbours=(

@@ -129,11 +129,11 @@ RANGE = "the printed degree is below every constant times 1"
     cells=_cells,
     errata=(
         Erratum(
-            rank=Rank.STATEMENT,
+            rank=Rank.PROOF,
             printed="It takes $O(n r)$ time to construct $U_1$, $U_2$ and $U_3$.",
-            right="O(n r g), as in Lemma E.1, Algorithm 1 and Theorem E.3. O(n r) is possible too, if every column is "
-            "made from an earlier one with one multiplication.",
-            why="The proof applies Lemma E.1, which multiplies up to g factors for an entry.",
+            right="$O(n r g)$, as in Lemma E.1, Algorithm 1 and Theorem E.3. $O(n r)$ is possible too, if every column "
+            "is made from an earlier one with one multiplication.",
+            why="The proof applies Lemma E.1, which multiplies up to $g$ factors for an entry.",
             shown_by=TIME,
         ),
         Erratum(

@@ -107,8 +107,8 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="|sum over l of A~_{i,l} - sum over j of A_{i,l}|.",
-            right="Both sums over l.",
+            printed=r"$\lvert \sum_{l = 1}^{n^2} \tilde{A}_{i, l} - \sum_{j = 1}^{n^2} A_{i, l} \rvert$.",
+            right="Both sums over $l$.",
             why="The second sum runs over $j$, which its terms do not have: it is $n^2 A_{i, l}$."
             " (It rests on a single sign of the text that was read.)",
             shown_by=_SUM,

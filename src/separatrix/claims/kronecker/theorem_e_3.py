@@ -57,8 +57,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Theorem E.3",
-    says=r"Algorithm 1 solves the approximate problem with $d = O(\log n)$, $B = o((\log n)^{1/3})$ and "
-    "an error that is a power of $1/n$ in time $n^{1 + o(1)}$.",
+    says=r"Algorithm 1 solves the approximate problem with $d = O(\log n)$, $B = o((\log n)^{1/3})$ and an error "
+    "that is a power of $1/n$ in time $n^{1 + o(1)}$.",
     cells=_cells,
     neighbours=(
         Neighbour(r"with $B$ of order $(\log n)^{1/3}$", {"rho": 1.0}),

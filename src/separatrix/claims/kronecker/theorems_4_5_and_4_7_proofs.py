@@ -65,9 +65,9 @@ def _cells() -> Iterator[Cell]:
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed="For each i in [n / T] the entries of the three codewords are bits.",
-            right="For each i in [m / T].",
-            why="A part has m / T elements; n is the length of a code of Theorem 4.4 and no number of the protocol."
+            printed=r"For each $i \in [n / T]$ the entries of the three codewords are bits.",
+            right=r"For each $i \in [m / T]$.",
+            why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4 and no number of the protocol."
             " (It rests on a single sign of the text that was read.)",
             shown_by=_RANGE,
         ),

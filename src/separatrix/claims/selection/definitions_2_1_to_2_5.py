@@ -181,7 +181,7 @@ def task_finding(found: Sequence[Found], target: str, variance: float) -> Findin
 @claim(
     paper="selection",
     where="Definition 2.1",
-    says="The task: the mean of the q tokens whose positions the query lists; tokens standard Gaussian, the set "
+    says="The task: the mean of the $q$ tokens whose positions the query lists; tokens standard Gaussian, the set "
     "uniform.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection", "separatrix.selection.task.subset_average"),

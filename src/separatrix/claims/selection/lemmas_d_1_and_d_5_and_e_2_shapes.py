@@ -118,7 +118,7 @@ def _register(where: str, says: str, errata: Sequence[Erratum]) -> Claim:
     return check
 
 
-_register("Lemma D.1", "The differential of the loss has V Z before the differential of the attention.", D_1)
+_register("Lemma D.1", "The differential of the loss has $V Z$ before the differential of the attention.", D_1)
 _register(
     "Lemma D.5",
     r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero at the start alone.",

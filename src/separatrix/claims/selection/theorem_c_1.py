@@ -89,8 +89,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem C.1",
-    says=r"Theorem 3.5, in full: no net whose first layer has at most $T d - 1$ neurons has "
-    r"a smaller expected squared error than $(T - q) / (T q (T - 1))$.",
+    says="Theorem 3.5, in full: no net whose first layer has at most $T d - 1$ neurons has a smaller expected "
+    r"squared error than $\frac{T - q}{T q (T - 1)}$.",
     cells=_cells,
     errata=(
         Erratum(

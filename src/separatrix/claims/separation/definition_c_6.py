@@ -53,8 +53,8 @@ def _shape_cells() -> Iterator[Cell]:
 @claim(
     paper="separation",
     where="Definition C.6",
-    says=r"$F_{\text{exp}} = \phi(\sum_{j_0} \sum_l \phi_\tau(\langle c_{\text{exp}}(A, x)_{j_0}, y_l \rangle))$, "
-    "with the attention of Equation (1).",
+    says=r"$F_{\text{exp}}$ is $\phi$ of the sum over $j_0$ and $l$ of "
+    r"$\phi_\tau(\langle c_{\text{exp}}(A, x)_{j_0}, y_l \rangle)$, with the attention of Equation (1).",
     cells=_shape_cells,
     errata=(
         Erratum(

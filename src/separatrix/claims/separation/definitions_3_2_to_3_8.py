@@ -95,7 +95,7 @@ LAYERS = Erratum(
     printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
     "network (Definition 3.6).",
     right="The same number for both: three, as they are counted in Definition 3.5.",
-    why="They differ in exp and lin alone: attention, m neurons, and the neuron that sums them.",
+    why=r"They differ in $\text{exp}$ and $\text{lin}$ alone: attention, $m$ neurons, and the neuron that sums them.",
     shown_by="the two networks differ in their weights alone",
 )
 
@@ -128,7 +128,7 @@ def _functions(
 
 _functions(
     "Definition 3.2",
-    "Linear attention's weights: A x over the sum of its entries.",
+    "Linear attention's weights: $A x$ over the sum of its entries.",
     ("separatrix.linear_attention",),
     "f_lin",
     "f_lin of exp",
@@ -136,7 +136,7 @@ _functions(
 )
 _functions(
     "Definition 3.3",
-    "Softmax attention's weights: exp(A x) over the sum of its entries.",
+    r"Softmax attention's weights: $\exp(A x)$ over the sum of its entries.",
     ("separatrix.tensor_attention",),
     "f_exp",
     "f_exp of lin",
@@ -153,7 +153,7 @@ _functions(
 )
 _functions(
     "Definition 3.5",
-    "The network with softmax weights: m neurons, each the shifted ReLU of an inner product with a sign vector, "
+    "The network with softmax weights: $m$ neurons, each the shifted ReLU of an inner product with a sign vector, "
     "summed.",
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
@@ -195,7 +195,7 @@ def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Definition 3.8",
-    says="The two data sets: all scores between log n and 1.4 log n, or one of them 4 log n.",
+    says=r"The two data sets: all scores between $\log n$ and $1.4 \log n$, or one of them $4 \log n$.",
     cells=_data_cells,
     defines=("separatrix.separation.datasets.regression_input",),
     neighbours=(

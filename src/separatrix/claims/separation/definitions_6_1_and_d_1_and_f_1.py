@@ -107,8 +107,8 @@ _data(
 )
 _data(
     "Definition D.1",
-    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked "
-    "identities, and a column of ones.",
+    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked identities, "
+    "and a column of ones.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,

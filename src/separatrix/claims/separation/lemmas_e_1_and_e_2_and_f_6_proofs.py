@@ -68,8 +68,8 @@ _proof(
         shown_by="exponent of Part 1b",
         printed=r"$\exp((b \sqrt{\log n} + c \sqrt{\log n}) (b \sqrt{\log n} + c \sqrt{\log n})^2)$.",
         right=r"$\exp((b \sqrt{\log n})^2 + (c \sqrt{\log n})^2)$.",
-        why=r"With $Q K^\top = I$ the exponent is the inner product of two rows. The next line, $(b^2 + "
-        r"c^2) \log n$, is right.",
+        why=r"With $Q K^\top = I$ the exponent is the inner product of two rows. The next line, "
+        r"$(b^2 + c^2) \log n$, is right.",
     ),
 )
 _proof(
@@ -80,8 +80,7 @@ _proof(
         shown_by="bound for Part 4",
         printed=r"$f_{\exp}(A, x)_{j_0, j_1} \le 1 / n^{1 - a_1}$, by Part 5 of Lemma E.1.",
         right=r"$\le 1 / n^{1 - b^2}$, by Part 4.",
-        why=r"$a_1 \ge 1$, so that the printed bound is at least 1 and gives nothing; Lemma E.1 has four "
-        "parts.",
+        why=r"$a_1 \ge 1$, so that the printed bound is at least 1 and gives nothing; Lemma E.1 has four parts.",
     ),
 )
 _proof(

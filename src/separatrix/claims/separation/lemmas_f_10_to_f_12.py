@@ -41,9 +41,9 @@ register(
                     shown_by="Lemma F.10 on D0",
                     printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$.",
                     right=r"From $\mathcal{D}_1$.",
-                    why="The section and Theorem F.13, which needs the lemma, are about "
-                    r"$\mathcal{D}_1$, and its proof takes the weights from Lemma F.10, whose Part 1 is false on "
-                    r"$\mathcal{D}_0$. On $\mathcal{D}_0$ the bounds with $a_1$ are true and beside the point.",
+                    why=r"The section and Theorem F.13, which needs the lemma, are about $\mathcal{D}_1$, and its "
+                    r"proof takes the weights from Lemma F.10, whose Part 1 is false on $\mathcal{D}_0$. On "
+                    r"$\mathcal{D}_0$ the bounds with $a_1$ are true and beside the point.",
                 ),
             ),
         ),
@@ -64,12 +64,12 @@ CITED = Lemma(
                 rank=Rank.TYPOGRAPHICAL,
                 slip="D0 for D1",
                 shown_by="Lemma F.10 on D0",
-                printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$; the proof takes their "
-                "entries from Lemma F.11, Parts 1 to 6.",
-                right=r"From $\mathcal{D}_1$; Lemma F.11 has four parts. (Lemmas F.4 and F.16 also cite "
-                "Parts 4, 5 and 6 of lemmas that have four.)",
-                why=r"Theorem F.13, which needs the lemma, is about $\mathcal{D}_1$, and the weights "
-                r"behind Lemma F.11 are those of Lemma F.10, whose Part 1 is false on $\mathcal{D}_0$.",
+                printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$; the proof takes their entries from "
+                "Lemma F.11, Parts 1 to 6.",
+                right=r"From $\mathcal{D}_1$; Lemma F.11 has four parts. (Lemmas F.4 and F.16 also cite Parts 4, 5 "
+                "and 6 of lemmas that have four.)",
+                why=r"Theorem F.13, which needs the lemma, is about $\mathcal{D}_1$, and the weights behind Lemma "
+                r"F.11 are those of Lemma F.10, whose Part 1 is false on $\mathcal{D}_0$.",
             ),
         ),
     ),

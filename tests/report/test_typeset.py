@@ -1,0 +1,35 @@
+"""Formulas as MathML."""
+
+from __future__ import annotations
+
+import pytest
+
+from separatrix.report.markup import tag
+from separatrix.report.typeset import mathml, typeset
+
+
+@pytest.mark.parametrize(
+    ("latex", "written"),
+    [
+        (r"\frac{1}{n} \le \delta", "<mfrac><mn>1</mn><mi>n</mi></mfrac><mo>≤</mo><mi>δ</mi>"),
+        ("a < b", "<mi>a</mi><mo>&lt;</mo><mi>b</mi>"),
+        (r"\sqrt{x + 1}", "<msqrt><mrow><mi>x</mi><mo>+</mo><mn>1</mn></mrow></msqrt>"),
+        (r"\sqrt[3]{x}", "<mroot><mi>x</mi><mn>3</mn></mroot>"),
+        (r"a_1^2", "<msubsup><mi>a</mi><mn>1</mn><mn>2</mn></msubsup>"),
+        (r"u_{\text{exp}}", "<msub><mi>u</mi><mtext>exp</mtext></msub>"),
+        (r"\log n", '<mi>log</mi><mspace width="0.17em"></mspace><mi>n</mi>'),
+        (r"\tilde{t}", '<mover accent="true"><mi>t</mi><mo stretchy="false">~</mo></mover>'),
+        ("1/2", '<mn>1</mn><mo lspace="0" rspace="0">/</mo><mn>2</mn>'),
+        (r"a - b", "<mi>a</mi><mo>\N{MINUS SIGN}</mo><mi>b</mi>"),
+        (r"= -b", '<mo>=</mo><mo form="prefix">\N{MINUS SIGN}</mo><mi>b</mi>'),
+    ],
+)
+def test_mathml(latex: str, written: str) -> None:
+    assert mathml(latex) == written
+
+
+def test_words_stay_words() -> None:
+    """What is outside of formulas is escaped as ever, and what is inside cannot be markup."""
+    made = tag("p", *typeset("if <b> & $n < 2$ holds", tag))
+    assert made == "<p>if &lt;b&gt; &amp; <math><mi>n</mi><mo>&lt;</mo><mn>2</mn></math> holds</p>"
+    assert "<script>" not in tag("p", *typeset(r"$\text{<script>}$", tag))

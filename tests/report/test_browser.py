@@ -90,13 +90,13 @@ def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> N
         page.get_by_role("radio", name="holds 2", exact=True).check()
         page.get_by_label("Text").fill("theorem 8")
         page.locator("[id='selection/theorem-8'] summary").first.click()
-        page.wait_for_function("location.hash.includes('open')")
+        page.wait_for_function("() => location.hash.includes('open')")
         shared = page.url
         assert page.evaluate("location.hash") == "#verdict=holds&text=theorem+8&open=selection/theorem-8"
         page.get_by_role("button", name="Clear").click()
         assert page.evaluate("location.hash") == "#open=selection/theorem-8"
         page.locator("[id='selection/theorem-8'] summary").first.click()
-        page.wait_for_function("location.hash === ''")
+        page.wait_for_function("() => location.hash === ''")
     with Visit(browser, shared, read=False, **PHONE) as page:
         assert shown(page) == ["Theorem 8"]
         assert opened(page) == ["selection/theorem-8"]
@@ -107,7 +107,7 @@ def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> N
         page.locator("[id='kronecker/lemma-2'] .opened").wait_for()
         assert len(shown(page)) == 8
         page.go_back()
-        page.wait_for_function("document.querySelectorAll('article:not([hidden])').length === 1")
+        page.wait_for_function("() => document.querySelectorAll('article:not([hidden])').length === 1")
         assert opened(page) == ["selection/theorem-8"]
     with Visit(browser, f"{address}#verdict=nothing&paper=none&open=nowhere", read=False, **DESKTOP) as page:
         assert len(shown(page)) == 8
@@ -165,10 +165,10 @@ def test_the_map_leads_to_the_claims(browser, address: str) -> None:
         with Visit(browser, address, read=False, **device) as page:
             assert not page.locator("[id='kronecker/theorem-3'] .opened").is_visible()
             page.locator("#map").get_by_role("link", name="Theorem 3: holds asymptotically").click()
-            page.wait_for_function("location.hash === '#open=kronecker/theorem-3'")
+            page.wait_for_function("() => location.hash === '#open=kronecker/theorem-3'")
             assert page.locator("[id='kronecker/theorem-3'] .opened").is_visible()
             page.locator("#kronecker").get_by_role("link", name="2 errata").click()
-            page.wait_for_function("location.hash === '#errata'")
+            page.wait_for_function("() => location.hash === '#errata'")
             page.locator("#errata summary").first.click()
             assert page.locator("#errata .erratum").first.is_visible()
 
@@ -192,7 +192,7 @@ def test_the_keyboard_reaches_everything(browser, address: str) -> None:
         for _ in range(3):  # past the button, and the paper's name on the map
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash.includes('open=kronecker/lemma-1')")
+        page.wait_for_function("() => location.hash.includes('open=kronecker/lemma-1')")
         unreachable = page.evaluate(
             "[...document.querySelectorAll('a, summary, input, select, button, pre')]"
             ".filter(element => element.tabIndex < 0).map(element => element.outerHTML)"

@@ -18,6 +18,9 @@ from separatrix.report.packing import packed
 from separatrix.report.panel import Panel
 from separatrix.report.typeset import typeset
 
+KEY_DIGITS = 16
+"""So many digits of a key are listed, which is what `separatrix store show` needs to find a cell."""
+
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
     """The section of a paper: its title, the way to its errata, and each of its claims."""
@@ -146,4 +149,4 @@ def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
 
 def _cell(facts: CellFacts) -> str:
     status = "" if facts.status == "done" else f"  {facts.status or 'not run'}"
-    return f"{facts.key}  seed {facts.cell.seed}  {facts.cell.parameters}{status}"
+    return f"{facts.key[:KEY_DIGITS]}  seed {facts.cell.seed}  {facts.cell.parameters}{status}"

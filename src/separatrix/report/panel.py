@@ -77,4 +77,18 @@ def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
     content = drawn.figure.to_dict()
     content["layout"].pop("template", None)
     height = int(content["layout"].get("height", PLOTLY_HEIGHT))
-    return Panel(name, drawn.text, to_json(content, validate=False), drawn.csv(), height, function)
+    shown = to_json({**content, "data": _rounded(content["data"])}, validate=False)
+    return Panel(name, drawn.text, shown, drawn.csv(), height, function)
+
+
+def _rounded(value: Any) -> Any:
+    """What is drawn, in numbers of seven digits: no eye sees more, and the page is shorter. The CSV has them all.
+
+    >>> _rounded({"x": [1 / 3, 12, "n", None], "y": (2e-300,)})
+    {'x': [0.3333333, 12, 'n', None], 'y': [2e-300]}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value

@@ -60,7 +60,7 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 4.5",
     part="proof",
-    says="The proof encodes the m / T bits of each part of the universe, which are the first entries of its codeword.",
+    says="The proof encodes the $m / T$ bits of each part of the universe, the first entries of its codeword.",
     cells=_cells,
     errata=(
         Erratum(

@@ -36,7 +36,7 @@ def formula(L: float, B: float) -> float:
     """max{L / log(e + L / B), B}: the degree of the corollary, with e added where its logarithm may vanish.
 
     >>> formula(20.0, 20.0) == 20.0, round(formula(200.0, 2.0), 2)
-    (True, 43.1)
+    (True, 43.18)
     """
     return max(L / math.log(math.e + L / B), B)
 

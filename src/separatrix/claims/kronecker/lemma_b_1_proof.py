@@ -13,7 +13,7 @@ import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 

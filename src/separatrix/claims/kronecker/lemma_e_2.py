@@ -28,7 +28,7 @@ def degree_of(B: float, epsilon: float) -> int:
     """The degree of Corollary D.2 for scores up to B^3.
 
     >>> degree_of(1.05, 1e-3)
-    11
+    9
     """
     return math.floor(ENOUGH * formula(math.log(1 / epsilon), B**3))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
-from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared, missed
+from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared, missed
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
+from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_weights
 from separatrix.selection.gradient import Inputs, batch_gradient

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
+from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
+from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.lemma_a_3 import leaning
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.isometry import restricted_isometry

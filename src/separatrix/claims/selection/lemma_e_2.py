@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.moments import exact_descent

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.task import SparseTokenSelection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
-from separatrix.claims.selection.misprint_pairs import as_printed, compared
+from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.flow import population_flow
 from separatrix.selection.laws import plateau_time, tail_constant

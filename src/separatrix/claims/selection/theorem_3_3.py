@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
-from separatrix.claims.selection.misprint_pairs import worst
+from separatrix.claims.misprint_pairs import worst
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import OverlapTable, overlap_table

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
-from separatrix.claims.selection.misprint_pairs import ROUNDING
+from separatrix.claims.misprint_pairs import ROUNDING
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fcn import parameter_count

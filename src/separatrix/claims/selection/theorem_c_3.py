@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.claims.selection.misprint_pairs import ROUNDING, as_printed, compared
+from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import construct, overlaps

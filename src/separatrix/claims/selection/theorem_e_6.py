@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection import proof_chain
-from separatrix.claims.selection.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.proof_chain import NEIGHBOURS, Chain, chain_holds
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

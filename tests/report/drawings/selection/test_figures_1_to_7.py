@@ -60,5 +60,10 @@ def test_the_population_is_drawn_beside_the_run_where_it_is_known() -> None:
 
 
 def test_a_figure_of_lengths_leaves_other_thresholds_out() -> None:
-    found = shortened("selection/figure-4/floor-of-fixed-encodings")
-    assert len(draw("length_tasks", found).columns) == 9
+    found = shortened("selection/figure-4/lengths")
+    others = shortened("selection/figure-4/floor-of-fixed-encodings")
+    drawn, with_others = (draw("length_tasks", given).columns for given in (found, (*found, *others)))
+    assert len(drawn) == 9
+    assert with_others.keys() == drawn.keys()
+    shared = [one for one in others if one.parameters["threshold"] == found[0].parameters["threshold"]]
+    assert with_others == draw("length_tasks", (*found, *shared)).columns

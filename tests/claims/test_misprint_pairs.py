@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Found, Rank, Verdict
-from separatrix.claims.selection.misprint_pairs import compared
+from separatrix.claims.misprint_pairs import compared
 
 ERRATA = (Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF),)
 CELLS = [Found({}, 0, {"a": [1.0, -1.0]}), Found({}, 0, {"a": [-1.0, 0.0]}), Found({}, 0, {"b": 1})]

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import separatrix as sx
 from benchmarks import Row
-from benchmarks.roofline import product_seconds
+from benchmarks.roofline import multiply_add_seconds, product_seconds
 from benchmarks.timing import alternate, peak_bytes
 from separatrix.attention.planning.paper_rules import paper_rank
 from separatrix.attention.planning.plan import worst_case_degree
@@ -62,6 +62,9 @@ def linear_growth(lengths: tuple[int, ...] = (10**4, 10**5, 10**6), d: int = 8) 
         name = f"order 3, d = {d}, n = {length}: seconds a token"
         yield Row(name, seconds, "the least of these", least, 1.3, note=notes[length])
     yield Row(f"order 3, d = {d}, n = {n}", best, "its products alone", roofline, 3.0, note=note)
+    # Two sums over keys for every monomial, of the values and of the weights, and one over monomials for each query.
+    multiply_adds = multiply_add_seconds(n * rank * (3 * (d + 1)), dtype)
+    yield Row(f"order 3, d = {d}, n = {n}", best, "its multiply-adds in registers", multiply_adds, 2.0, note=note)
 
     def forward() -> Tensor:
         return sx.tensor_attention(*inputs, tolerance=1e-5)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 
 import torch
 
 from benchmarks.timing import alternate
 from separatrix import doctor
-from separatrix.native import native
+from separatrix.native import TYPES, native
 
 
 def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float:
@@ -22,24 +21,31 @@ def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float
     library = native().library
     if library is None:
         return 4e-9 * volume * width / doctor.roofline(width, seconds=seconds).gflops
+    multiply_add, exponential = _seconds_each(library, torch.float32, seconds)
+    return volume * (2 * width * multiply_add + exponential)
+
+
+def multiply_add_seconds(count: int, dtype: torch.dtype, *, seconds: float = 0.5) -> float | None:
+    """Seconds for a `count` of multiply-adds in registers, on all threads; None where there are no kernels."""
+    library = native().library
+    return None if library is None else count * _seconds_each(library, dtype, seconds)[0]
+
+
+def _seconds_each(library: ctypes.CDLL, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
+    """Seconds of a multiply-add and of an exponential, by a loop of the kernels that loads and stores nothing."""
+    library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
+    arithmetic, kind = library.separatrix_arithmetic, TYPES[dtype]
     count, tasks = 1 << 20, 8 * torch.get_num_threads()
-    arithmetic = _arithmetic(library)
-    lanes = arithmetic(0, 1, 0, 0)
+    lanes = arithmetic(kind, 1, 0, 0)
     best = alternate(
         {
-            "multiply-adds": lambda: arithmetic(0, tasks, count, 0),
-            "exponentials": lambda: arithmetic(0, tasks, 0, count),
+            "multiply-adds": lambda: arithmetic(kind, tasks, count, 0),
+            "exponentials": lambda: arithmetic(kind, tasks, 0, count),
         },
         seconds=seconds,
     )
-    each = {name: took / (tasks * count * lanes) for name, took in best.items()}
-    return volume * (2 * width * each["multiply-adds"] + each["exponentials"])
-
-
-def _arithmetic(library: ctypes.CDLL) -> Callable[..., int]:
-    """The loop of the kernels, of a type, tasks, and vectors of multiply-adds and of exponentials for each."""
-    library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
-    return library.separatrix_arithmetic  # type: ignore[no-any-return]
+    each = tasks * count * lanes
+    return best["multiply-adds"] / each, best["exponentials"] / each
 
 
 def product_seconds(rows: int, inner: int, columns: int, dtype: torch.dtype, *, seconds: float = 0.2) -> float:

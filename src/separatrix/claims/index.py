@@ -40,9 +40,9 @@ def indexed_claims(paper: str | None = None) -> list[Claim]:
 
 
 def _claim(entry: dict[str, Any]) -> Claim:
-    texts = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    errata = tuple(Erratum(**{**one, "rank": Rank(one["rank"])}) for one in entry["errata"])
-    return Claim(**{**texts, "errata": errata}, cells=_no_code, check=_no_code)
+    kept: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    kept["errata"] = tuple(Erratum(**{**one, "rank": Rank(one["rank"])}) for one in entry["errata"])
+    return Claim(**kept, cells=_no_code, check=_no_code)
 
 
 def _no_code(*_: object) -> NoReturn:

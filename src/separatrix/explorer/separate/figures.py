@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from separatrix.explorer.fields import choice
-from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
+from separatrix.explorer.separate.fields import FIELDS, made
 from separatrix.explorer.separate.view import LABELS, called, make
 from separatrix.report.strokes import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Drawing, Value, figure
@@ -180,7 +180,7 @@ def _found(values: Mapping[str, Any], query: Query) -> list[_Row]:
         if mechanism == "softmax":
             shares = paper_row(setting, which, query, softmax=True)
         else:
-            shares = any_row(setting, which, query, MECHANISMS[mechanism][2])
+            shares = any_row(setting, which, query, made(mechanism))
         linear = paper_row(setting, which, query, softmax=False)
         for name, row in {called(mechanism): shares, "linear": linear}.items():
             found.append(_Row(f"D{which}", name, dict(zip(KINDS, row, strict=True))))

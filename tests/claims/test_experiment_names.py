@@ -86,7 +86,7 @@ PINNED = {
     "selection.lemma_e14": 2,
     "selection.lemma_e15": 3,
     "selection.lemma_e2": 2,
-    "selection.lemma_e7": 2,
+    "selection.lemma_e7": 3,
     "selection.lemmas_e10_to_e13": 1,
     "selection.lemmas_e3_to_e5": 1,
     "selection.length_ratio": 1,

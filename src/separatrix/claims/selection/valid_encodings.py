@@ -18,6 +18,8 @@ SIZES = ((3, 2, 4), (4, 1, 3), (4, 2, 3), (4, 3, 3))
 """(T, q, width): subsets from one position to all but one."""
 LARGEST = (4, 2, 4)
 """The size with 26,880 encodings, which is tried at one point."""
+SMALL_OVERLAPS = ((4, 1, 3), (3, 2, 5), (4, 2, 5))
+"""Sizes at which no overlap of a position with the code of a subset is above 1/3: up to 46,080 encodings."""
 FIVE = (5, 2, 4)
 """Five positions, with 215,040 encodings, tried at one point."""
 
@@ -30,10 +32,11 @@ def valid_encodings(T: int, width: int) -> Tensor:
     (26880, 384)
     """
     rows = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64) / width**0.5
-    stack = rows[torch.tensor(list(itertools.product(range(len(rows)), repeat=T)))]
-    gram = stack @ stack.mT - torch.eye(T, dtype=torch.float64)
-    valid: Tensor = stack[gram.abs().amax((1, 2)) <= 0.5 + 1e-9]
-    return valid
+    if T == 1:
+        return rows.unsqueeze(1)
+    before = valid_encodings(T - 1, width)
+    one, last = ((before @ rows.mT).abs().amax(1) <= 0.5 + 1e-9).nonzero(as_tuple=True)
+    return torch.cat([before[one], rows[last].unsqueeze(1)], 1)
 
 
 def codes(stack: Tensor, subset: Tensor) -> Tensor:

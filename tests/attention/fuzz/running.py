@@ -24,7 +24,7 @@ def run_part(seed: int, first: int, last: int, triton: bool = False) -> Tally:
     """The cases of a seed from `first` up to but not including `last`, on one thread.
 
     With `triton`, whatever there are kernels in Triton for is computed by these, in its interpreter; a call takes the
-    place of shards, whose ranks are threads, of which the interpreter lets only one run.
+    place of shards, whose ranks are threads: the interpreter keeps one program's index for all threads.
     """
     torch.set_num_threads(1)
     tally = Tally(parts=[[seed, first, last]])

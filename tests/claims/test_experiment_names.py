@@ -96,6 +96,7 @@ PINNED = {
     "selection.proof_shapes": 1,
     "selection.sampled_isometry": 1,
     "selection.shapes": 2,
+    "selection.stochastic_flow_time": 1,
     "selection.stochastic_rate": 1,
     "selection.stochastic_time": 2,
     "selection.tail": 1,

@@ -68,14 +68,14 @@ _WATCH = """selector => {
 }"""
 _CHANGE = """selector => {
   const plot = document.querySelector(selector + ' .js-plotly-plot');
-  window.changed = new Promise(resolve => {
+  const before = plot.data;  // another list for every figure that comes from the server
+  window.changed = new Promise((resolve, reject) => {
     let began = null;
-    const before = JSON.stringify(plot.data);
     addEventListener('keydown', () => { began ??= performance.now(); }, {capture: true, once: true});
     plot.on('plotly_afterplot', () => {
-      const now = performance.now();
-      if (began !== null && JSON.stringify(plot.data) !== before) resolve(now - began);
+      if (began !== null && plot.data !== before) resolve(performance.now() - began);
     });
+    setTimeout(() => reject(new Error(`${selector} was not drawn anew within a minute`)), 60000);
   });
 }"""
 

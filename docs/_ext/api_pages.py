@@ -12,8 +12,8 @@ from sphinx.pycode import ModuleAnalyzer
 from docs._ext.docstring_markup import rst
 from docs._ext.public_names import Name, links, names
 
-UP_TO = {"TensorAttention": "Projections"}
-"""The base of a class from which on, upwards, what it inherits is not shown; others show nothing that they inherit."""
+BUT_FOR = {"TensorAttention": "Projections, Remembers, Module"}
+"""The bases of a class whose members its entry leaves out; a class that is not named here shows nothing inherited."""
 
 
 def api(page: str) -> str:
@@ -35,7 +35,7 @@ def api(page: str) -> str:
 def _entry(one: Name) -> list[str]:
     value = one.value
     if inspect.isclass(value):
-        inherited = [f"   :inherited-members: {UP_TO[one.name]}"] if one.name in UP_TO else []
+        inherited = [f"   :inherited-members: {BUT_FOR[one.name]}"] if one.name in BUT_FOR else []
         return [f".. autoclass:: {one.full}", "   :members:", *inherited, ""]
     if inspect.isroutine(value):
         # Overloads say once more, without the defaults, what the last signature says.

@@ -70,8 +70,12 @@ _CHANGE = """selector => {
   const plot = document.querySelector(selector + ' .js-plotly-plot');
   window.changed = new Promise(resolve => {
     let began = null;
+    const before = JSON.stringify(plot.data);
     addEventListener('keydown', () => { began ??= performance.now(); }, {capture: true, once: true});
-    plot.on('plotly_afterplot', () => { if (began !== null) resolve(performance.now() - began); });
+    plot.on('plotly_afterplot', () => {
+      const now = performance.now();
+      if (began !== null && JSON.stringify(plot.data) !== before) resolve(now - began);
+    });
   });
 }"""
 

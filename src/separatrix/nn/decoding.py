@@ -8,36 +8,18 @@ from torch.nn.functional import pad
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache
-from separatrix.nn.projections import Projections, check_integer, check_together
+from separatrix.nn.exact_heads import ExactHeads
+from separatrix.nn.projections import check_integer, check_together
 
 Cache = TokenCache | TensorAttentionState
 """What a layer decodes with: the tokens, or the sums of a layer with a tolerance."""
 
 
-class Decoding(Projections):
+class Decoding(ExactHeads):
     """A layer that decodes: it makes a cache, appends tokens to it and attends all tokens in it.
 
-    A subclass says how its heads attend (`_placed` and `_exact`), and which cache it decodes with.
+    With a tolerance its cache is a sum of all tokens (see `BoundedTensorAttention`).
     """
-
-    windows: tuple[int | None, ...] | None
-
-    def _placed(self, q: Tensor, keys: list[Tensor], query_start: int, key_start: int) -> tuple[Tensor, list[Tensor]]:
-        """Queries and keys with their positions, the first of each at the given ones."""
-        raise NotImplementedError
-
-    def _exact(
-        self,
-        q: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        masks: list[Tensor] | None,
-        is_causal: bool,
-        query_offset: int,
-        windows: tuple[int | None, ...] | None,
-    ) -> Tensor:
-        """The outputs of the heads by exact attention, (..., num_heads, L, head_dim)."""
-        raise NotImplementedError
 
     def cache(self, batch_size: int | None = None, *, spare: int = 0) -> Cache:
         """An empty cache for `decode`, of one sequence without a batch or of `batch_size` of them.

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.certificate.output import Certificate
-from separatrix.attention.operator import tensor_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.checks import is_number, positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.decoding import Decoding
 from separatrix.nn.projections import check_integer, refuse
-from separatrix.nn.rotary_positions import rotary as rotary_positions
 
 
 class TensorAttention(Decoding):
@@ -141,11 +139,6 @@ class TensorAttention(Decoding):
             raise ArgumentError("tolerance", expected="None for a layer without a bound", got=self.tolerance)
 
     @property
-    def _factor(self) -> float | None:
-        """The factor of the scores in exact attention."""
-        return self.scale
-
-    @property
     def plan(self) -> BoundedPlan | None:
         """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
         return None
@@ -254,40 +247,6 @@ class TensorAttention(Decoding):
         """The outputs of the heads, (..., num_heads, L, head_dim)."""
         q, keys = self._placed(q, keys, query_offset, 0)
         return self._exact(q, keys, values, masks, is_causal, query_offset, self.windows)
-
-    def _placed(self, q: Tensor, keys: list[Tensor], query_start: int, key_start: int) -> tuple[Tensor, list[Tensor]]:
-        """Queries and keys with their positions, if the layer has rotary ones."""
-        if self.rotary is None:
-            return q, keys
-        query = rotary_positions(q, 0, self.order, start=query_start, base=self.rotary)
-        placed = [
-            rotary_positions(key, m, self.order, start=key_start, base=self.rotary) for m, key in enumerate(keys, 1)
-        ]
-        return query, placed
-
-    def _exact(
-        self,
-        q: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        masks: list[Tensor] | None,
-        is_causal: bool,
-        query_offset: int,
-        windows: tuple[int | None, ...] | None,
-    ) -> Tensor:
-        """The outputs of the heads by exact attention, (..., num_heads, L, head_dim)."""
-        return tensor_attention(
-            q,
-            keys,
-            values,
-            is_causal=is_causal,
-            query_offset=query_offset,
-            key_masks=masks,
-            windows=windows,
-            scale=self._factor,
-            enable_gqa=self.num_kv_heads < self.num_heads,
-            method=self.method,
-        )
 
     def certificate(self, *_: Any, **__: Any) -> Certificate:
         """A bound on the error of near-linear attention: see `BoundedTensorAttention.certificate`."""

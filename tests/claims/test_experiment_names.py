@@ -74,7 +74,7 @@ PINNED = {
     "selection.exact_descent": 1,
     "selection.fcn_infimum": 1,
     "selection.fcn_trained": 1,
-    "selection.flow_to_loss": 1,
+    "selection.flow_to_loss": 2,
     "selection.heat_maps": 2,
     "selection.isometric_width": 1,
     "selection.lemma_3_2": 1,

@@ -69,7 +69,7 @@ PINNED = {
     "selection.definition_d_3": 1,
     "selection.definition_e_1": 1,
     "selection.definitions_2_2_and_2_3": 1,
-    "selection.dual_vector": 1,
+    "selection.dual_vector": 2,
     "selection.enough_neurons": 1,
     "selection.equation_6": 2,
     "selection.exact_descent": 1,

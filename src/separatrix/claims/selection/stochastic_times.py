@@ -15,7 +15,7 @@ do not fit. And descent at a small rate is an ordinary differential equation in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -24,9 +24,11 @@ from separatrix.errors import SeparatrixError
 from separatrix.selection.dynamics import Floats
 from separatrix.selection.overlap_table import attention_means
 
-__all__ = ["drawn_weights", "times_in_the_flow"]
+__all__ = ["drawn_weights", "mean_loss", "state_in_the_flow", "times_in_the_flow"]
 
 _LARGEST_C, _POINTS, _AT_ONCE = 16.0, 257, 4
+Weights = tuple[Floats, Floats, Floats]
+"""A grid of C, w(C) and dw/dC."""
 
 
 def _overlaps(T: int, width: int, threshold: float, source: np.random.Generator) -> Floats:
@@ -44,7 +46,7 @@ def _overlaps(T: int, width: int, threshold: float, source: np.random.Generator)
     return np.concatenate(kept)[: T - 2] / (2 * agree / width)
 
 
-def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: int) -> Weights:
     """The mean w(C) of 1 - q s_+ for subsets of two positions, on a grid of C: the grid, w and dw/dC.
 
     Args:
@@ -70,9 +72,77 @@ def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: i
     return C.numpy(), w, slope
 
 
-def times_in_the_flow(
-    weights: tuple[Floats, Floats, Floats], T: int, d: int, width: int, epsilons: Sequence[float]
-) -> list[float]:
+def _log_weight(weights: Weights) -> Callable[[float], tuple[float, float]]:
+    """The function of C that gives w and d log w / dC, interpolated by cubics."""
+    from scipy.interpolate import CubicHermiteSpline  # type: ignore[import-untyped]
+
+    C, w, w_slope = weights
+    log_w = CubicHermiteSpline(C, np.log(w), w_slope / w)
+    log_slope = log_w.derivative()
+    return lambda C: (math.exp(log_w(C)), float(log_slope(C)))
+
+
+def mean_loss(weights: Weights, alpha: float, C: float, T: int, d: int) -> float:
+    """The loss of the mean output (equation (4)) at V = alpha V*, W = C W*, for subsets of two positions.
+
+    Args:
+        weights: what `drawn_weights` gives at this T.
+        alpha: the weight of V*.
+        C: the weight of W*.
+        T: the number of tokens.
+        d: the dimension of a token.
+
+    Example:
+        >>> mean_loss(drawn_weights(10, 64, threshold=0.4, subsets=2, seed=0), 0.0, 3.0, 10, d=3)  # d / (2 q)
+        0.75
+    """
+    beta, w = 1 - alpha, _log_weight(weights)(C)[0]
+    return _loss(beta, w, T, d)
+
+
+def _loss(beta: float, w: float, T: int, d: int) -> float:
+    square = T / (T - 2) * w * w
+    return d / 4 * (square + 2 * beta * (w - square) + beta * beta * (square + 1 - 2 * w))
+
+
+def _slope(
+    at: Callable[[float], tuple[float, float]], T: int, d: int, width: int
+) -> Callable[[float, Floats], tuple[float, float]]:
+    """The derivative of (1 - alpha, C) in eta t, for the integrator."""
+
+    def slope(_: float, state: Floats) -> tuple[float, float]:
+        beta, C = float(state[0]), float(state[1])
+        w, relative = at(C)
+        square, alpha = T / (T - 2) * w * w, 1 - beta
+        gain = -d / (2 * width) * relative * (alpha * alpha * square + beta * alpha * w)
+        return -(w - square + beta * (square + 1 - 2 * w)) / 2, gain
+
+    return slope
+
+
+def state_in_the_flow(weights: Weights, T: int, d: int, width: int, time: float) -> tuple[float, float]:
+    """The values of alpha and C after a time eta t, by descent at a small rate from a zero start.
+
+    Args:
+        weights: what `drawn_weights` gives.
+        T: the number of tokens.
+        d: the dimension of a token.
+        width: the dimension of an encoding.
+        time: eta t.
+
+    Raises:
+        SeparatrixError: if the integration fails.
+    """
+    from scipy.integrate import solve_ivp  # type: ignore[import-untyped]
+
+    moved = _slope(_log_weight(weights), T, d, width)
+    solved = solve_ivp(moved, (0.0, time), (1.0, 0.0), method="Radau", rtol=1e-8, atol=1e-11)
+    if not solved.success:
+        raise SeparatrixError(f"state_in_the_flow: the integration stopped: {solved.message}")
+    return 1 - float(solved.y[0, -1]), float(solved.y[1, -1])
+
+
+def times_in_the_flow(weights: Weights, T: int, d: int, width: int, epsilons: Sequence[float]) -> list[float]:
     """The times eta t at which the loss of the mean is each epsilon, in descending order, by descent at a small rate.
 
     Args:
@@ -91,29 +161,9 @@ def times_in_the_flow(
         >>> 9 < second / first < 10
         True
     """
-    from scipy.integrate import solve_ivp  # type: ignore[import-untyped]
-    from scipy.interpolate import CubicHermiteSpline  # type: ignore[import-untyped]
+    from scipy.integrate import solve_ivp
 
-    C, w, w_slope = weights
-    log_w = CubicHermiteSpline(C, np.log(w), w_slope / w)
-    log_slope = log_w.derivative()
-    q, kappa = 2, T / (T - 2)
-
-    def at(C: float) -> tuple[float, float]:
-        return math.exp(log_w(C)), float(log_slope(C))
-
-    def moved(_: float, state: Floats) -> tuple[float, float]:
-        beta, C = float(state[0]), float(state[1])
-        w, relative = at(C)
-        square, alpha = kappa * w * w, 1 - beta
-        gain = -d / (2 * width * q) * relative * (2 * alpha * alpha * square + 2 * beta * alpha * w)
-        return -(w - square + beta * (square + 1 - 2 * w)) / q, gain
-
-    def loss(state: Floats) -> float:
-        beta, C = float(state[0]), float(state[1])
-        w = at(C)[0]
-        square = kappa * w * w
-        return d / (2 * q) * (square + 2 * beta * (w - square) + beta * beta * (square + 1 - 2 * w))
+    at = _log_weight(weights)
 
     class Reached:
         """An event of the integrator: the logarithm of the loss over one of the epsilons, which falls through zero."""
@@ -122,11 +172,17 @@ def times_in_the_flow(
             self.epsilon, self.terminal = epsilon, epsilon == epsilons[-1]
 
         def __call__(self, _: float, state: Floats) -> float:
-            return math.log(loss(state) / self.epsilon)
+            return math.log(_loss(float(state[0]), at(float(state[1]))[0], T, d) / self.epsilon)
 
     end = 100 * width * (T + 1 / epsilons[-1])
     solved = solve_ivp(
-        moved, (0.0, end), (1.0, 0.0), method="Radau", events=[Reached(e) for e in epsilons], rtol=1e-8, atol=1e-11
+        _slope(at, T, d, width),
+        (0.0, end),
+        (1.0, 0.0),
+        method="Radau",
+        events=[Reached(e) for e in epsilons],
+        rtol=1e-8,
+        atol=1e-11,
     )
     if not solved.success or not all(map(len, solved.t_events)):
         raise SeparatrixError(f"times_in_the_flow: a loss of {epsilons[-1]} was not reached: {solved.message}")

@@ -11,7 +11,8 @@ from tests.contracts.claim_contract import FAILS, UNDECIDED, ClaimContract
 class TestTheorem31(ClaimContract):
     module = theorem_3_1
     mutants = (
-        ("theorem-3.1", {"steps": 10**18}, FAILS),
+        ("theorem-3.1", {"steps": 1}, FAILS),
+        ("theorem-3.1", {"time": 1e13}, FAILS),
         ("theorem-3.1", {"allowed": 0}, UNDECIDED),
     )
 

@@ -17,6 +17,7 @@ class TestTheoremC3(PairsContract):
         ("theorem-c.3", {"error": 1.0}, FAILS),
         ("theorem-c.3", {"over_bound": 1.1}, FAILS),
         ("theorem-c.3", {"proof_error": 1.0}, FAILS),
+        ("theorem-c.3", {"dual_error": 0.02}, FAILS),
     )
 
 

@@ -3,29 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.misprint_pairs import as_printed, compared
+from separatrix.claims.selection.stochastic_times import drawn_weights, mean_loss, state_in_the_flow
+from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.flow import population_flow
 
 TIMES = (2, 5, 10, 50, 250)
+SMALL = (1e-5, 1e-6)
+"""The epsilons between which, and at which, powers are taken: there no loss at 250 T_1 is near its largest value."""
 
 
-@experiment(version=2, name="selection.corollary_e9")
+@experiment(version=3, name="selection.corollary_e9")
 def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -> dict[str, float | list[float]]:
-    """The losses after the time T_1^2 d / epsilon of eta t, over epsilon: at T_1, and the largest at each T_2 / T_1."""
+    """The losses after the time T_1^2 d / epsilon of eta t, over epsilon: at T_1, and the largest at each T_2 / T_1.
+
+    `late` has them at the last epsilon, `before` at the one before it, both with q_2 = q_1.
+    """
     epsilon = np.array(sorted(epsilons, reverse=True))
     run = population_flow(T1, q1, d, T1**2 * d / epsilon)
-    longer = [
-        max(float((population_loss(run.alpha, run.C, times * T1, q2, d) / epsilon).max()) for q2 in (q1, 2 * q1))
-        for times in TIMES
+    losses = [
+        [population_loss(run.alpha, run.C, times * T1, q2, d) / epsilon for q2 in (q1, 2 * q1)] for times in TIMES
     ]
-    return {"trained": float((run.loss / epsilon).max()), "longer": longer}
+    return {
+        "trained": float((run.loss / epsilon).max()),
+        "longer": [float(np.max(pair)) for pair in losses],
+        "late": [float(pair[0][-1]) for pair in losses],
+        "before": [float(pair[0][-2]) for pair in losses],
+    }
+
+
+DRAWN = (2, 8, 32, 128)
+
+
+@experiment(version=1, name="selection.corollary_e9_drawn")
+def with_drawn_encodings(T1: int, d: int, epsilons: list[float], seed: int) -> dict[str, list[float]]:
+    """With stochastic encodings and q = 2: the losses over epsilon after the time d_e T_1^2 d / epsilon, at each T_2.
+
+    The width is 2048 log T_max, the threshold 0.035, so that delta < 1/10. `late` is at the last epsilon.
+    """
+    longest = max(DRAWN) * T1
+    width = math.ceil(2048 * math.log(longest))
+    weights = {times: drawn_weights(times * T1, width, threshold=0.035, subsets=16, seed=seed) for times in (1, *DRAWN)}
+    found = {}
+    for name, epsilon in zip(("before", "late"), epsilons, strict=True):
+        alpha, C = state_in_the_flow(weights[1], T1, d, width, width * T1**2 * d / epsilon)
+        found[name] = [mean_loss(weights[times], alpha, C, times * T1, d) / epsilon for times in DRAWN]
+    return found
+
+
+def _cells() -> Iterator[Cell]:
+    for T1 in (50, 1000):
+        yield after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4, *SMALL])
+    yield with_drawn_encodings.cell(seed=0, T1=32, d=2, epsilons=[1e-4, 1e-5])
 
 
 @claim(
@@ -33,34 +69,71 @@ def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -
     where="Corollary E.9",
     says=r"After the training time of Theorem E.6 for $\epsilon$, the loss at any $T_2$ and $q_2$ up to the largest "
     r"that the encodings allow is $O(T_2^2 \epsilon / T_1^2)$.",
-    cells=lambda: [after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4]) for T1 in (50, 1000)],
+    cells=_cells,
     neighbours=(
-        Neighbour(r"$O(T_2 \epsilon / T_1)$", {"power": 1.0}),
-        Neighbour(r"$O((T_2 / T_1)^{1.6} \epsilon)$", {"power": 1.6}),
-        Neighbour("with the constant 1/100", {"constant": 0.01}),
+        Neighbour(r"$O(T_2^{1.9} \epsilon / T_1^{1.9})$", {"power": 1.9}),
+        Neighbour(r"$O(T_2^2 \epsilon / T_1^{2.1})$", {"in_T_1": -0.1}),
+        Neighbour(r"$O(T_2^2 \epsilon^{1.1} / T_1^2)$", {"in_epsilon": 1.1}),
+        Neighbour(r"$O(T_2^{1.9} \epsilon / T_1^{1.9})$ with stochastic encodings", {"drawn": 1.9}),
     ),
     history=(
         "Until 2026-11-17 T_2 went to 10 T_1 and the constant 1 was all that was compared, which T_2 / T_1 in the "
         "place of its square passes too. Longer sequences and the power were added after results had been seen; the "
         "verdict stayed.",
+        "On 2026-11-17 the power was taken at epsilon = 1e-2, where the loss at 250 T_1 saturates: 1.73, to be at most "
+        "2.1, which powers from 1.7 on pass; the constant was to be 1, which an O() does not promise; and encodings "
+        "were orthogonal. The powers of T_2 / T_1, T_1 and epsilon at 1e-6, and a cell with stochastic encodings, took "
+        "their place; the verdict stayed.",
     ),
 )
-def corollary_e_9(found: Sequence[Found], power: float = 2.0, constant: float = 1.0) -> Finding:
-    """With the constant 1 and no logarithm in the time, for orthogonal encodings, T_2 up to 250 T_1, q_2 up to 2 q_1.
+def corollary_e_9(
+    found: Sequence[Found],
+    power: float = 2.0,
+    in_T_1: float = 0.0,
+    in_epsilon: float = 1.0,
+    drawn: float | None = None,
+) -> Finding:
+    """The loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both kinds of encodings.
 
-    The loss may grow as (T_2 / T_1)^power and no faster: between T_2 = 50 T_1 and 250 T_1 its power of T_2 is compared,
-    which tells an O() of one power from another whatever the constants are.
+    With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, where time has d_e, a logarithm of
+    Theorem E.6. In T_1 the power is that at a fixed T_2 / T_1.
     """
-    over = max(loss / times**power for one in found for loss, times in zip(one.result["longer"], TIMES, strict=True))
-    grows = max(
-        math.log(one.result["longer"][-1] / one.result["longer"][-2]) / math.log(TIMES[-1] / TIMES[-2]) for one in found
+    short, long = (one.result for one in found if "trained" in one.result)
+    stochastic = next(one.result for one in found if "trained" not in one.result)
+    grows = max(_power(one["late"], TIMES) for one in (short, long))
+    in_length = math.log(long["late"][-1] / short["late"][-1]) / math.log(1000 / 50)
+    # At T_2 = 10 T_1 and 8 T_1: in longer sequences the loss at the larger epsilon is near its largest value.
+    falls = min(
+        1 - math.log10(one["late"][at] / one["before"][at])
+        for one, at in ((short, TIMES.index(10)), (long, TIMES.index(10)), (stochastic, DRAWN.index(8)))
     )
+    with_drawn = _power(stochastic["late"], DRAWN)
     numbers: dict[str, float | str] = {
-        "largest loss at (T_2, q_2) / (T_2^2 epsilon / T_1^2)": over,
-        "largest power of T_2 / T_1 in the loss, from 50 to 250": grows,
-        "largest training loss / epsilon": max(one.result["trained"] for one in found),
+        "largest power of T_2 / T_1 in the loss, from 50 to 250, epsilon = 1e-6": grows,
+        "with stochastic encodings, from 32 to 128": with_drawn,
+        "power of T_1, at a fixed T_2 / T_1": in_length,
+        "least power of epsilon": falls,
+        "largest loss at (T_2, q_2) / (T_2^2 epsilon / T_1^2)": max(
+            loss / times**2 for one in (short, long) for loss, times in zip(one["longer"], TIMES, strict=True)
+        ),
+        "largest training loss / epsilon": max(one["trained"] for one in (short, long)),
     }
-    return holds_if(over <= constant and grows <= power + 0.1, numbers)
+    held = (
+        grows <= power + TOLERANCE
+        and with_drawn <= (power if drawn is None else drawn) + TOLERANCE
+        and in_length <= in_T_1 + TOLERANCE
+        and falls >= in_epsilon - TOLERANCE
+    )
+    return holds_if(held, numbers)
+
+
+TOLERANCE = 0.03
+"""By how much a local power may exceed that of the statement."""
+
+
+def _power(losses: Sequence[float], times: Sequence[int]) -> float:
+    """The power of T_2 between the two longest sequences."""
+    return math.log(losses[-1] / losses[-2]) / math.log(times[-1] / times[-2])
 
 
 LAST_LINE = (
@@ -76,19 +149,59 @@ LAST_LINE = (
 )
 
 
-@experiment(version=1, name="selection.corollary_e9_proof")
-def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, list[float]]:
-    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one."""
-    spill = (T2 - q2) * q1 / (T1 - q1) * math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d)) / q2
+@experiment(version=2, name="selection.corollary_e9_proof")
+def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
+    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one.
+
+    `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of
+    each of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has
+    the bounds over epsilon. The third term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before
+    the last is printed with d / q_2.
+    """
+    x = math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d))
+    spill = (T2 - q2) * q1 / (T1 - q1) * x / q2
     first = d / 2 * T2 / ((T2 - q2) * q2) * spill**2
     printed = T2 * (T2 - q2) * q1**3 / (2 * q2**2 * T1 * (T1 - q1))
     exact = printed * epsilon / q2
+    bounds = [
+        exact,
+        (T2 - q2) * q1**2 * epsilon / (10 * q2**2 * T1),
+        32 * q1 * (T1 - q1) * epsilon / (25 * q2 * T1),
+        3 * (T2 - q2) * q1**3 * epsilon / (2 * q2**2 * T1 * (T1 - q1)),
+    ]
+    # The first bound on 1 - q_2 s' is spill / (1 + spill), the second spill: the terms are largest at the ends.
+    w = np.linspace(0.0, spill / (1 + spill), 201)[:, None]
+    off = np.linspace(-0.1 * x, 1.6 * x, 201)[None]
+    terms = [
+        d / 2 * T2 / ((T2 - q2) * q2) * w**2 + 0 * off,
+        -d / q2 * off * (1 - w) * w,
+        d / (2 * q2) * off**2 * (1 - w) ** 2,
+        d / 2 * (2 * off + off**2) / (T2 - q2) * w**2,
+    ]
+    s, alpha = (1 - w) / q2, 1 + off
+    loss = d / 2 * ((1 - q2 * alpha * s) ** 2 / q2 + alpha**2 * w**2 / (T2 - q2))
     return {
         "epsilon of the first term": [
             abs(printed / first - 1) - 1,
             max(abs(exact / first - 1), first / (printed * epsilon) - 1),
-        ]
+        ],
+        "terms": [float(term.max()) / bound for term, bound in zip(terms, bounds, strict=True)],
+        "expanded": float(abs(sum(terms) - loss).max() / loss.max()),
+        "loss": float(loss.max()) / sum(bounds),
+        "bounds": [bound / epsilon for bound in bounds],
     }
+
+
+_LENGTHS = (400, 40_000, 4_000_000)
+
+
+def _proof_cells() -> Iterator[Cell]:
+    for q2 in (3, 6):
+        yield last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4)
+    # At the largest epsilon, and where w is largest beside T_2.
+    yield last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=3, d=5, epsilon=0.0169)
+    for T2 in _LENGTHS[1:]:
+        yield last_line.cell(seed=0, T1=200, T2=T2, q1=3, q2=3, d=5, epsilon=1e-4 * (400 / T2) ** 2)
 
 
 @claim(
@@ -96,9 +209,38 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
     where="Corollary E.9",
     part="proof",
     says=r"The loss at $T_2$ is at most a sum of four terms, each of order $T_2^2 \epsilon / T_1^2$.",
-    cells=lambda: [last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4) for q2 in (3, 6)],
+    cells=_proof_cells,
     errata=LAST_LINE,
-    neighbours=as_printed(LAST_LINE),
+    neighbours=(
+        *as_printed(LAST_LINE),
+        Neighbour("nine tenths of the first term are enough", {"term": 0, "factor": 0.9}),
+        Neighbour("nine tenths of the second term are enough", {"term": 1, "factor": 0.9}),
+        Neighbour("nine tenths of the third term are enough", {"term": 2, "factor": 0.9}),
+        Neighbour("a twentieth of the fourth term is enough", {"term": 3, "factor": 0.05}),
+        Neighbour(r"of order $T_2^{1.9} \epsilon / T_1^{1.9}$", {"power": 1.9}),
+    ),
+    history=(
+        "Until 2026-11-17 the first of the four terms was all that was computed. All four, their sum and their orders "
+        "are since; the verdict stayed.",
+    ),
 )
-def corollary_e_9_proof(found: Sequence[Found], misprint: str = "") -> Finding:
-    return compared(found, LAST_LINE, misprint=misprint)
+def corollary_e_9_proof(
+    found: Sequence[Found], misprint: str = "", term: int = -1, factor: float = 1.0, power: float = 2.0
+) -> Finding:
+    """The first term as printed and as it is right; and all four terms against their bounds, and the loss."""
+    largest = [max(one.result["terms"][at] for one in found) for at in range(4)]
+    lengths = {one.parameters["T2"]: max(one.result["bounds"]) for one in found if one.parameters["q2"] == 3}
+    order = math.log(lengths[_LENGTHS[-1]] / lengths[_LENGTHS[-2]]) / math.log(_LENGTHS[-1] / _LENGTHS[-2])
+    numbers: dict[str, float | str] = {
+        **{f"term {at + 1}: largest quotient of it and its bound": quotient for at, quotient in enumerate(largest)},
+        "largest loss / sum of the four bounds": max(one.result["loss"] for one in found),
+        "largest |sum of the terms - loss|, relative": max(one.result["expanded"] for one in found),
+        "power of T_2 in the bounds": order,
+    }
+    held = (
+        all(quotient / (factor if at == term else 1.0) <= 1 + 1e-9 for at, quotient in enumerate(largest))
+        and max(one.result["loss"] for one in found) <= 1
+        and max(one.result["expanded"] for one in found) <= 1e-9
+        and order <= power + TOLERANCE
+    )
+    return compared(found, LAST_LINE, numbers, held=held, misprint=misprint)

@@ -46,13 +46,18 @@ def counted(sweep: str, T: int, q: int, d: int, lr: float, epsilon: float, seed:
     }
 
 
-@experiment(version=1, name="selection.flow_to_loss")
+@experiment(version=2, name="selection.flow_to_loss")
 def in_the_flow(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, float | int]:
     """The time eta t at which equation (6), descent at a small rate, has the loss epsilon: also where no run ends."""
     tau = np.geomspace(1.0, T**2 * d / epsilon, 801)
-    below = np.flatnonzero(population_flow(T, q, d, tau).loss <= epsilon)
+    loss = population_flow(T, q, d, tau).loss
+    below = np.flatnonzero(loss <= epsilon)
+    time = math.inf
+    if len(below):
+        around = slice(below[0], below[0] - 2, -1)  # the last loss above epsilon, and the first that is not
+        time = float(np.exp(np.interp(math.log(epsilon), np.log(loss[around]), np.log(tau[around]))))
     return {
-        "time": float(tau[below[0]]) if len(below) else math.inf,
+        "time": time,
         "allowed": int(not broken_hypotheses(T, q, d, 1 / (20 * d**2), epsilon)),
     }
 
@@ -62,12 +67,15 @@ CORNERS = (
     (4000, 2, 1, 4.9e-3),
     (9, 2, 1, 6.4e-3),
     (41, 10, 1, 1e-3),
+    (16, 2, 1, 1e-4),
+    (16, 2, 1, 1e-5),
     (16, 2, 1, 1e-6),
+    (16, 2, 64, 1e-6),
     (9, 2, 64, 1e-4),
     (1000, 200, 4, 1e-4),
 )
 """(T, q, d, epsilon) at corners of the hypotheses: long and short sequences, q just below T/4, epsilon just below its
-largest value and small."""
+largest value and small. Four are alike but for epsilon or d, two but for T: between them the powers are taken."""
 
 
 def _cells() -> Iterator[Cell]:
@@ -91,6 +99,28 @@ def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
     return powers
 
 
+def settled_powers(flow: Sequence[Found]) -> dict[str, float]:
+    """The largest local powers of T, 1/epsilon and d in eta t, between settings that differ in one of them alone.
+
+    Those of T are at T = 4,000 to 100,000, on the plateau; those of 1/epsilon and d at T = 16, in the tail.
+    """
+    found = {}
+    for name, others in (("T", ("q", "d", "epsilon")), ("epsilon", ("T", "q", "d")), ("d", ("T", "q", "epsilon"))):
+        slopes = []
+        for low in flow:
+            for high in flow:
+                alike = all(low.parameters[other] == high.parameters[other] for other in others)
+                if alike and low.parameters[name] < high.parameters[name]:
+                    by = math.log(high.parameters[name] / low.parameters[name])
+                    slopes.append(math.log(high.result["time"] / low.result["time"]) / by)
+        found[name] = max(-slope for slope in slopes) if name == "epsilon" else max(slopes)
+    return found
+
+
+TOLERANCE = 0.05
+"""By how much a local power may exceed the bound's."""
+
+
 @claim(
     paper="selection",
     where="Theorem 3.1",
@@ -100,31 +130,42 @@ def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
     cells=_cells,
     figures=("time_to_loss", "time_exponents"),
     neighbours=(
-        Neighbour(r"within $T / (\eta \epsilon)$ steps", {"in_T": 1, "in_d": 0}),
-        Neighbour(r"within $T^{1.4} d / (\eta \epsilon)$ steps", {"in_T": 1.4}),
-        Neighbour(r"within $T^2 d / (\eta \sqrt{\epsilon})$ steps", {"in_epsilon": 0.5}),
-        Neighbour(r"within $T^2 / (d \eta \epsilon)$ steps", {"in_d": -1}),
+        Neighbour(r"within $T^{1.9} d / (\eta \epsilon)$ steps", {"in_T": 1.9}),
+        Neighbour(r"within $T^2 d / (\eta \epsilon^{0.9})$ steps", {"in_epsilon": 0.9}),
+        Neighbour(r"within $T^2 d / (\eta^{0.9} \epsilon)$ steps", {"in_eta": 0.9}),
+        Neighbour(r"within $T^2 / (\sqrt{d} \eta \epsilon)$ steps", {"in_d": -0.5}),
+    ),
+    history=(
+        "Until 2026-11-17 no time was to be above T^2 d / (eta epsilon) with the constant 1, at corners of the "
+        "hypotheses too. Powers of T from 1.5 on, d^-0.5 and epsilon^-0.7 passed as well, and a statement up to "
+        "logarithms promises no constant. That the local powers of T, 1/epsilon, d and 1/eta, where they have settled, "
+        "are at most the bound's took its place; the verdict stayed.",
     ),
 )
-def theorem_3_1(found: Sequence[Found], in_T: float = 2, in_d: float = 1, in_epsilon: float = 1) -> Finding:
-    """Every time is below the bound, even without its logarithms and constants, at corners of the hypotheses too.
+def theorem_3_1(
+    found: Sequence[Found], in_T: float = 2, in_d: float = 1, in_epsilon: float = 1, in_eta: float = 1
+) -> Finding:
+    """No time grows faster than the bound in T, 1/epsilon, d and 1/eta: local powers, where they have settled.
 
-    Until it was looked at again the settings were those of the sweeps alone, all of one kind: there T / (eta epsilon)
-    is an upper bound as well. At the corners the powers of T and of epsilon are needed, and none of d below 0: that
-    the bound has d^1 is more than it needs.
+    The powers of T, of 1/epsilon and of 1/eta are needed, and none of d below 0: that the bound has d^1 is more than it
+    needs, and so is that T^2 and 1/epsilon are multiplied. The quotients of times and bound, whose constant the
+    statement leaves open, are shown beside.
     """
     flow = [one for one in found if "time" in one.result]
     found = [one for one in found if "steps" in one.result]
-
-    def promised(one: Found) -> float:
-        sizes = one.parameters
-        return float(sizes["T"] ** in_T * float(sizes["d"]) ** in_d / sizes["epsilon"] ** in_epsilon)
-
-    over = max(one.result["steps"] * one.parameters["lr"] / promised(one) for one in found)
-    at_corners = max(one.result["time"] / promised(one) for one in flow)
+    over = max(one.result["steps"] / one.result["bound"] for one in found)
+    at_corners = max(
+        one.result["time"] * one.parameters["epsilon"] / (one.parameters["T"] ** 2 * one.parameters["d"])
+        for one in flow
+    )
     powers = exponents(found)
+    settled = settled_powers(flow)
     off = max(abs(one.result["steps"] / one.result["law"] - 1) for one in found)
     numbers: dict[str, float | str] = {
+        "local power of T, 4,000 to 100,000": settled["T"],
+        "largest local power of 1/epsilon, 1e-4 to 1e-6 at T = 16": settled["epsilon"],
+        "local power of d, 1 to 64 at T = 16, epsilon = 1e-6": settled["d"],
+        "power of 1/eta": -powers["lr"][0],
         "largest steps / (T^2 d / (eta epsilon))": over,
         "smallest": min(one.result["steps"] / one.result["bound"] for one in found),
         "at corners, largest eta t / (T^2 d / epsilon)": at_corners,
@@ -138,4 +179,12 @@ def theorem_3_1(found: Sequence[Found], in_T: float = 2, in_d: float = 1, in_eps
         "The bound is loose by a factor of order T d, and more dimensions leave the plateau sooner, not later: the law "
         "is the larger of T^2 / d and T / (4 epsilon), over eta."
     )
-    return holds_if(max(over, at_corners) <= 1, numbers, note)
+    pairs = (
+        (settled["T"], in_T),
+        (settled["epsilon"], in_epsilon),
+        (settled["d"], in_d),
+        (-powers["lr"][0], in_eta),
+        *((measured, {"T": in_T, "d": in_d}[name]) for name, (measured, *_) in powers.items() if name in ("T", "d")),
+        (-powers["epsilon"][0], in_epsilon),
+    )
+    return holds_if(all(power <= allowed + TOLERANCE for power, allowed in pairs), numbers, note)

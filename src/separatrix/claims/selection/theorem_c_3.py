@@ -144,8 +144,8 @@ def width_of(T: int, q: int, in_q: float = 1.0, in_log: float = 1.0) -> int:
     >>> width_of(256, 4), width_of(256, 16), width_of(256, 16, in_q=0.5), width_of(4096, 4, in_log=0.0)
     (67, 267, 134, 67)
     """
-    log = math.log(256) * (math.log(T) / math.log(256)) ** in_log
-    return math.ceil(_CONSTANT * 4 * (q / 4) ** in_q * log)
+    log: float = math.log(256) * (math.log(T) / math.log(256)) ** in_log
+    return math.ceil(float(_CONSTANT * 4 * (q / 4) ** in_q * log))
 
 
 def _size_cells() -> Iterator[Cell]:

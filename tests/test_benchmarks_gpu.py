@@ -125,10 +125,7 @@ def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
 
 @needs_triton
 def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
-    """In the interpreter: the checks pass, an error is noticed, and fused attention over pairs is of order 3.
-
-    float64 is shipped for order 3 alone, but the interpreter has it at order 4 too.
-    """
+    """In the interpreter: the checks pass, an error is noticed, and fused attention over pairs is of order 3."""
     monkeypatch.setattr(timed, "SHAPES", ((1, 3, (2, 5), 4, 3), (1, 2, (1, 2, 3), 2, 2)))
     monkeypatch.setattr(timed, "NEAR_LINEAR", (3, 1, 1))
     with interpreting():

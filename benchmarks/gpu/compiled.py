@@ -67,10 +67,11 @@ NUMBERS = ("left", "incoming", "lse", "delta", "share", "gradient", "_gradient",
 WAYS = {
     "everything hidden": (3, True),
     "nothing hidden": (3, False),
-    "order 4": (4, True),
+    "order 4 and up, everything hidden": (4, True),
+    "order 4 and up, nothing hidden": (4, False),
 }
 """What a kernel is compiled for: its order; and causality, windows and masks, or none of them, which is less code."""
-PER_SET = ("prefix_keys", "prefix_values", "prefix_mask", "prefixes", "prefix_window", "states")
+PER_SET = ("states",)
 """Arguments that are a tuple, with one for each set."""
 
 
@@ -118,20 +119,19 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
     for name, kernel, kind, width, way in product(TARGETS, KERNELS, KINDS, WIDTHS, WAYS):
         dtype, _, _, precision = KINDS[kind]
         shipped = (TARGETS[name].vendor, kernel, kind_of(dtype, precision), WAYS[way][0]) in SHIPPED
-        if shipped and (kind, way) != ("float16", "order 4"):  # which has the blocks and the code of bfloat16
+        if shipped and (kind, WAYS[way][0]) != ("float16", 4):  # which has the blocks and the code of bfloat16
             yield name, kernel, kind, width, way
     for name in TARGETS:
         for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), WIDTHS):
             yield name, kernel, kind, width, "sums"
         yield name, "coordinate_gradient", "float64", WIDTHS[0], "given"
         yield name, "carry", "float64", WIDTHS[0], "sums"
-        most = f"{near_linear.MOST_SETS} key sets"  # fewer have some of this code
         for width in WIDTHS:
-            yield name, "scan", "float64", width, most
-            yield name, "scan_back", "float64", width, most
-            yield name, "scan_back", "float64", width, f"{most}, whole"
+            yield name, "scan", "float64", width, "any key sets"
+            yield name, "scan_back", "float64", width, "any key sets"
+            yield name, "scan_back", "float64", width, "any key sets, whole"
             yield name, "append_tokens", "float32", width, "sums"
-            yield name, "ask_states", "float32", width, most
+            yield name, "ask_states", "float32", width, f"{near_linear.MOST_SETS} key sets"  # fewer have less code
 
 
 def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Configuration:
@@ -151,8 +151,9 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
     if kernel not in NEAR_LINEAR:
         order, hidden = WAYS[way]
         return {
-            **dict.fromkeys(("CAUSAL", "INNER_WINDOW", "MASKED"), hidden),
-            **{"PREFIX_WINDOW": (hidden,) * (order - 2), "PREFIXES": order - 2, "PRECISION": KINDS[kind][3]},
+            **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), hidden),
+            **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
+            **{"PRECISION": KINDS[kind][3]},
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
         }
     if kernel == "carry":
@@ -165,10 +166,10 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
         "coordinate_gradient": ("ROWS", "TOKENS", "COLUMNS", "TILED", "GIVEN"),
         "append_tokens": ("ROWS", "COLUMNS"),
         "ask_states": ("ROWS", "COLUMNS", "SETS"),
-        "scan": ("TOKENS", "COLUMNS", "SETS"),
-        "scan_back": ("TOKENS", "COLUMNS", "SETS", "WHOLE"),
+        "scan": ("TOKENS", "COLUMNS"),
+        "scan_back": ("TOKENS", "COLUMNS", "WHOLE"),
     }[kernel]
-    found |= {"SETS": int(way[0]) if way[0].isdigit() else 1, "WHOLE": way.endswith("whole")}
+    found |= {"SETS": near_linear.MOST_SETS, "WHOLE": way.endswith("whole")}
     return {name: found[name] for name in names}
 
 
@@ -185,7 +186,7 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     program = getattr(import_module(f"separatrix.attention.{package}.gpu.programs.{kernel}"), kernel)
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     types = _near_linear_type if kernel in NEAR_LINEAR else _type
-    sets = constants.get("PREFIXES", constants.get("SETS", 1))
+    sets = constants.get("SETS", 1)
     signature: dict[str, Any] = {}
     aligned = {}  # tensors of PyTorch begin at multiples of 16 bytes
     for at, each in enumerate(program.arg_names):
@@ -269,9 +270,8 @@ def estimate(target: Target, kernel: str, kind: str, width: int, way: str) -> fl
     1219
     """
     if kernel in NEAR_LINEAR:
-        sets = int(way[0]) if way[0].isdigit() else 1
         wide = kernel not in near_linear.KERNELS
-        return 1e3 * target.tera["float64" if wide else kind] / (2 * width * sets)
+        return 1e3 * target.tera["float64" if wide else kind] / (2 * width)
     operations = 2 * width * sum(PRODUCTS[kernel])
     return 1e3 * min(target.tera[kind] / operations, target.exponentials)
 
@@ -281,7 +281,7 @@ def _near_linear_type(name: str, narrow: str, wide: str) -> str:
         return "*i32"
     if name in ("x", "weights", "out", "M", "gradient", "keys", "values", "query"):
         return f"*{narrow}"
-    whole = ("rank", "n", "d", "degree", "columns", "parts", "length", "heads", "pieces", "size")
+    whole = ("rank", "n", "d", "degree", "columns", "parts", "length", "heads", "pieces", "size", "sets")
     return "i32" if name in whole else "*fp64"
 
 
@@ -290,6 +290,8 @@ def _type(name: str, narrow: str, wide: str) -> str:
         return f"*{wide}"
     if name.endswith("_mask"):
         return "*u8"
+    if name == "table":
+        return "*i32"
     return f"*{narrow}" if name == "out" or name.endswith(("_keys", "_values")) else "i32"
 
 

@@ -31,6 +31,7 @@ SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
     (2, 70, (33, 65), 64, 64),
     (1, 40, (20, 150), 128, 128),
     (1, 20, (5, 9, 30), 32, 16),
+    (1, 20, (3, 4, 5, 20), 16, 16),
 )
 NEAR_LINEAR = (300, 4, 8)
 """The length and the dimensions of keys and of values for which near-linear attention is checked."""

@@ -99,12 +99,12 @@ def test_every_claim_is_recorded(paper: str) -> None:
 def test_the_quick_profile_stays_quick() -> None:
     """Few cells, and few steps of training."""
     quick = [one for one in CLAIMS.values() if one.profile == "quick"]
-    for paper, most in (("kronecker", 1000), ("selection", 400), ("separation", 1000)):
+    for paper, most in (("kronecker", 1000), ("selection", 500), ("separation", 1300)):
         assert sum(len(list(one.cells())) for one in quick if one.paper == paper) < most
     trained = {cell for one in quick for cell in one.cells() if cell.experiment == "selection.training"}
     assert sum(cell.arguments["steps"] for cell in trained) <= 10_000
     turned = {cell for one in quick for cell in one.cells() if cell.experiment == "selection.heat_maps"}
-    assert sum(cell.arguments["steps"] for cell in turned) <= 1200
+    assert sum(cell.arguments["steps"] for cell in turned) <= 3000
 
 
 NUMBERED = {

@@ -100,6 +100,9 @@ def test_documents(tmp_path: Path) -> None:
         inventory = InventoryFile.load(file, "", lambda base, path: path)
     known = {name for kind, entries in inventory.items() if kind.startswith("py:") for name in entries}
     assert {one.full for page in PAGES for one in names(page)} - known == set()
+    layer = "separatrix.nn.TensorAttention"
+    assert {f"{layer}.{name}" for name in ("forward", "cache", "decode", "state")} <= known
+    assert f"{layer}.cuda" not in known, "what a layer has from PyTorch is in the entry of ours"
 
     left_over = (":py:obj:", "{py:obj}", "&lt;!-- made", "problematic")
     for file in pages:

@@ -24,13 +24,15 @@ MODELS = {
     "cross": {"a1": "3"},
     "ones, least b": {"a0": "1/1000", "a1": "0.7", "b": "0.1", "c": "0.9", "weights": "ones"},
     "ones, least c": {"a0": "99/1000", "a1": "10", "b": "0.9", "c": "0.1", "weights": "ones"},
+    "identity, large b": {"a1": "1.2", "b": "20/29", "c": "21/29", "weights": "identity"},
     "identity, least a1": {"a0": "99/1000", "a1": "1", "b": "39/761", "c": "760/761", "weights": "identity"},
     "cross, least a1": {"a0": "99/1000", "a1": "1001/1000"},
     "cross, large a1": {"a0": "1/1000", "a1": "10"},
 }
 """The settings of the experiments, a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 asks.
 
-The last five are at corners of the ranges: a0 near 0 and near 0.1, the least a1 and a large one, b or c at 0.1."""
+The last six are at corners of the ranges: a0 near 0 and near 0.1, the least a1 and a large one, b or c at 0.1, a large
+b that Lemma E.3 allows."""
 
 PATHS = {
     "ones": ("10", "log n", "n^0.02", "n^0.03", "n^0.1", "n^0.5"),
@@ -44,13 +46,14 @@ ALLOWED = {
     "identity": ("n^0.1", "n^0.5"),
     "identity, b + c = 1": ("n^0.5",),
     "cross": ("n^0.03", "n^0.1", "n^0.5"),
-    "ones, least b": ("n^0.5",),
-    "ones, least c": ("n^0.5",),
-    "identity, least a1": ("n^0.5",),
-    "cross, least a1": ("n^0.5",),
-    "cross, large a1": ("n^0.5",),
+    "ones, least b": ("n^0.03", "n^0.1", "n^0.5"),
+    "ones, least c": ("n^0.03", "n^0.1", "n^0.5"),
+    "identity, least a1": ("n^0.03", "n^0.1", "n^0.5"),
+    "cross, least a1": ("n^0.03", "n^0.1", "n^0.5"),
+    "cross, large a1": ("n^0.03", "n^0.1", "n^0.5"),
 }
-"""d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08."""
+"""d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08, and
+0.005 at the least a_1."""
 
 
 def classes(path: str, k: int) -> int:

@@ -52,7 +52,7 @@ def test_an_exponential_a_product_and_a_sum_are_counted_for_each_block():
 def expansion_of(d: int, degree: int, dtype: torch.dtype) -> Expansion:
     """An expansion whose factors and coefficients have been rounded 0 times."""
     nothing = torch.zeros(HEADS, d, dtype=torch.float64)
-    frame = Frame(torch.arange(d), (nothing,) * 4, None, (nothing,) * 4, 1.0, d, dtype)
+    frame = Frame(torch.arange(d), (nothing,) * 6, None, (nothing,) * 6, 1.0, d, dtype)
     index_set = total_degree(d, degree)
     return Expansion(frame, index_set, torch.zeros(index_set.rank, dtype=torch.float64), None)
 

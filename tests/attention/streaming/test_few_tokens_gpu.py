@@ -27,7 +27,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(few_tokens_gpu, "block_of", lambda *given: shipped(*given)._replace(rows=8))
 
 
-@pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (3, 2, 16), (4, 2, 3)])
+@pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (3, 2, 16), (4, 2, 3), (6, 1, 2)])
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_they_are_pytorchs_sums(order, d, d_v, batch):
     check_stream(order, d, d_v, batch, (1, 3, 2))

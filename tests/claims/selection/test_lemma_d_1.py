@@ -12,7 +12,7 @@ from tests.contracts.claim_contract import FAILS
 class TestLemmaD1(PairsContract):
     module = lemma_d_1
     pairs = "lemma-d.1"
-    mutants = (("lemma-d.1", {"apart": 1e-3}, FAILS),)
+    mutants = (("lemma-d.1", {"apart": 1e-3}, FAILS), ("lemma-d.1", {"literal": 1e-3}, FAILS))
 
 
 def test_the_experiment_sees_a_gradient_of_the_wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:

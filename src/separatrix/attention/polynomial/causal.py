@@ -39,7 +39,7 @@ Rows = tuple[Tensor, list[Tensor], list[Tensor]]
 
 def scanner(query: Tensor, values: Sequence[Tensor]) -> ModuleType | None:
     """Whose kernels scan queries and values like these: those in Triton, those in C++, or None for plain PyTorch."""
-    if gpu_scan.scans_on_gpu(query, len(values), values[0].shape[2] + 1):
+    if gpu_scan.scans_on_gpu(query, values[0].shape[2] + 1):
         return gpu_scan
     return native_scan if scans_natively(query.device, len(values)) else None
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
-from separatrix.claims.misprint_pairs import as_printed, compared
+from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.claims.selection.lemma_a_3 import leaning
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code
@@ -37,28 +37,39 @@ WEIGHTS = (
 )
 
 
-@experiment(version=2, name="selection.lemma_e15")
-def weight_bounds(q: int, outside: int, width: int, C: float, seed: int) -> dict[str, list[float]]:
+SIDES = {"towards": (1, 1), "away": (-1, -1), "both": (1, -1)}
+"""The signs by which encodings outside the subset are multiplied in turn: they lean on it, away from it, or both."""
+
+
+@experiment(version=3, name="selection.lemma_e15")
+def weight_bounds(q: int, outside: int, lean: str, width: int, C: float, seed: int) -> dict[str, list[float] | float]:
     """The weight of a position in the subset, for q orthogonal encodings and others outside that lean on all q.
 
-    Each has the overlap q c with the subset's code, where the isometry constant is about c sqrt(q).
+    Each has an overlap of 2 q / width in magnitude with the subset's code, where the isometry constant is 2 sqrt(q) /
+    width if there is one outside. `c` is the bound on overlaps, and `weight` the weight.
     """
     E = leaning(q, width, outside)
+    for at in range(outside):
+        E[q + at] *= SIDES[lean][at % 2]
     delta = restricted_isometry(E, q).upper
     S = torch.softmax(C * E @ subset_code(E, torch.arange(q)), 0)
-    weight, length = float(S[0]), len(E)
+    weight, c = float(S[0]), delta * math.sqrt(q) / (1 - delta)
     overlap = float((E[-1] @ subset_code(E, torch.arange(q))).abs())
-
-    def beyond(c: float) -> float:
-        low, high = (1 / (q + (length - q) * math.exp(-(1 - e * c) * C)) for e in (1, -1))
-        return max(low - weight, weight - high)
-
-    true = 1 / (q + (length - q) * math.exp(-(1 + overlap) * C))
-    forms = [math.exp(C) / (first + (length - q) * math.exp(-overlap * C)) for first in (q, q * math.exp(C))]
+    true = 1 / (q + outside * math.exp(-(1 + overlap) * C))
+    forms = [math.exp(C) / (first + outside * math.exp(-overlap * C)) for first in (q, q * math.exp(C))]
+    printed, right = (max(_beyond(weight, q, outside, C, bound)) for bound in (delta / (1 - 2 * delta), c))
     return {
         "upper bound of the softmax": [abs(forms[0] - true), abs(forms[1] - true)],
-        "bounds of the lemma": [beyond(delta / (1 - 2 * delta)), beyond(delta * math.sqrt(q) / (1 - delta))],
+        "bounds of the lemma": [printed, right],
+        "weight": weight,
+        "c": c,
     }
+
+
+def _beyond(weight: float, q: int, outside: int, C: float, c: float) -> tuple[float, float]:
+    """By how much a weight is below the lemma's lower bound and above its upper bound, for a bound c on overlaps."""
+    low, high = (1 / (q + outside * math.exp(-(1 - sign * c) * C)) for sign in (1, -1))
+    return low - weight, weight - high
 
 
 @claim(
@@ -67,12 +78,32 @@ def weight_bounds(q: int, outside: int, width: int, C: float, seed: int) -> dict
     says=r"With $W = C W^\ast$, the attention on a position of the subset lies between two functions of $C$ and "
     r"$\delta$.",
     cells=lambda: [
-        weight_bounds.cell(seed=0, q=q, outside=outside, width=64, C=C)
+        weight_bounds.cell(seed=0, q=q, outside=outside, lean=lean, width=64, C=C)
         for q, outside in ((2, 1), (2, 5), (3, 1), (3, 4), (4, 1), (4, 2), (6, 1))
+        for lean in SIDES
         for C in (0.5, 2.0, 5.0)
     ],
     errata=WEIGHTS,
-    neighbours=as_printed(WEIGHTS),
+    neighbours=(
+        *as_printed(WEIGHTS),
+        Neighbour("with $0.9 c$ for $c$ in the lower bound", {"below": 0.9}),
+        Neighbour("with $0.9 c$ for $c$ in the upper bound", {"above": 0.9}),
+    ),
+    history=(
+        "Until 2026-11-17 all overlaps were positive, so that the upper bound was never near, and what is printed was "
+        "the only neighbour. Encodings that lean away from the subset, or to both sides, were added.",
+    ),
 )
-def lemma_e_15(found: Sequence[Found], misprint: str = "") -> Finding:
-    return compared(found, WEIGHTS, misprint=misprint)
+def lemma_e_15(found: Sequence[Found], misprint: str = "", below: float = 1.0, above: float = 1.0) -> Finding:
+    """Both bounds, with `below` times c in the lower and `above` times c in the upper one."""
+    ends = []
+    for one in found:
+        q, outside, C = (one.parameters[name] for name in ("q", "outside", "C"))
+        weight, c = one.result["weight"], one.result["c"]
+        ends.append([_beyond(weight, q, outside, C, scale * c)[at] for at, scale in enumerate((below, above))])
+    least, most = (max(end[at] for end in ends) for at in (0, 1))
+    numbers = {
+        "most that a weight is below its lower bound": least,
+        "most that a weight is above its upper bound": most,
+    }
+    return compared(found, WEIGHTS, numbers, held=max(least, most) <= ROUNDING, misprint=misprint)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Rank, claim
-from separatrix.claims.misprint_pairs import as_printed, compared
+from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
+from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.moments import exact_descent
+from separatrix.selection.task import SparseTokenSelection
+from separatrix.selection.transformer import SelectionTransformer
 
 TOKENS_FOR_Z = "X for Z"
 
@@ -68,13 +72,17 @@ D_5 = (
 )
 
 
-@experiment(version=1, name="selection.proof_shapes")
+@experiment(version=2, name="selection.proof_shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step."""
-    V = torch.ones(d, d + width, dtype=torch.float64)
-    X = torch.ones(d, T, dtype=torch.float64)
-    Z = torch.cat([X, torch.ones(width, T, dtype=torch.float64)])
-    fits = {name: V.shape[1] == M.shape[0] for name, M in (("X", X), ("Z", Z))}
+    """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step.
+
+    V, the attention S_y and the output are those of a drawn `SelectionTransformer`, with the one-hot encoding of
+    Appendix D and with one of near-orthogonal signs: V Z S_y is compared with the output. `exchanged` has [E; X] for
+    Z = [X; E].
+    """
+    onehot = _products(torch.eye(T, dtype=torch.float64), q, d, seed)
+    signs = near_orthogonal_encoding(T, width, threshold=0.8, generator=seed, dtype=torch.float64).E
+    near = _products(signs, q, d, seed)
     ones = torch.eye(T * d, dtype=torch.float64).reshape(-1, d, T) * (T * d) ** 0.5
     mean = (ones.mT @ ones).mean(0)
     Ws, Vs, _ = exact_descent(torch.eye(T, dtype=torch.float64), q, d, 0.05, 4)
@@ -83,11 +91,11 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     for W in Ws:
         S = torch.softmax(W[d:, d:] @ y, 0)
         gaps.append(float(S[0] - S[-1]))
-    products = [float(not fits[name]) for name in ("X", "Z")]
     identities = (torch.eye(size, dtype=torch.float64) for size in (d, T))
     return {
-        "V X in Lemma D.1": products,
-        "V X in Lemma E.2": products,
+        "V X in Lemma D.1": onehot[:2],
+        "V X in Lemma E.2": near[:2],
+        "exchanged": [onehot[2], near[2]],
         "size of the identity": [
             float((mean - d * eye).abs().max()) if eye.shape == mean.shape else 1.0 for eye in identities
         ],
@@ -96,12 +104,35 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     }
 
 
+def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
+    """How far V X S_y, V Z S_y and V [E; X] S_y are from a transformer's output; 1 without a meaning."""
+    source = torch.Generator().manual_seed(seed)
+    X, y, _ = SparseTokenSelection(len(E), q, d).batch(1, generator=source, dtype=torch.float64)
+    model = SelectionTransformer(d, E.shape[1], dtype=torch.float64)
+    model.randomise(0.5, source)
+    with torch.no_grad():
+        output, S, V = model(X, y, E)[0], model.attention(X, y, E)[0], model.V.detach()
+    tokens = X[0].mT
+    apart = []
+    for Z in (tokens, torch.cat([tokens, E.mT]), torch.cat([E.mT, tokens])):
+        fits = V.shape[1] == len(Z)
+        apart.append(float((V @ Z @ S - output).abs().max()) if fits else 1.0)
+    return apart
+
+
 def _cells() -> Iterator[Cell]:
     for T, q, d, width in ((5, 2, 3, 8), (7, 3, 1, 16), (4, 1, 2, 4)):
         yield shapes.cell(seed=0, T=T, q=q, d=d, width=width)
 
 
-def _register(where: str, says: str, errata: Sequence[Erratum]) -> Claim:
+def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | None = None) -> Claim:
+    """A claim on shapes; `encoding` says which of the two encodings a claim on the product with V is about."""
+    exchanged = Neighbour(r"$V [E; X]$ for $V Z = V [X; E]$", {"exchanged": True})
+    history = (
+        "Until 2026-11-17 the shapes compared were of matrices of ones that the check had made; V, the attention and "
+        "the output are now a transformer's.",
+    )
+
     @claim(
         paper="selection",
         where=where,
@@ -109,19 +140,21 @@ def _register(where: str, says: str, errata: Sequence[Erratum]) -> Claim:
         says=says,
         cells=_cells,
         errata=errata,
-        neighbours=as_printed(errata),
+        neighbours=(*as_printed(errata), *((exchanged,) if encoding is not None else ())),
+        history=history if encoding is not None else (),
         home=__name__,
     )
-    def check(found: Sequence[Found], misprint: str = "") -> Finding:
-        return compared(found, errata, misprint=misprint)
+    def check(found: Sequence[Found], misprint: str = "", exchanged: bool = False) -> Finding:
+        held = not exchanged or all(one.result["exchanged"][encoding or 0] <= ROUNDING for one in found)
+        return compared(found, errata, held=held, misprint=misprint)
 
     return check
 
 
-_register("Lemma D.1", "The differential of the loss has $V Z$ before the differential of the attention.", D_1)
+_register("Lemma D.1", "The differential of the loss has $V Z$ before the differential of the attention.", D_1, 0)
 _register(
     "Lemma D.5",
     r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero at the start alone.",
     D_5,
 )
-_register("Lemma E.2", "The residual has $V Z S_y$, as the model has.", E_2)
+_register("Lemma E.2", "The residual has $V Z S_y$, as the model has.", E_2, 1)

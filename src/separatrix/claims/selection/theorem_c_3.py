@@ -145,7 +145,8 @@ def width_of(T: int, q: int, in_q: float = 1.0, in_log: float = 1.0) -> int:
     (67, 267, 134, 67)
     """
     log: float = math.log(256) * (math.log(T) / math.log(256)) ** in_log
-    return math.ceil(float(_CONSTANT * 4 * (q / 4) ** in_q * log))
+    width: float = _CONSTANT * 4 * (q / 4) ** in_q * log
+    return math.ceil(width)
 
 
 def _size_cells() -> Iterator[Cell]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
+from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
 from separatrix.separation.statements import Line, Reading, at
 
@@ -92,9 +92,9 @@ row_lemma(
         Statement("1", "ones", "exp", "0.7", "special", "0.1", "often"),
         Statement("2", "ones", "exp", "0.7", "other", "0.1", "rarely"),
         Statement("2", "ones", "exp", "0.9", "other", "0.1", "rarely"),
-        Statement("1", "ones, least b", "exp", "0.7", "special", "0.1", "often", LEAST_D),
-        Statement("1", "ones, least c", "exp", "10", "special", "0.1", "often", LEAST_D),
-        Statement("2", "ones, least b", "exp", "0.7", "other", "0.1", "rarely", LEAST_D),
+        Statement("1", "ones, least b", "exp", "0.7", "special", "0.1", "often"),
+        Statement("1", "ones, least c", "exp", "10", "special", "0.1", "often"),
+        Statement("2", "ones, least b", "exp", "0.7", "other", "0.1", "rarely"),
     ),
     (
         (

@@ -11,7 +11,7 @@ from typing import Any
 
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
-from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LEAST_D, WIDE, Statement, row_lemma
+from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LARGE_B, NARROW, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, places
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -231,11 +231,14 @@ row_lemma(
         Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),
         Statement("2", "identity", "exp", "1.2", "own class", "0.1", "rarely"),
         Statement("2", "identity", "exp", "1.2", "other class", "0.1", "rarely"),
-        Statement("1", "identity, least a1", "exp", "1", "special", "0.1", "often", LEAST_D),
-        Statement("2", "identity, least a1", "exp", "1", "own class", "0.1", "rarely", LEAST_D),
+        Statement("1", "identity, least a1", "exp", "1", "special", "0.1", "often", NARROW),
+        Statement("2", "identity, least a1", "exp", "1", "own class", "0.1", "rarely", NARROW),
+        Statement("1", "identity, large b", "exp", "1.2", "special", "0.1", "often", LARGE_B),
+        Statement("2", "identity, large b", "exp", "1.2", "own class", "0.1", "rarely", LARGE_B),
+        Statement("2", "identity, large b", "exp", "1.2", "other class", "0.1", "rarely", LARGE_B),
         Statement("2", "identity", "exp", "10", "other class", "0.1", "rarely"),
     ),
-    note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2; a_1 >= 1 is needed, as in Lemma E.2. "
-    + AS_N_GROWS,
+    note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2, or b = 20/29 and c = 21/29; a_1 >= 1 is needed, "
+    "as in Lemma E.2. " + AS_N_GROWS,
     home=__name__,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
-from separatrix.claims.separation.row_lemmas import LEAST_D, NARROW, Statement, row_lemma
+from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_f_cross import (
     CLASSES,
     HALF,
@@ -83,9 +83,9 @@ row_lemma(
     (
         Statement("1", "cross", "exp", "3", "special", "0.9", "often"),
         Statement("2", "cross", "exp", "3", "other", "0.5", "rarely in size"),
-        Statement("1", "cross, large a1", "exp", "10", "special", "0.9", "often", LEAST_D),
-        Statement("1", "cross, least a1", "exp", "1001/1000", "special", "0.9", "often", LEAST_D),
-        Statement("2", "cross, least a1", "exp", "1001/1000", "other", "0.5", "rarely in size", LEAST_D),
+        Statement("1", "cross, large a1", "exp", "10", "special", "0.9", "often"),
+        Statement("1", "cross, least a1", "exp", "1001/1000", "special", "0.9", "often"),
+        Statement("2", "cross, least a1", "exp", "1001/1000", "other", "0.5", "rarely in size"),
     ),
     (
         (

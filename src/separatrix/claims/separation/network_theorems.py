@@ -6,7 +6,7 @@ delta = 0.01, along the paths d(n) that it allows, from some n on (see `growth`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -21,8 +21,13 @@ JUST_ENOUGH, JUST_TOO_FEW = 3.5, 3.4
 """C on either side of the least, 1 / log(4/3) = 3.48: a share 1/4 of the sign vectors fires on D1."""
 
 
-WIDER = {"ones": ("n^0.1", "n^0.5"), "cross": ("n^0.1", "n^0.5")}
-"""Theorems D.9 and F.9 ask more of d: omega(n^(4 a0 + 0.02)) and omega(n^(2 a0 + 0.02)), a0 = 0.01."""
+WIDER = {
+    "ones": ("n^0.1", "n^0.5"),
+    "ones, least c": ("n^0.5",),
+    "cross": ("n^0.1", "n^0.5"),
+    "cross, least a1": ("n^0.5",),
+}
+"""Theorems D.9 and F.9 ask more of d: omega(n^(4 a0 + 0.02)) and omega(n^(2 a0 + 0.02)), a0 = 0.01, or 0.099."""
 
 
 LESS_D = ("10", "log n")
@@ -36,16 +41,17 @@ CORNERS = {
 
 
 def network_cells(
-    *models: str, paths: Sequence[str] | None = None, widths: Sequence[float] = (ENOUGH, PRINTED, ONE_VECTOR)
+    *models: str, paths: Mapping[str, Sequence[str]] = ALLOWED, widths: Sequence[float] = (ENOUGH, PRINTED, ONE_VECTOR)
 ) -> Callable[[], Iterator[Cell]]:
-    """The cells of a theorem about these models: along the paths it allows, at corners too, and two at a lesser d."""
+    """The cells of a theorem about these models: along the paths it allows, at corners too, and two at a lesser d.
+
+    A model that `paths` does not name has the paths of `ALLOWED`.
+    """
 
     def made() -> Iterator[Cell]:
         for width in widths:
-            for model in models:
-                yield from cells(model, paths or ALLOWED[model], width)
-            for model in CORNERS[models[0]]:
-                yield from cells(model, ALLOWED[model], width)
+            for model in (*models, *CORNERS[models[0]]):
+                yield from cells(model, paths.get(model, ALLOWED[model]), width)
         yield from cells(models[0], LESS_D, ENOUGH)
 
     return made
@@ -178,7 +184,7 @@ def silent(
     errata: Sequence[Erratum],
     shown: Callable[[Sequence[Found]], dict[str, bool]],
     *models: str,
-    paths: Sequence[str] | None = None,
+    paths: Mapping[str, Sequence[str]] = ALLOWED,
     note: str = _FROM,
     home: str,
 ) -> Claim:

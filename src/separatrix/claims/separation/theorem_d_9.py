@@ -12,7 +12,7 @@ silent(
     (WRONG_SET,),
     fires_there,
     "ones",
-    paths=WIDER["ones"],
+    paths=WIDER,
     note=NOT_SHARP,
     home=__name__,
 )

@@ -20,7 +20,7 @@ silent(
     (WRONG_SET, cites_wrongly("Lemma F.4", "Lemma F.8")),
     lambda found: {**fires_there(found), **unlike("exp_silent_on_d0")(found)},
     "cross",
-    paths=WIDER["cross"],
+    paths=WIDER,
     note=NOT_SHARP,
     home=__name__,
 )

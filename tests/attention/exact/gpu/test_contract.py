@@ -13,6 +13,8 @@ from separatrix.attention.arithmetic import host
 from separatrix.attention.call import check_call
 from separatrix.attention.exact import gpu
 from separatrix.attention.exact.engine import engine_for
+from separatrix.attention.exact.gpu import launch
+from tests.attention.arithmetic.test_precision import precision_of
 from tests.contracts.attention_contract import AttentionContract, draw, inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
@@ -24,7 +26,7 @@ class TestTriton(AttentionContract):
 
     def attend(self, query, keys, values, **options):
         call = check_call(query, keys, values, **options)
-        assert (engine_for(call) is gpu) == (len(keys) in (2, 3) and not call.is_empty)
+        assert (engine_for(call) is gpu) == (len(keys) > 1 and not call.is_empty)
         return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
 
     @pytest.mark.parametrize("order", [2, 3])
@@ -45,11 +47,41 @@ class TestTriton(AttentionContract):
         assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
 
 
-@pytest.mark.parametrize("order", [2, 5])
-def test_other_orders_are_computed_elsewhere(order):
-    call = check_call(*inputs(order, 3, [4, 5, 2, 2]))
+def test_order_2_is_computed_elsewhere():
+    call = check_call(*inputs(2, 3, [4]))
     assert not gpu.takes(call)
     assert engine_for(call) is not gpu
+
+
+def test_steps_and_places_that_32_bits_do_not_hold_are_computed_elsewhere():
+    """Three sets of 1290 keys make 1290^3 < 2^31 steps for a fourth, and with windows a block of queries makes more."""
+    n = 1290
+
+    def call_of(length, **options):
+        query, *sets = torch.zeros(1, length, 1).expand(1 + 8, 1, length, 1)
+        return check_call(query[:, :1], sets[:4], sets[4:], **options)
+
+    assert gpu.takes(call_of(n))
+    assert not gpu.takes(call_of(n + 1))
+    assert gpu.takes(call_of(n, windows=[n] * 4))
+    assert not gpu.takes(call_of(n, windows=[n + 1] * 4))
+    assert gpu.takes(call_of(1 << 16, windows=[8] * 4))
+    assert not gpu.takes(check_call(*inputs(3, 2, [2, 2]), query_offset=(1 << 23) + 1))
+
+
+@pytest.mark.parametrize("order", [3, 5])
+def test_tf32_is_used_if_asked_for_and_for_float32_alone(order, monkeypatch):
+    used = []
+    given, forward = inputs(order, 2, [2] * (order - 1)), launch.forward
+    monkeypatch.setattr(
+        launch, "forward", lambda call, precision: (used.append(precision), forward(call, precision))[1]
+    )
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        call = check_call(given[0].to(dtype), *([x.to(dtype) for x in sets] for sets in given[1:]))
+        for asked in ("ieee", "tf32"):
+            with precision_of(torch.backends.cuda.matmul, asked):
+                gpu.forward(call)
+    assert used == ["ieee", "tf32", "ieee", "ieee", "ieee", "ieee"]
 
 
 @pytest.mark.parametrize("d", [128, 129])

@@ -50,7 +50,12 @@ CASES = {
     "windows that end before any key": ((4, [3, 3], 2, 2), {"windows": [2, 2], "query_offset": 40}),
     "order 4": ((3, [2, 17, 3], 2, 2), {}),
     "order 4, causal": ((5, [3, 5, 2], 2, 2), {"is_causal": True, "query_offset": -1}),
+    "order 4, a window on one prefix": ((3, [2, 3, 4], 2, 1), {"windows": [3, None, 3], "query_offset": 2}),
     "order 4, windows": ((17, [3, 5, 18], 2, 3), {"windows": [2, None, 4], "is_causal": True, "query_offset": 1}),
+    "order 5": ((2, [2, 1, 17, 3], 2, 3), {}),
+    "order 5, windows": ((3, [3, 2, 2, 4], 2, 1), {"windows": [2, None, 3, 3], "query_offset": 2}),
+    "order 5, causal": ((2, [3, 2, 4, 1], 1, 2), {"is_causal": True, "query_offset": 1}),
+    "order 7": ((2, [2, 1, 1, 3, 2, 1], 2, 2), {"windows": [None, 1, None, None, 2, None]}),
 }
 
 
@@ -61,6 +66,8 @@ def checked(case, masked, dtype, size=1.0, seed=0):
     options = dict(options, scale=1.3)
     if masked:
         options["key_masks"] = [torch.rand(1, key.shape[1], generator=generator) < 0.6 for key in keys]
+        for mask in options["key_masks"]:
+            mask[:, -1] = True
     leaves = [x.double().requires_grad_() for x in (query, *keys, *values)]
     sets = len(keys)
     out, lse = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
@@ -111,13 +118,19 @@ def test_large_scores_need_their_maximum_subtracted(dtype):
 
 
 @pytest.mark.parametrize("of_queries", [False, True], ids=["a mask of keys", "a mask of each head of queries"])
-@pytest.mark.parametrize("options", [{}, {"windows": [2, 5]}], ids=["all", "windows"])
-def test_heads_that_share_keys(options, of_queries):
+@pytest.mark.parametrize(
+    ("lengths", "options"),
+    [([2, 17], {}), ([2, 17], {"windows": [2, 5]}), ([2, 1, 7], {})],
+    ids=["all", "windows", "order 4"],
+)
+def test_heads_that_share_keys(lengths, options, of_queries):
     """Two heads of queries to one of keys: their gradients add up inside, whatever sizes come in for each."""
-    query, keys, values, generator = drawn(3, 5, [2, 17], 4, 3, heads=2, shared=2)
+    query, keys, values, generator = drawn(3, 5, lengths, 4, 3, heads=2, shared=2)
     masks = tuple(torch.rand(4 if of_queries else 2, key.shape[1], generator=generator) < 0.7 for key in keys)
+    for mask in masks:
+        mask[:, -1] = True
     plain = check_call(query, [k.repeat_interleave(2, 0) for k in keys], [v.repeat_interleave(2, 0) for v in values])
-    windows = replace(plain.positions, windows=tuple(options.get("windows", (None, None))))
+    windows = replace(plain.positions, windows=tuple(options.get("windows", plain.positions.windows)))
     shared = Call(query, tuple(keys), tuple(values), masks, windows, 1.0)
     spread = shared.spread()
     out, lse = gpu.forward(shared)

@@ -64,7 +64,7 @@ def test_attention_and_its_backward_pass_round_no_more_often_than_they_say(lengt
         holds(grad, promised, 0.05)
 
 
-@pytest.mark.parametrize(("sets", "d", "degree"), [(1, 2, 2), (2, 1, 3)])
+@pytest.mark.parametrize(("sets", "d", "degree"), [(1, 2, 2), (2, 1, 3), (4, 1, 1)])
 def test_the_causal_scan_rounds_no_more_often_than_it_says(sets, d, degree):
     n, dtype = 14, torch.float64
     call, expansion = unrounded([n] * sets, d, n, dtype, True), expansion_of(d, degree, dtype)

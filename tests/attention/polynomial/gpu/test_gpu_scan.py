@@ -24,6 +24,7 @@ CASES = {
     ),
     "order 3, the first queries see nothing": Case(7, (3, 9), total_degree(2, 2), 1, offset=-2, masked=True),
     "order 4": Case(5, (5, 6, 5), total_degree(1, 2), 2, offset=-1, before=True, moment=0, heads=1),
+    "order 6": Case(5, (5, 6, 5, 2, 4), total_degree(1, 1), 1, offset=-1, before=True, moment=1, heads=1),
     "one token": Case(1, (1, 1), total_degree(2, 1), 2, before=True),
 }
 
@@ -71,10 +72,9 @@ def check_scan(case):
 
 def test_what_the_kernels_take():
     query = torch.empty(1, 2, 3)
-    assert gpu_scan.scans_on_gpu(query, 3, 127)
-    assert not gpu_scan.scans_on_gpu(query, 4, 127)
-    assert not gpu_scan.scans_on_gpu(query, 3, 128)
-    assert not gpu_scan.scans_on_gpu(query.to("meta"), 2, 4)
+    assert gpu_scan.scans_on_gpu(query, 127)
+    assert not gpu_scan.scans_on_gpu(query, 128)
+    assert not gpu_scan.scans_on_gpu(query.to("meta"), 4)
 
 
 def test_stretches_fill_their_memory_and_are_whole_pieces(monkeypatch):

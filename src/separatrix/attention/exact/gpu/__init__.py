@@ -1,4 +1,4 @@
-"""Exact attention of orders 3 to 5 by kernels in Triton: the engine for GPUs. Other orders are those of `blocks`.
+"""Exact attention of every order from 3 on by kernels in Triton: the engine for GPUs.
 
 - `programs`: the kernels, forward and backward, which are compiled when they are first launched.
 - `launch`: a call as the kernels take it, and their launches.

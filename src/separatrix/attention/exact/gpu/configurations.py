@@ -20,9 +20,11 @@ WIDTHS = (16, 32, 64, 128)
 
 
 ORDERS = (3, 4)
-"""The orders that configurations ship for."""
+"""The orders that configurations ship for: 4 stands for all from there on."""
 TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""The types that configurations ship for, float64 at order 3 on NVIDIA's GPUs alone."""
+"""The types that configurations ship for, float64 on NVIDIA's GPUs alone."""
+LARGEST = 128
+"""No block has more queries."""
 
 
 class Configuration(NamedTuple):
@@ -50,22 +52,22 @@ def configuration(
         width: One of `WIDTHS`.
         of: The vendor, None for that of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
-        order: One of `ORDERS`.
+        order: The order of the call, 3 at the least.
 
     Example:
         >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
         128
     """
-    return SHIPPED[of or vendor(), kernel, kind_of(dtype, precision), order][WIDTHS.index(width)]
+    return SHIPPED[of or vendor(), kernel, kind_of(dtype, precision), min(order, ORDERS[-1])][WIDTHS.index(width)]
 
 
 def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
     """Whether there are configurations for a type and an order, on the GPUs of a vendor.
 
-    >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 5, "cuda")
-    (True, False, False)
+    >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 7, "hip")
+    (True, False, True)
     """
-    return (of or vendor(), KERNELS[0], kind_of(dtype, "ieee"), order) in SHIPPED
+    return (of or vendor(), KERNELS[0], kind_of(dtype, "ieee"), min(order, ORDERS[-1])) in SHIPPED
 
 
 def kind_of(dtype: torch.dtype, precision: str) -> str:
@@ -84,14 +86,14 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 SHIPPED = {
     ("cuda", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
     ("cuda", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
-    ("cuda", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (32, 16, 8, 1)),
     ("cuda", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
     ("cuda", "attend", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
     ("cuda", "query_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
     ("cuda", "inner_gradient", "32 bits", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
     ("cuda", "prefix_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
     ("cuda", "attend", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-    ("cuda", "query_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "query_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
     ("cuda", "inner_gradient", "tf32", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
     ("cuda", "prefix_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
     ("hip", "attend", "16 bits", 3): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
@@ -106,14 +108,22 @@ SHIPPED = {
     ("cuda", "query_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
     ("cuda", "inner_gradient", "64 bits", 3): _each((8, 16, 8, 1), (4, 16, 8, 1), (2, 16, 8, 1), (1, 16, 8, 1)),
     ("cuda", "prefix_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
-    ("cuda", "attend", "16 bits", 4): _each((64, 64, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (16, 32, 8, 1)),
-    ("cuda", "query_gradient", "16 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
-    ("cuda", "inner_gradient", "16 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
-    ("cuda", "prefix_gradient", "16 bits", 4): _each((64, 32, 8, 1), (64, 16, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
-    ("cuda", "attend", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
-    ("cuda", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1)),
-    ("cuda", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
-    ("cuda", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "attend", "16 bits", 4): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits", 4): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits", 4): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits", 4): _each((128, 64, 8, 2), (64, 16, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "attend", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "attend", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "attend", "64 bits", 4): _each((16, 8, 8, 1), (16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1)),
+    ("cuda", "query_gradient", "64 bits", 4): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("cuda", "inner_gradient", "64 bits", 4): _each((8, 16, 8, 1), (4, 16, 8, 1), (2, 16, 8, 1), (1, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "64 bits", 4): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
     ("hip", "attend", "16 bits", 4): _each((128, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1), (32, 64, 4, 1)),
     ("hip", "query_gradient", "16 bits", 4): _each((64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 4, 1), (32, 64, 4, 1)),
     ("hip", "inner_gradient", "16 bits", 4): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1)),

@@ -26,15 +26,15 @@ from separatrix.attention.exact.incoming_rows import IncomingRows
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a type, its own if none is named.
 
-    They are for GPUs, need Triton, and take orders 3 and 4 in float32 and the half types, and order 3 in float64 on
-    NVIDIA's, with at most 128 columns.
+    They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
+    NVIDIA's, with at most 128 columns, and places and steps that 32-bit numbers hold.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
-    farthest = max(call.query.shape[1], *call.key_lengths, abs(call.positions.offset))
+    farthest = max(call.query.shape[1], sum(call.key_lengths), abs(call.positions.offset))
     widest = max(call.query.shape[2], call.values[0].shape[2])
-    shipped = ships(dtype or call.query.dtype, call.order)
-    return shipped and widest <= WIDTHS[-1] and farthest <= launch.FARTHEST
+    fits = widest <= WIDTHS[-1] and farthest <= launch.FARTHEST and launch.steps_of(call) <= launch.MOST_STEPS
+    return fits and ships(dtype or call.query.dtype, call.order)
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
@@ -97,5 +97,5 @@ def _whole(length: int, block: int) -> int:
 def _precision(call: Call) -> str:
     """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and kernels have it."""
     asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    takes_it = call.query.dtype == torch.float32 and call.order == 3 and torch.version.hip is None
+    takes_it = call.query.dtype == torch.float32 and torch.version.hip is None
     return "tf32" if asked and takes_it else "ieee"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -16,11 +17,14 @@ from torch import Tensor
 
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch.gpu import REGISTERS, padded, vendor
-from separatrix.attention.exact.gpu.configurations import configuration, width_of
+from separatrix.attention.exact.gpu.configurations import LARGEST, configuration, width_of
 
 LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23
 """Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns."""
+
+MOST_STEPS = (1 << 31) - 1
+"""Steps of a block of queries over its prefix keys are counted by 32-bit numbers."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +32,12 @@ class Described:
     """A call as the kernels take it.
 
     Attributes:
-        order: The indices of the prefix sets, which are visited key by key, and last that of the inner set, which is
-            visited by blocks.
-        tensors: The queries, keys of each prefix set, their values, the inner keys and values, and their masks.
+        tensors: The queries, keys of all prefix sets, which are visited key by key, and their values, keys and values
+            of the inner set, which is visited by blocks, and the masks of both.
         sizes: The whole numbers of the kernels' signature.
         flags: What the kernels are compiled for.
     """
 
-    order: tuple[int, ...]
     tensors: tuple[Any, ...]
     sizes: tuple[Any, ...]
     flags: dict[str, Any]
@@ -57,49 +59,73 @@ def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
     return tuple(sorted(found, key=lambda m: m != first))
 
 
-def described(call: Call, precision: str, first: int | None = None) -> Described:
-    """The call for the kernels, made once for all passes over it; the prefix set `first` comes first."""
-    prefixes = prefixes_of(call, first)
-    found: Described | None = call.kept.get(f"gpu {prefixes}")
+def steps_of(call: Call) -> int:
+    """At most so many steps does a block of queries make over the prefix keys."""
+    lengths, windows = call.key_lengths, call.positions.windows
+    # A window goes by distances, of which the queries of a block may have more than there are keys.
+    return math.prod(min(windows[m] or lengths[m], lengths[m] + LARGEST) for m in prefixes_of(call))
+
+
+def described(call: Call, precision: str) -> Described:
+    """The call for the kernels, made once for all passes over it."""
+    found: Described | None = call.kept.get("gpu")
     if found is None or found.flags["PRECISION"] != precision:
-        found = call.kept[f"gpu {prefixes}"] = _described(call, precision, prefixes)
+        found = call.kept["gpu"] = _described(call, precision)
     return found
 
 
-def _described(call: Call, precision: str, prefixes: tuple[int, ...]) -> Described:
-    heads, queries, d = call.query.shape
+def _described(call: Call, precision: str) -> Described:
+    heads, _, d = call.query.shape
     d_v = call.values[0].shape[2]
-    windows, inner = call.positions.windows, inner_of(call)
-    order = (*prefixes, inner)
+    windows, inner, prefixes = call.positions.windows, inner_of(call), prefixes_of(call)
     left = (call.query.to(call.computed_in) * (call.scale * LOG2_E)).contiguous()
-    keys, values = ([sets[m].contiguous() for m in order] for sets in (call.keys, call.values))
-    # A pointer that is not read has to point somewhere.
-    masks = [call.masks[m].contiguous().view(torch.uint8) if call.masks else call.keys[0] for m in order]
+    given = [call.keys, call.values]
+    if call.masks:
+        given.append(tuple(mask.view(torch.uint8) for mask in call.masks))
+    of_prefixes = [_together([sets[m] for m in prefixes]) for sets in given]
+    of_inner = [sets[inner].contiguous() for sets in given]
+    # Without masks, the pointers to them are not read but have to point somewhere.
+    masks = (of_prefixes[2], of_inner[2]) if call.masks else (left, left)
     mask_shared = heads // call.masks[0].shape[0] if call.masks else 1
-    ends = [min(windows[m] or 0, 2 * FARTHEST) for m in order]  # 0 stands for no window, and is not looked at
-    lengths = [call.key_lengths[m] for m in order]
-
-    def split(given: list[Any]) -> tuple[Any, Any]:
-        return tuple(given[:-1]), given[-1]
-
-    (of_keys, inner_keys), (of_values, inner_values) = split(keys), split(values)
+    lengths = sum(call.key_lengths[m] for m in prefixes), call.key_lengths[inner]
+    inner_window = min(windows[inner] or 0, 2 * FARTHEST)
     return Described(
-        order,
-        (left, of_keys, of_values, inner_keys, inner_values, *split(masks)),
-        (queries, *split(lengths), call.positions.offset, *split(ends), call.shared, mask_shared),
+        (left, *of_prefixes[:2], *of_inner[:2], *masks),
+        (len(prefixes), *lengths, call.positions.offset, inner_window, call.shared, mask_shared),
         {
             "CAUSAL": call.positions.is_causal,
-            "PREFIX_WINDOW": tuple(windows[m] is not None for m in prefixes),
+            "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
             "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
             "PRECISION": precision,
-            "PREFIXES": len(prefixes),
             "d": d,
             "d_v": d_v,
             "D": padded(d),
             "D_V": padded(d_v),
         },
     )
+
+
+def _together(sets: list[Tensor]) -> Tensor:
+    """The rows of several sets one after the other; one set is not copied if its entries lie side by side."""
+    return sets[0].contiguous() if len(sets) == 1 else torch.cat(sets, 1)
+
+
+def table_of(call: Call, first: int | None = None) -> Tensor:
+    """For each prefix set, `first` before the others, its first row among those of all, its length and its window."""
+    starts, so_far = {}, 0
+    for m in prefixes_of(call):
+        starts[m] = so_far
+        so_far += call.key_lengths[m]
+    windows = [min(window or 0, 2 * FARTHEST) for window in call.positions.windows]
+    rows = tuple((starts[m], call.key_lengths[m], windows[m]) for m in prefixes_of(call, first))
+    return _table(rows, call.query.device)
+
+
+@lru_cache(maxsize=256)
+def _table(rows: tuple[tuple[int, int, int], ...], device: torch.device) -> Tensor:
+    """A table on a device, to which it is copied once for all calls of the same shape."""
+    return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
 def forward(call: Call, precision: str) -> tuple[Tensor, Tensor]:
@@ -143,7 +169,7 @@ def _launch(
     first: int | None = None,
 ) -> None:
     """Run a kernel over all heads and blocks of what it computes, `length` rows of each head."""
-    found = described(call, precision, first)
+    found = described(call, precision)
     block = configuration(kernel, call.query.dtype, width_of(call), precision=precision, order=call.order)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     # Imported when it is first launched, because this imports Triton.
@@ -151,6 +177,8 @@ def _launch(
     program[(heads * -(-length // rows),)](
         *found.tensors,
         *tensors,
+        call.query.shape[1],
+        table_of(call, first),
         *found.sizes,
         **found.flags,
         QUERIES=block.queries,

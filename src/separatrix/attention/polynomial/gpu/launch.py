@@ -25,8 +25,8 @@ WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns."""
 WIDEST = 128
 """The largest number of columns that the kernels take."""
-MOST_SETS = 3
-"""The largest number of key sets of the kernels of causal attention: with more, they would spill."""
+MOST_SETS = 15
+"""The largest number of states that a query of a stream is asked of: that of the kernels in C++."""
 ENTRIES = 256
 """Entries of a block of `carry`."""
 
@@ -49,6 +49,8 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
     warps = 4 if columns < 64 else 8
     if kernel in SCANS:
         return Block(1, 32 if columns < 128 else 16, warps)
+    if kernel == "ask_states":  # a block of each state is read before they are multiplied
+        return Block(1024 // columns, 1, 8)
     if kernel in STREAMS:
         return Block(64 if columns < 128 else 32, 1, warps)
     if dtype == torch.float32 and (of or vendor()) == "cuda":

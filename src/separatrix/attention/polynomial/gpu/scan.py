@@ -12,7 +12,7 @@ from torch import Tensor
 
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.dispatch.gpu import padded
-from separatrix.attention.polynomial.gpu.launch import ENTRIES, MOST_SETS, WIDEST, block_of, launch
+from separatrix.attention.polynomial.gpu.launch import ENTRIES, WIDEST, block_of, launch
 from separatrix.attention.polynomial.gpu.products import add_parts, coordinate_gradient
 from separatrix.attention.polynomial.gpu.tables import tables
 from separatrix.attention.polynomial.sums import Expansion
@@ -21,9 +21,9 @@ STRETCH_BYTES = 1 << 28
 """How many bytes the gradients of the monomials of a stretch may take."""
 
 
-def scans_on_gpu(query: Tensor, sets: int, columns: int) -> bool:
-    """Whether the kernels scan queries like these over so many key sets, whose states have so many columns."""
-    return sets <= MOST_SETS and columns < WIDEST and gpu.computes(query)
+def scans_on_gpu(query: Tensor, columns: int) -> bool:
+    """Whether the kernels scan queries like these over key sets whose states have so many columns."""
+    return columns < WIDEST and gpu.computes(query)
 
 
 def piece_tokens(columns: int) -> int:
@@ -87,9 +87,9 @@ class _Stretch:
 
     def _launch(self, kernel: str, places: int, given: tuple[Tensor, ...], **constants: bool) -> None:
         found, width = self.tables, padded(self.columns + 1)
-        sizes = (self.heads, found.rank, self.n, found.dimension, found.degree, self.columns, self.pieces)
+        sizes = (self.heads, found.rank, self.n, found.dimension, found.degree, self.columns, self.pieces, self.sets)
         block = block_of(kernel, torch.float64, width)
-        constexprs = {"SETS": self.sets, "TOKENS": self.piece, "COLUMNS": width, **constants}
+        constexprs = {"TOKENS": self.piece, "COLUMNS": width, **constants}
         launch(kernel, places * self.pieces, *given, *sizes, **constexprs, warps=block.warps)
 
 

@@ -65,9 +65,10 @@ def entry_bounds(found: Sequence[Found]) -> Drawing:
 @drawing
 def row_chances(found: Sequence[Found]) -> Drawing:
     """How often a row reaches its threshold, along the paths, and what the lemma allows."""
-    shown = [one for one in found if "reaches" in one.result and one.parameters["path"] not in LESS_D]
-    paths = list(dict.fromkeys(one.parameters["path"] for one in shown))
-    dashes = dict(zip(reversed(paths), ("solid", "dash", "dot"), strict=False))
+    along = [one for one in found if "reaches" in one.result and one.parameters["path"] not in LESS_D]
+    shown = [one for one in along if one.parameters["margin"] != "0"]  # those are of a wrong neighbour
+    paths = sorted({one.parameters["path"] for one in shown}, key=lambda path: float(path.removeprefix("n^")))
+    dashes = dict(zip(reversed(paths), ("solid", "dash", "dot", "dashdot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))
     drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance", log_x=True, height=480)
     kinds = list(dict.fromkeys(_row(one) for one in shown))
@@ -76,7 +77,8 @@ def row_chances(found: Sequence[Found]) -> Drawing:
         path, x = one.parameters["path"], one.result["log10_n"]
         y = [max(value, FLOOR) for value in one.result["reaches"]]
         line = curve(_row(one), x, y, COLOURS[kinds.index(_row(one))], dash=dashes[path], legendgroup=_row(one))
-        line.update(showlegend=path == paths[-1], hovertemplate=f"g = {path}<br>n = 10^%{{x:.3g}}<br>10^%{{y:.4g}}")
+        first = one is next(other for other in shown if _row(other) == _row(one))
+        line.update(showlegend=first, hovertemplate=f"g = {path}<br>n = 10^%{{x:.3g}}<br>10^%{{y:.4g}}")
         drawn.add_trace(line)
         for log10_n, g, chance in zip(x, one.result["g"], one.result["reaches"], strict=True):
             here = (_row(one), path, log10_n, g, chance if math.isfinite(chance) else None)
@@ -96,6 +98,6 @@ def row_chances(found: Sequence[Found]) -> Drawing:
 def _row(one: Found) -> str:
     """How the legend names a kind of row: which, on which data, against which threshold."""
     model, row, a, margin = (one.parameters[name] for name in ("model", "row", "a", "margin"))
-    cross = model == "cross"
+    cross = model.startswith("cross")
     name = {"special": "row j<sub>2</sub>" if cross else "row j<sub>3</sub>", "other": "other rows"}.get(row, row)
     return f"{name}, a = {a}, tau = {margin if cross else f'c + {margin}'}"

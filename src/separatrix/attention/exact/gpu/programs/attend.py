@@ -16,15 +16,12 @@ import triton.language as tl
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
-    may_see,
-    places_at,
     power,
     product,
     put_rows,
     reach,
     rows_of,
     shown,
-    shown_at,
     steps_of,
     times,
     visible,
@@ -43,10 +40,11 @@ def attend(
     out,
     lse,
     queries,
+    table,
+    sets,
     prefixes,
     inners,
     offset,
-    prefix_window,
     inner_window,
     shared,
     mask_shared,
@@ -55,7 +53,6 @@ def attend(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
-    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -77,20 +74,19 @@ def attend(
     sums = tl.zeros((QUERIES, D_V), wide)
     peak = tl.full((QUERIES,), float("-inf"), wide)
     start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
-    begins, counts, steps = steps_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES)
+    given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
+    steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
     for step in range(steps):
-        at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
-        inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
         q = rows_of(left, head, rows, queries, live, d, D)  # read anew each time: registers are scarcer than cache
-        row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
-        may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
+        row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
+        row = row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_peak = peak
         row_total = tl.zeros((QUERIES,), wide)
         row_sums = tl.zeros((QUERIES, D_V), wide)
         for place in range(start, stop, KEYS):
             keys = place + tl.arange(0, KEYS)
-            inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+            inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
             S = product(row, tl.trans(K), wide, PRECISION)
@@ -104,7 +100,9 @@ def attend(
             row_peak = higher
         fade = power(peak - tl.where(row_peak == float("-inf"), 0.0, row_peak))
         total = total * fade + row_total
-        row_sums = times(row_sums, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES)
+        row_sums, _ = times(
+            row_sums, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0
+        )
         sums = sums * fade[:, None] + row_sums
         peak = row_peak
     empty = total == 0

@@ -15,14 +15,11 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
     looking,
-    may_see,
-    places_at,
     product,
     put_rows,
     reach,
     rows_of,
     shown,
-    shown_at,
     steps_of,
     times,
 )
@@ -44,10 +41,11 @@ def inner_gradient(
     key_gradient,
     value_gradient,
     queries,
+    table,
+    sets,
     prefixes,
     inners,
     offset,
-    prefix_window,
     inner_window,
     shared,
     mask_shared,
@@ -56,7 +54,6 @@ def inner_gradient(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
-    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -77,11 +74,12 @@ def inner_gradient(
     of_keys = tl.zeros((KEYS, D), wide)
     of_values = tl.zeros((KEYS, D_V), wide)
     last_key = tl.minimum(place + KEYS, inners) - 1
-    start, stop = looking(place, last_key, offset, inner_window, queries, CAUSAL or INNER_WINDOW, INNER_WINDOW)
+    start, stop = looking(place, last_key, offset, inner_window, queries, CAUSAL, INNER_WINDOW)
+    given = (prefix_mask, table, sets, prefixes)
     for member in range(shared):
         head = own * shared + member
         masked_as = head // mask_shared
-        inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+        inside_here = shown(inner_mask, masked_as, keys, inners, exists, MASKED)
         if MASKED:  # what is hidden may be NaN
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
@@ -93,18 +91,16 @@ def inner_gradient(
             shift = tl.load(lse + of_head, mask=live, other=0.0)
             against = tl.load(delta + of_head, mask=live, other=0.0)
             weight = tl.load(share + of_head, mask=live, other=0.0)
-            begins, counts, steps = steps_of(
-                first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES
-            )
+            block = (own, masked_as, first, last, offset, here)
+            steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
             for step in range(steps):
-                at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
-                inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
                 # Read anew each time: registers are scarcer than cache.
                 q = rows_of(left, head, rows, queries, live, d, D)
                 g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
-                row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
-                g_row = times(g, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES).to(narrow)
-                may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
+                row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
+                row = row.to(narrow)
+                g_row, _ = times(g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0)
+                g_row = g_row.to(narrow)
                 ends = reach(here, may, CAUSAL or INNER_WINDOW)
                 seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
                 # Keys in rows and queries in columns: so the weights are the left factors of the next products.

@@ -16,14 +16,12 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
     looking,
-    may_see,
-    places_at,
     product,
     put_rows,
     reach,
     rows_of,
+    sees,
     shown,
-    shown_at,
     steps_of,
     times,
     visible,
@@ -46,10 +44,11 @@ def prefix_gradient(
     key_gradient,
     value_gradient,
     queries,
+    table,
+    sets,
     prefixes,
     inners,
     offset,
-    prefix_window,
     inner_window,
     shared,
     mask_shared,
@@ -58,7 +57,6 @@ def prefix_gradient(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
-    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -67,45 +65,51 @@ def prefix_gradient(
     KEYS: tl.constexpr,
 ):
     """Write the gradients of one key of the first prefix set and of its value, that of the key times log2(e)."""
-    own, prefix = tl.program_id(0) // prefixes[0], tl.program_id(0) % prefixes[0]
-    first_at = prefix + tl.arange(0, 1)
+    start, length, window = tl.load(table), tl.load(table + 1), tl.load(table + 2)
+    own, prefix = tl.program_id(0) // length, tl.program_id(0) % length
+    prefix_row = start + prefix + tl.arange(0, 1)
+    exists = prefix_row >= 0
     narrow = inner_keys.dtype.element_ty
     wide = left.dtype.element_ty
 
     of_key = tl.zeros((D,), wide)
     of_value = tl.zeros((D_V,), wide)
-    start, stop = looking(
-        prefix, prefix, offset, prefix_window[0], queries, CAUSAL or PREFIX_WINDOW[0], PREFIX_WINDOW[0]
-    )
+    given = (prefix_mask, table, sets, prefixes)
+    begin, end = looking(prefix, prefix, offset, window, queries, CAUSAL, PREFIX_WINDOW)
     for member in range(shared):
         head = own * shared + member
         masked_as = head // mask_shared
-        for first in range(start, stop, QUERIES):
+        inside = shown(prefix_mask, masked_as, prefix_row, prefixes, exists, MASKED)
+        k = rows_of(prefix_keys, own, prefix_row, prefixes, inside, d, D).to(wide)
+        v = rows_of(prefix_values, own, prefix_row, prefixes, inside, d_v, D_V).to(wide)
+        for first in range(begin, end, QUERIES):
             rows = first + tl.arange(0, QUERIES)
             last = tl.minimum(first + QUERIES, queries) - 1
             here = rows + offset
-            begins, counts, steps = steps_of(
-                first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 1, PREFIXES
-            )
-            for step in range(steps):
-                at = (first_at,) + places_at(step, begins, counts, here, PREFIX_WINDOW, 1, PREFIXES)  # noqa: RUF005
-                inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
-                live = may_see(rows < queries, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
-                ends = reach(here, live, CAUSAL or INNER_WINDOW)
-                q = rows_of(left, head, rows, queries, live, d, D)
-                g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+            block = (own, masked_as, first, last, offset, here)
+            attends = (rows < queries) & inside & sees(here, prefix, window, CAUSAL, PREFIX_WINDOW)
+            for step in range(steps_of(given, block, CAUSAL, PREFIX_WINDOW, 1)):
+                q = rows_of(left, head, rows, queries, attends, d, D)
+                g = rows_of(incoming, head, rows, queries, attends, d_v, D_V)
                 of_head = head.to(tl.int64) * queries + rows
-                shift = tl.load(lse + of_head, mask=live, other=0.0)
-                against = tl.load(delta + of_head, mask=live, other=0.0)
-                weight = tl.load(share + of_head, mask=live, other=0.0)
-                row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
-                g_row = times(g, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES).to(narrow)
+                shift = tl.load(lse + of_head, mask=attends, other=0.0)
+                against = tl.load(delta + of_head, mask=attends, other=0.0)
+                weight = tl.load(share + of_head, mask=attends, other=0.0)
+                row, may = times(
+                    q * k, attends, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 1
+                )
+                row = row.to(narrow)
+                g_row, _ = times(
+                    g * v, attends, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 1
+                )
+                g_row = g_row.to(narrow)
+                ends = reach(here, may, CAUSAL or INNER_WINDOW)
                 row_keys = tl.zeros((QUERIES, D), wide)
                 row_values = tl.zeros((QUERIES, D_V), wide)
                 low, high = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
                 for place in range(low, high, KEYS):
                     keys = place + tl.arange(0, KEYS)
-                    inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+                    inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
                     K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
                     V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
                     S = product(row, tl.trans(K), wide, PRECISION)
@@ -116,12 +120,15 @@ def prefix_gradient(
                     dS = (P * (dP - against[:, None])).to(narrow)
                     row_keys = add_product(row_keys, dS, K, PRECISION)
                 # Read anew: registers are scarcer than cache.
-                row_keys *= rows_of(left, head, rows, queries, live, d, D)
-                row_values *= rows_of(incoming, head, rows, queries, live, d_v, D_V)
-                of_key += tl.sum(times(row_keys, prefix_keys, own, at, prefixes, inside, d, D, 1, PREFIXES), 0)
-                of_value += tl.sum(
-                    times(row_values, prefix_values, own, at, prefixes, inside, d_v, D_V, 1, PREFIXES), 0
+                row_keys *= rows_of(left, head, rows, queries, attends, d, D)
+                row_values *= rows_of(incoming, head, rows, queries, attends, d_v, D_V)
+                row_keys, _ = times(
+                    row_keys, attends, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 1
                 )
-    exists = first_at >= 0
-    put_rows(key_gradient, own, first_at, prefixes[0], exists, of_key[None, :], d, D)
-    put_rows(value_gradient, own, first_at, prefixes[0], exists, of_value[None, :], d_v, D_V)
+                row_values, _ = times(
+                    row_values, attends, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 1
+                )
+                of_key += tl.sum(row_keys, 0)
+                of_value += tl.sum(row_values, 0)
+    put_rows(key_gradient, own, prefix + tl.arange(0, 1), length, exists, of_key[None, :], d, D)
+    put_rows(value_gradient, own, prefix + tl.arange(0, 1), length, exists, of_value[None, :], d_v, D_V)

@@ -15,14 +15,11 @@ import triton.language as tl
 from separatrix.attention.exact.gpu.programs.tiles import (
     add_product,
     allowed,
-    may_see,
-    places_at,
     product,
     put_rows,
     reach,
     rows_of,
     shown,
-    shown_at,
     steps_of,
     times,
     visible,
@@ -45,10 +42,11 @@ def query_gradient(
     gradient,
     _gradient,
     queries,
+    table,
+    sets,
     prefixes,
     inners,
     offset,
-    prefix_window,
     inner_window,
     shared,
     mask_shared,
@@ -57,7 +55,6 @@ def query_gradient(
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
-    PREFIXES: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
     D: tl.constexpr,
@@ -80,21 +77,21 @@ def query_gradient(
 
     found = tl.zeros((QUERIES, D), wide)
     start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
-    begins, counts, steps = steps_of(first, last, offset, prefix_window, prefixes, CAUSAL, PREFIX_WINDOW, 0, PREFIXES)
+    given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
+    steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
     for step in range(steps):
-        at = places_at(step, begins, counts, here, PREFIX_WINDOW, 0, PREFIXES)
-        inside = shown_at(prefix_mask, masked_as, at, prefixes, MASKED, PREFIXES)
         # Read anew each time: registers are scarcer than cache.
         q = rows_of(left, head, rows, queries, live, d, D)
         g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
-        row = times(q, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES).to(narrow)
-        g_row = times(g, prefix_values, own, at, prefixes, inside, d_v, D_V, 0, PREFIXES).to(narrow)
-        may = may_see(live, here, at, inside, prefix_window, CAUSAL, PREFIX_WINDOW, PREFIXES)
+        row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
+        row = row.to(narrow)
+        g_row, _ = times(g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0)
+        g_row = g_row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_found = tl.zeros((QUERIES, D), wide)
         for place in range(start, stop, KEYS):
             keys = place + tl.arange(0, KEYS)
-            inside_here = shown(inner_mask, masked_as, keys, inners, MASKED)
+            inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
             S = product(row, tl.trans(K), wide, PRECISION)
@@ -103,5 +100,6 @@ def query_gradient(
             P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0)
             dS = (P * (dP - against[:, None])).to(narrow)
             row_found = add_product(row_found, dS, K, PRECISION)
-        found += times(row_found, prefix_keys, own, at, prefixes, inside, d, D, 0, PREFIXES)
+        row_found, _ = times(row_found, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
+        found += row_found
     put_rows(gradient, head, rows, queries, live, found, d, D)

@@ -1,8 +1,9 @@
 """What the kernels in Triton share: which keys a block of queries may attend, rows of sets, and powers of two.
 
 A kernel reads tensors whose entries lie side by side, (heads, rows, columns); `d` columns are padded to `D`, a power of
-two, by zeros. Positions and places within a head are 32-bit numbers. What there is one of for each prefix set is in a
-tuple, made longer by +, the one way that Triton's compiler knows.
+two, by zeros. Positions and places within a head are 32-bit numbers. The rows of all prefix sets lie one after the
+other, and a table (sets, 3) has for each set its first row, its length and its window, 0 for none: the kernels loop
+over the sets, so that one kernel serves every order.
 """
 
 from __future__ import annotations
@@ -52,25 +53,26 @@ def visible(first, last, offset, window, length, ENDS: tl.constexpr, WINDOWED: t
 
 
 @triton.jit
-def looking(first, last, offset, window, queries, ENDS: tl.constexpr, WINDOWED: tl.constexpr):
+def looking(first, last, offset, window, queries, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
     """The queries, start and stop, that may attend some key from `first` to `last` by their position."""
     start, stop = 0, queries
-    if ENDS:
+    if CAUSAL:
         start = tl.maximum(first - offset, 0)
     if WINDOWED:
-        stop = tl.minimum(queries, last - offset + window)
+        start = tl.where((window > 0) | CAUSAL, tl.maximum(first - offset, 0), 0)
+        stop = tl.where(window > 0, tl.minimum(queries, last - offset + window), queries)
     return start, stop
 
 
 @triton.jit
-def sees(here, keys, window, ENDS: tl.constexpr, WINDOWED: tl.constexpr):
+def sees(here, keys, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
     """Whether a query whose position is `here` may attend each of some keys by its position."""
     distance = here - keys
     seen = distance == distance
-    if ENDS:
+    if CAUSAL:
         seen = distance >= 0
     if WINDOWED:
-        seen = seen & (distance < window)
+        seen = seen & ((window == 0) | ((distance >= 0) & (distance < window)))
     return seen
 
 
@@ -99,11 +101,10 @@ def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl
 
 
 @triton.jit
-def shown(mask, head, keys, length, MASKED: tl.constexpr):
-    """Which of some indices are keys of a set that no mask hides."""
-    inside = (keys >= 0) & (keys < length)
+def shown(mask, head, rows, length, inside, MASKED: tl.constexpr):
+    """Which of the rows of one head that are `inside` no mask hides."""
     if MASKED:
-        inside = inside & (tl.load(mask + head.to(tl.int64) * length + keys, mask=inside, other=0) != 0)
+        inside = inside & (tl.load(mask + head.to(tl.int64) * length + rows, mask=inside, other=0) != 0)
     return inside
 
 
@@ -124,93 +125,65 @@ def put_rows(x, head, rows, length, inside, found, d: tl.constexpr, D: tl.conste
 
 
 @triton.jit
-def prefixes_of(first, last, offset, window, length, ENDS: tl.constexpr, WINDOWED: tl.constexpr):
-    """The steps, start and stop, over the prefix keys of queries from `first` to `last`.
+def steps_in(first, last, offset, window, length, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
+    """Where the steps over one prefix set begin, for queries from `first` to `last`, and how many there are.
 
     Without a window a step is a key that all queries share. With one it is a distance: each query goes back that many
     positions to a key of its own, so that no step is spent on keys that only some of them may attend.
     """
-    start, stop = visible(first, last, offset, window, length, ENDS, False)
+    start, stop = visible(first, last, offset, window, length, CAUSAL, False)
     if WINDOWED:
-        start = tl.maximum(first + offset - length + 1, 0)
-        stop = tl.minimum(window, last + offset + 1)
-    return start, stop
+        start = tl.where(window > 0, tl.maximum(first + offset - length + 1, 0), 0)
+        stop = tl.where(window > 0, tl.minimum(window, last + offset + 1), stop)
+    return start, tl.maximum(stop - start, 0)
 
 
 @triton.jit
-def prefix_at(step, here, WINDOWED: tl.constexpr):
-    """The prefix keys of a step: one for all queries, (1,), or one for each of them, (queries,)."""
-    if WINDOWED:
-        return here - step
-    else:
-        return step + tl.arange(0, 1)
-
-
-@triton.jit
-def steps_of(
-    first,
-    last,
-    offset,
-    windows,
-    lengths,
-    CAUSAL: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    FROM: tl.constexpr,
-    SETS: tl.constexpr,
-):
-    """Where the steps over each prefix set from `FROM` on begin, how many it has, and how many all of them make."""
-    begins = ()
-    counts = ()
+def steps_of(given, block, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, FROM: tl.constexpr):
+    """How many steps the prefix sets from `FROM` on make for a block of queries; `times` says what is given."""
+    table, sets = given[1], given[2]
+    first, last, offset = block[2], block[3], block[4]
     total = 1
-    for m in tl.static_range(FROM, SETS):
-        begin, end = prefixes_of(first, last, offset, windows[m], lengths[m], CAUSAL, WINDOWED[m])
-        count = tl.maximum(end - begin, 0)
-        begins = begins + (begin,)  # noqa: RUF005
-        counts = counts + (count,)  # noqa: RUF005
-        total = total * count
-    return begins, counts, total
-
-
-@triton.jit
-def places_at(step, begins, counts, here, WINDOWED: tl.constexpr, FROM: tl.constexpr, SETS: tl.constexpr):
-    """The prefix keys of a step, for each prefix set from `FROM` on: the last set goes slowest."""
-    places = ()
-    for m in tl.static_range(FROM, SETS):
-        if m == SETS - 1:
-            own = step
-        else:
-            own = step % counts[m - FROM]
-            step = step // counts[m - FROM]
-        places = places + (prefix_at(begins[m - FROM] + own, here, WINDOWED[m]),)  # noqa: RUF005
-    return places
-
-
-@triton.jit
-def shown_at(masks, head, places, lengths, MASKED: tl.constexpr, SETS: tl.constexpr):
-    """Which of the prefix keys of a step are keys that no mask hides, for each prefix set."""
-    found = ()
-    for m in tl.static_range(SETS):
-        found = found + (shown(masks[m], head, places[m], lengths[m], MASKED),)  # noqa: RUF005
-    return found
-
-
-@triton.jit
-def may_see(live, here, places, inside, windows, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, SETS: tl.constexpr):
-    """Which queries that are `live` may attend all prefix keys of a step."""
-    for m in tl.static_range(SETS):
-        seen = sees(here, places[m], windows[m], CAUSAL or WINDOWED[m], WINDOWED[m])
-        live = live & inside[m] & seen
-    return live
+    for m in range(FROM, sets):
+        length, window = tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+        total *= steps_in(first, last, offset, window, length, CAUSAL, WINDOWED)[1]
+    return total
 
 
 @triton.jit
 def times(
-    found, sets, head, places, lengths, inside, d: tl.constexpr, D: tl.constexpr, FROM: tl.constexpr, SETS: tl.constexpr
+    found,
+    may,
+    step,
+    prefix,
+    given,
+    block,
+    CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr,
+    MASKED: tl.constexpr,
+    d: tl.constexpr,
+    D: tl.constexpr,
+    FROM: tl.constexpr,
 ):
-    """Rows multiplied by those of the prefix keys of a step, of each prefix set from `FROM` on."""
-    for m in tl.static_range(FROM, SETS):
-        found = found * rows_of(sets[m], head, places[m], lengths[m], inside[m], d, D).to(found.dtype)
-    return found
+    """Rows multiplied by those of a step's key of each prefix set from `FROM` on, and which queries may attend all.
+
+    `prefix` has the keys or the values of the prefix sets, and `given` their mask, table, number, and rows in
+    all. A block of queries has its heads of keys and of masks, its first query, its last, their offset and positions.
+    The first set goes fastest. What is worked out of a step is not kept, but worked out anew when values take the place
+    of keys: registers are scarcer.
+    """
+    mask, table, sets, prefixes = given
+    own, masked_as, first, last, offset, here = block
+    for m in range(FROM, sets):
+        start, length, window = tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+        begin, count = steps_in(first, last, offset, window, length, CAUSAL, WINDOWED)
+        at = begin + step % count
+        step = step // count
+        place = tl.where(window > 0, here - at, at) if WINDOWED else at + tl.arange(0, 1)
+        inside = shown(mask, masked_as, start + place, prefixes, (place >= 0) & (place < length), MASKED)
+        found = found * rows_of(prefix, own, start + place, prefixes, inside, d, D).to(found.dtype)
+        may = may & inside & sees(here, place, window, CAUSAL, WINDOWED)
+    return found, may
 
 
 @triton.jit

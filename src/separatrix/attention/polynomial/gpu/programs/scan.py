@@ -31,7 +31,7 @@ def scan(
     degree,
     columns,
     pieces,
-    SETS: tl.constexpr,
+    sets,
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -45,7 +45,7 @@ def scan(
         coefficient = tl.where(column < columns, tl.load(coefficients + row), tl.load(moments + row))
         found = monomial_of(x, factors, head, row, tokens, n, d, degree, TOKENS)
         term = found[:, None] * coefficient[None, :]
-        for m in tl.static_range(SETS):
+        for m in range(sets):
             term *= running(
                 x,
                 factors,

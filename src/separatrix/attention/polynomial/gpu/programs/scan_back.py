@@ -37,7 +37,7 @@ def scan_back(
     degree,
     columns,
     pieces,
-    SETS: tl.constexpr,
+    sets,
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -62,7 +62,7 @@ def scan_back(
     sums = tl.zeros((TOKENS, COLUMNS), tl.float64)
     for row in range(rank):
         others = g * tl.load(coefficients + row)
-        for m in tl.static_range(SETS):
+        for m in range(sets):
             states = running(
                 x,
                 factors,

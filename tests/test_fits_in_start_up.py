@@ -22,6 +22,23 @@ def test_help_loads_nothing_slow(run, arguments: list[str]) -> None:
     assert done.stderr == "\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (["claims", "--store", "nowhere"], {"sqlite3"}),
+        (["claims", "--store", "nowhere", "--json", "--verdict", "holds"], {"sqlite3"}),
+        (["separate", "--n", "1e6", "--d", "16"], {"mpmath", "numpy"}),
+        (["plan", "--n", "1e6", "--d", "8", "--bound", "1"], {"numpy", "torch"}),
+    ],
+)
+def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: list[str], needed: set[str]) -> None:
+    """Recorded verdicts need no claim's code, exact probabilities no tensors, a plan no compiler."""
+    slow = SLOW | {"torch._dynamo", "separatrix.claims.kronecker.theorem_1_4", "separatrix.studies"}
+    done = run(f"{watching(slow)}{MAIN}", *arguments)
+    assert done.stdout
+    assert set(done.stderr.split()) == needed
+
+
 def test_operators_load_no_extra(run) -> None:
     """They need torch, and numpy for their index sets; what the extras bring stays out, and so does the compiler."""
     use = (

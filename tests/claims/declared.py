@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from separatrix import studies
-from separatrix.claims import ledger
+from separatrix.claims import index, ledger
 from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.lab.experiments import number
 
 
 def emptied(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
-    """A ledger with no claims in it, until the test is over."""
+    """A ledger with no claims in it, until the test is over, and an index of what is declared in it."""
     registry: dict[str, Claim] = {}
     monkeypatch.setattr(ledger, "_REGISTRY", registry)
     monkeypatch.setattr(studies, "load", lambda paper=None: None)
+    monkeypatch.setattr(index, "indexed_claims", ledger.claims)
     return registry
 
 

@@ -1,7 +1,8 @@
 """`python -m tests.docs.refresh`: write anew what pages and notebooks have from elsewhere. Look at the diff.
 
 That is what their code prints, and the parts that are made from the source: the papers' tables, the errata, the
-commands, the evidence and its figure. `python -m tests.docs.refresh --made` does the latter alone.
+commands, the evidence and its figure, and the index of the ledger. `python -m tests.docs.refresh --made` does the
+latter alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from pathlib import Path
 
 from docs._ext import evidence_figure, notebook_figures
 from docs._ext.made import refreshed
+from separatrix.claims.index import INDEX, index_of
+from separatrix.claims.ledger import claims
+from separatrix.studies import load
 from tests.docs.pages import FENCE, MADE, NOTEBOOKS, PAGES, RUN_IN_ORDER
 
 
@@ -59,6 +63,8 @@ if __name__ == "__main__":
         print(page)
         refresh_made(page)
     if asked in ([], ["--made"]):
+        load()
+        INDEX.write_text(index_of(claims()), "utf-8")
         evidence_figure.FIGURE.write_text(evidence_figure.svg())
         notebook_figures.draw_all()
     for page in map(Path, [] if asked == ["--made"] else asked or [*PAGES, *NOTEBOOKS]):

@@ -13,9 +13,9 @@ from separatrix.errors import ArgumentError
 from separatrix.separation import CrossAttention, SelfAttention, SoftmaxRegression, panel_settings, wilson
 from separatrix.separation.datasets import RegressionInput
 from separatrix.separation.networks import linear_network, linear_regression, softmax_network, softmax_regression
+from separatrix.separation.regression_simulation import regression_draws
 from separatrix.separation.results import PARTS, Simulation
 from separatrix.separation.simulation import attention_draws, random_signs, tally
-from separatrix.separation.softmax_regression import regression_draws
 from tests.separation.literal import attention, element, network, regression
 
 PAPER = {"a0": 0.01, "a1": 1.2, "b": 0.2, "c": 0.8}

@@ -39,14 +39,14 @@ def claims(
     Where there is no store, the verdicts are the recorded ones, which `separatrix reproduce` compares with.
     """
     from separatrix.checks import one_of
-    from separatrix.claims import ledger
-    from separatrix.studies import load
+    from separatrix.claims.ledger import Verdict
 
-    load()
     for wanted in verdict or ():
-        one_of("--verdict", wanted, [one.value for one in ledger.Verdict])
-    chosen = [one for one in ledger.claims(paper) if _is_about(one, place, text)]
-    judged = [one for one in _judged(chosen, store) if verdict is None or one.verdict.value in verdict]
+        one_of("--verdict", wanted, [one.value for one in Verdict])
+    is_stored = (store / "store.sqlite").exists()
+    chosen = [one for one in _claims(paper, is_stored) if _is_about(one, place, text)]
+    found = _judged(chosen, store) if is_stored else _recalled(chosen)
+    judged = [one for one in found if verdict is None or one.verdict.value in verdict]
     if as_json:
         typer.echo(json.dumps([_told(one) for one in judged], indent=2, ensure_ascii=False))
     elif (chosen and not judged) or ((place or text) and not chosen):
@@ -55,15 +55,32 @@ def claims(
         print_table(judged)
 
 
+def _claims(paper: str | None, to_judge: bool) -> list[Claim]:
+    """The claims with their code if they are to be judged, and otherwise from the index, which is read at once."""
+    if not to_judge:
+        from separatrix.claims.index import indexed_claims
+
+        return indexed_claims(paper)
+    from separatrix.claims import ledger
+    from separatrix.studies import load
+
+    load()
+    return ledger.claims(paper)
+
+
 def _judged(claims: list[Claim], store: Path) -> list[Judgement]:
-    from separatrix.claims.verdicts import judge, recalled, records
+    from separatrix.claims.verdicts import judge
     from separatrix.lab.store import Store
 
-    if not (store / "store.sqlite").exists():
-        recorded = records()
-        return [recalled(claim, recorded) for claim in claims]
     with Store.open(store) as kept:
         return [judge(claim, kept) for claim in claims]
+
+
+def _recalled(claims: list[Claim]) -> list[Judgement]:
+    from separatrix.claims.verdicts import recalled, records
+
+    recorded = records()
+    return [recalled(claim, recorded) for claim in claims]
 
 
 def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:

@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.separation.datasets import AttentionInput, cross_attention_input
 from separatrix.separation.decimals import Number, exact
 from separatrix.separation.exact import log10_failures, probabilities
 from separatrix.separation.hypotheses import Hypothesis, broken, enforce
 from separatrix.separation.mixture import Fires, Mixture, attention_mixture, firing_tables
 from separatrix.separation.results import Probabilities, Simulation
 from separatrix.separation.rows import cross_attention_networks
-from separatrix.separation.simulation import Rows, cross_attention_rows, simulate_attention
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from separatrix.separation.datasets import AttentionInput
+    from separatrix.separation.simulation import Rows
 
 __all__ = ["CrossAttention"]
 
@@ -91,10 +93,14 @@ This breaks Definition F.1 (n = (d - 1) t).
 
     def weight_matrix(self) -> Tensor:
         """Q K^T as a (d, d) tensor of float64."""
+        import torch
+
         return torch.eye(self.d, dtype=torch.float64)
 
     def element(self, which: Literal[0, 1], special: int, special_query: int) -> AttentionInput:
         """The element of D0 or D1 with j3 = `special` and j2 = `special_query`, counted from 0."""
+        from separatrix.separation.datasets import cross_attention_input
+
         return cross_attention_input(self.n, self.d, self._a(which), special_query, special)
 
     def sample(self, seed: int | torch.Generator) -> tuple[AttentionInput, AttentionInput]:
@@ -104,8 +110,9 @@ This breaks Definition F.1 (n = (d - 1) t).
         >>> d0.A2.shape, d0.special, d1.special
         (torch.Size([8, 3]), 5, 3)
         """
-        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        j0, j1, q0, q1 = torch.randint(0, self.n, (4,), generator=generator).tolist()
+        from separatrix.separation.datasets import special_indices
+
+        j0, j1, q0, q1 = special_indices(self.n, 4, seed)
         return self.element(0, j0, q0), self.element(1, j1, q1)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
@@ -116,6 +123,8 @@ This breaks Definition F.1 (n = (d - 1) t).
             seed: the seed of the generator that draws the data and the signs.
             shared_signs: whether the four networks of a trial use the same y; False draws one for each.
         """
+        from separatrix.separation.simulation import simulate_attention
+
         return simulate_attention(
             self.n, self.d, self.m, self.d - 1, self.threshold, self._rows, self.weight_matrix(),
             trials=trials, seed=seed, shared_signs=shared_signs,
@@ -134,6 +143,8 @@ This breaks Definition F.1 (n = (d - 1) t).
         return _mixture(self.n, self.d, v["a0"], v["a1"], v["tau"])
 
     def _rows(self, which: int, special: Tensor) -> Rows:
+        from separatrix.separation.simulation import cross_attention_rows
+
         return cross_attention_rows(self.n, self.d, self._a(which), special)
 
     def _a(self, which: int) -> float:

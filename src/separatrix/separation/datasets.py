@@ -54,6 +54,20 @@ class RegressionInput:
     special: int | None
 
 
+def generator_of(seed: int | torch.Generator) -> torch.Generator:
+    """The generator of a seed; a generator is its own."""
+    return seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+
+
+def special_indices(n: int, count: int, seed: int | torch.Generator) -> list[int]:
+    """Draw so many independent indices out of n tokens, counted from 0.
+
+    >>> special_indices(8, 2, seed=1)
+    [5, 3]
+    """
+    return [int(index) for index in torch.randint(0, n, (count,), generator=generator_of(seed))]
+
+
 def regression_input(n: int, generator: torch.Generator, *, special: int | None = None) -> RegressionInput:
     """Draw (A, x) with (Ax)_i uniform in [log n, 1.4 log n] and, if there is a special index j, (Ax)_j = 4 log n.
 

@@ -21,10 +21,11 @@ from separatrix.checks import whole
 from separatrix.separation.exact import probabilities
 from separatrix.separation.mechanisms import Mechanism, linear
 from separatrix.separation.mixture import Mixture, Share
+from separatrix.separation.regression_simulation import regression_draws
 from separatrix.separation.results import Estimate, wilson
 from separatrix.separation.sign_vectors import fired_by_class
 from separatrix.separation.simulation import random_signs
-from separatrix.separation.softmax_regression import SoftmaxRegression, regression_draws
+from separatrix.separation.softmax_regression import SoftmaxRegression
 from separatrix.separation.tokens import AttentionSetting, class_sizes
 
 __all__ = ["Outcome", "OutcomeEstimate", "outcome", "simulate_outcome"]

@@ -1,6 +1,7 @@
 r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate, linear does not.
 
-Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix.
+Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix. Exact
+probabilities need no tensors: the methods that have some import torch, which takes a second.
 """
 
 from __future__ import annotations
@@ -10,14 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Literal, cast
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.separation.datasets import AttentionInput, self_attention_input
 from separatrix.separation.decimals import Number, exact
 from separatrix.separation.enumeration import enumerated_mixture
 from separatrix.separation.exact import log10_failures, probabilities
@@ -25,7 +22,13 @@ from separatrix.separation.hypotheses import Hypothesis, broken, enforce
 from separatrix.separation.mixture import Fires, Mixture, attention_mixture, firing_tables
 from separatrix.separation.results import Probabilities, Simulation
 from separatrix.separation.rows import self_attention_networks
-from separatrix.separation.simulation import Rows, self_attention_rows, simulate_attention
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from separatrix.separation.datasets import AttentionInput
+    from separatrix.separation.simulation import Rows
 
 __all__ = ["SelfAttention"]
 
@@ -110,6 +113,8 @@ This breaks Definition D.1 (n = (d - 2) t).
 
     def weight_matrix(self) -> Tensor:
         """Q K^T as a (d, d) tensor of float64."""
+        import torch
+
         if isinstance(self.weights, str):
             d = self.d
             return torch.eye(d, dtype=torch.float64) if self.weights == "identity" else torch.ones(d, d).double()
@@ -117,6 +122,8 @@ This breaks Definition D.1 (n = (d - 2) t).
 
     def element(self, which: Literal[0, 1], special: int) -> AttentionInput:
         """The element of D0 or D1 whose special index is j3 = `special`, counted from 0."""
+        from separatrix.separation.datasets import self_attention_input
+
         a, b, c = self._floats(which)
         return self_attention_input(self.n, self.d, a, b, c, special)
 
@@ -127,8 +134,9 @@ This breaks Definition D.1 (n = (d - 2) t).
         >>> d0.A1.shape, d0.special, d1.special
         (torch.Size([8, 4]), 5, 3)
         """
-        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        j0, j1 = torch.randint(0, self.n, (2,), generator=generator).tolist()
+        from separatrix.separation.datasets import special_indices
+
+        j0, j1 = special_indices(self.n, 2, seed)
         return self.element(0, j0), self.element(1, j1)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
@@ -145,6 +153,8 @@ This breaks Definition D.1 (n = (d - 2) t).
             >>> estimate.low < setting.success_probability().success < estimate.high
             True
         """
+        from separatrix.separation.simulation import simulate_attention
+
         return simulate_attention(
             self.n, self.d, self.m, self.d - 2, self.threshold, self._rows, self.weight_matrix(),
             trials=trials, seed=seed, shared_signs=shared_signs,
@@ -176,6 +186,8 @@ This breaks Definition D.1 (n = (d - 2) t).
         return _mixture(self.n, self.d, v["a0"], v["a1"], v["b"], v["c"], tau, logs, cast(Any, self.weights))
 
     def _rows(self, which: int, special: Tensor) -> Rows:
+        from separatrix.separation.simulation import self_attention_rows
+
         a, b, c = self._floats(which)
         return self_attention_rows(self.n, self.d, a, b, c, special)
 
@@ -220,7 +232,7 @@ def _tables(
 
 
 def _matrix(weights: object, d: int) -> Matrix:
-    rows = weights.tolist() if isinstance(weights, Tensor) else weights
+    rows = weights.tolist() if hasattr(weights, "tolist") else weights  # of a tensor or an array
     expected = f'"identity", "ones" or a {d} x {d} matrix'
     try:
         matrix = tuple(tuple(exact(x, "weights") for x in row) for row in cast(Any, rows))

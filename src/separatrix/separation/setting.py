@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from separatrix.separation.hypotheses import Hypothesis
 from separatrix.separation.results import Bracket, Probabilities, Simulation
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Setting"]
 

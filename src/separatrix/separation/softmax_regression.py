@@ -2,27 +2,24 @@ r"""Softmax regression (Definition 3.8): one entry of Ax is 4 log n, and softmax
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from separatrix.checks import whole
-from separatrix.errors import ArgumentError
-from separatrix.separation.datasets import RegressionInput, regression_input
 from separatrix.separation.decimals import Number, exact
 from separatrix.separation.hypotheses import Hypothesis, broken, enforce
 from separatrix.separation.radicals import sign
 from separatrix.separation.regression_bounds import silent, single_vector
 from separatrix.separation.results import Bracket, Probabilities, Simulation
-from separatrix.separation.simulation import LARGEST_N, random_signs, tally
 
-__all__ = ["RegressionDraws", "SoftmaxRegression", "regression_draws"]
+if TYPE_CHECKING:
+    import torch
 
-_BATCH_BYTES = 2**25
+    from separatrix.separation.datasets import RegressionInput
+
+__all__ = ["SoftmaxRegression"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,10 @@ class SoftmaxRegression:
         >>> d0.A.shape, d0.special, d1.special
         (torch.Size([10, 1]), None, 4)
         """
-        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        special = int(torch.randint(0, self.n, (), generator=generator))
+        from separatrix.separation.datasets import generator_of, regression_input, special_indices
+
+        generator = generator_of(seed)
+        (special,) = special_indices(self.n, 1, generator)
         return regression_input(self.n, generator), regression_input(self.n, generator, special=special)
 
     def simulate(self, trials: int, seed: int, *, shared_signs: bool = True) -> Simulation:
@@ -98,17 +97,9 @@ class SoftmaxRegression:
             >>> SoftmaxRegression(1000, 6).simulate(trials=200, seed=0).lin_silent_on_d0.hits
             200
         """
-        trials = whole("trials", trials, low=1)
-        if self.n > LARGEST_N:
-            raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=self.n)
-        generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
-        fired = []
-        for draws in regression_draws(self.n, self.m, trials, generator, shared_signs=shared_signs):
-            f = torch.stack([g(Ax) for Ax in (draws.on_d1, draws.on_d0) for g in (_softmax, _linear)], 1)
-            y = draws.y.double()
-            projections = f @ y[:, 0] if shared_signs else (f[:, :, None] @ y).squeeze(2)
-            fired.append((projections > self.threshold).any(-1))
-        return tally(torch.cat(fired))
+        from separatrix.separation.regression_simulation import simulate_regression
+
+        return simulate_regression(self.n, self.m, self.threshold, trials=trials, seed=seed, shared_signs=shared_signs)
 
     def success_probability(self, *, shared_signs: bool = True) -> Bracket:
         """Certified bounds on the probabilities, over random data and signs.
@@ -152,42 +143,3 @@ class SoftmaxRegression:
             return 0.0, 1.0
         dominates = sign(self.n, [(for_it, special, 0), (-against * (self.n - 1), others, 0)]) > 0
         return (1 - 0.5**self.m if dominates else 0.0), 1 - 0.5**self.m
-
-
-@dataclass(frozen=True)
-class RegressionDraws:
-    """A batch of T trials.
-
-    Attributes:
-        on_d1: Ax of the element of D1, of shape (T, n).
-        on_d0: Ax of the element of D0, of shape (T, n).
-        special: the special index of the element of D1, of shape (T,).
-        y: the signs, of shape (T, 1, n, m) if the four networks share them, else (T, 4, n, m).
-    """
-
-    on_d1: Tensor
-    on_d0: Tensor
-    special: Tensor
-    y: Tensor
-
-
-def regression_draws(
-    n: int, m: int, trials: int, generator: torch.Generator, *, shared_signs: bool
-) -> Iterator[RegressionDraws]:
-    """Draw the trials in batches of bounded memory, with (Ax)_i uniform in [log n, 1.4 log n] as in `datasets`."""
-    networks = 1 if shared_signs else 4
-    size = max(1, _BATCH_BYTES // (8 * n * (networks * m + 6)))
-    for start in range(0, trials, size):
-        T = min(size, trials - start)
-        Ax = math.log(n) * (1 + 0.4 * torch.rand(2, T, n, generator=generator, dtype=torch.float64))
-        special = torch.randint(0, n, (T,), generator=generator)
-        Ax[0, torch.arange(T), special] = 4 * math.log(n)
-        yield RegressionDraws(Ax[0], Ax[1], special, random_signs((T, networks, n, m), generator))
-
-
-def _softmax(Ax: Tensor) -> Tensor:
-    return torch.softmax(Ax, -1)
-
-
-def _linear(Ax: Tensor) -> Tensor:
-    return Ax / Ax.sum(-1, keepdim=True)

@@ -5,45 +5,53 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 from tests.attention.fuzz.kinds import run_case
 from tests.attention.fuzz.tally import Tally
+from tests.contracts.interpreter import interpreting
 
 PART = 200
 """Cases in a part."""
+PART_OF_TRITON = 20
+"""Cases in a part in Triton's interpreter, which takes seconds for each."""
 
 
-def run_part(seed: int, first: int, last: int) -> Tally:
-    """The cases of a seed from `first` up to but not including `last`, on one thread."""
+def run_part(seed: int, first: int, last: int, triton: bool = False) -> Tally:
+    """The cases of a seed from `first` up to but not including `last`, on one thread.
+
+    With `triton`, whatever there are kernels in Triton for is computed by these, in its interpreter.
+    """
     torch.set_num_threads(1)
     tally = Tally(parts=[[seed, first, last]])
-    for number in range(first, last):
-        tally.add(run_case(seed, number), seed, number)
+    with interpreting() if triton else nullcontext():
+        for number in range(first, last):
+            tally.add(run_case(seed, number), seed, number)
     return tally
 
 
-def missing(tally: Tally, seed: int, cases: int) -> Iterator[tuple[int, int, int]]:
+def missing(tally: Tally, seed: int, cases: int, size: int = PART) -> Iterator[tuple[int, int, int]]:
     """The parts of a seed that a tally does not have yet."""
     done = {tuple(part) for part in tally.parts}
-    for first in range(0, cases, PART):
-        part = (seed, first, min(first + PART, cases))
+    for first in range(0, cases, size):
+        part = (seed, first, min(first + size, cases))
         if part not in done:
             yield part
 
 
-def run(cases: int, seed: int, processes: int, out: Path, tell: Callable[[Tally], None]) -> Tally:
+def run(cases: int, seed: int, processes: int, out: Path, tell: Callable[[Tally], None], triton: bool = False) -> Tally:
     """Run what is missing of so many cases of a seed, and keep the tally in a file, part by part."""
     tally = Tally.load(out)
-    parts = missing(tally, seed, cases)
+    parts = missing(tally, seed, cases, PART_OF_TRITON if triton else PART)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         under_way: set[Future[Tally]] = set()
         while True:
             for part in parts:
-                under_way.add(pool.submit(run_part, *part))
+                under_way.add(pool.submit(run_part, *part, triton))
                 if len(under_way) >= 2 * processes:
                     break
             if not under_way:

@@ -70,6 +70,24 @@ def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: s
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, size: Any, scheme: str) -> None:
+    with Visit(browser, address, **size, color_scheme=scheme) as page:
+        figure = page.locator("figure[data-name=loss-along]")
+        figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
+        page.get_by_role("link", name="a map of T and η").click()
+        figure.locator("figcaption", has_text="The loss after 1,000,000 steps over T and η: from").wait_for()
+        figure.locator(".heatmaplayer image").wait_for(state="attached")
+        assert figure.locator(".scatterlayer .point").count() == 1, "no star"
+        assert (state(page)["along"], state(page)["across"]) == ("T", "eta")
+        assert page.evaluate("document.documentElement.scrollWidth") == size["viewport"]["width"]
+        page.get_by_role("radiogroup", name="and upwards").get_by_role("radio", name="nothing").check()
+        figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
+        page.get_by_role("button", name="Compare with a second setting").click()
+        figure.locator("figcaption", has_text="; B: from").wait_for()
+
+
 def test_a_second_setting_is_opened_by_its_button(browser: Any, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         page.locator("#learn-summary .comparison").wait_for()

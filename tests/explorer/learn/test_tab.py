@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import math
 import shlex
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app
 from separatrix.explorer.learn import figures as learn_figures
+from separatrix.explorer.learn import sweep
 from separatrix.explorer.learn import tab as learn_tab
 from separatrix.explorer.learn import view as learn_view
 from separatrix.explorer.learn.view import LONGEST, Descent, descended
 from separatrix.selection.dynamics import population_dynamics, population_loss
-from separatrix.selection.laws import time_law
+from separatrix.selection.laws import slow_curve_after, time_law
 from tests.explorer.bad_values import bad_values
 from tests.explorer.reader import reader, texts
 
@@ -103,6 +105,59 @@ def test_two_settings_are_drawn_in_one_figure() -> None:
     assert losses == descended(other).run.loss.tolist()
 
 
+def test_the_loss_along_a_parameter_is_the_laws_and_below_the_bound() -> None:
+    one, other = dataclasses.replace(ONE, steps=10**6), dataclasses.replace(ONE, T=60, steps=10**7)
+    drawn = sweep.along([one, other], "T")
+    names = {trace.name for trace in drawn.figure.data}
+    assert names == {f"{letter}: {what}" for letter in "AB" for what in ("loss by the law", "bound of Theorem 3.1")} | {
+        "A is here", "B is here"
+    }  # fmt: skip
+    assert drawn.text.startswith("The loss along T: A: from "), "two settings of different steps"
+    rows = list(zip(*drawn.columns.values(), strict=True))
+    at = {(who, T): (loss, bound) for who, T, loss, bound in rows}
+    assert at["A", 1000][0] == slow_curve_after(10**6, 1000, 2, 2, 0.0125).loss
+    assert all(loss is None or loss < bound for loss, bound in at.values())
+    # Where the recursion has run as far, the law is near it.
+    T = sorted({T for _, T in at})[20]
+    few = dataclasses.replace(ONE, T=T, steps=LONGEST)
+    assert sweep.loss_by_law(few) == pytest.approx(descended(few).last.loss[0], rel=0.1)
+
+
+def test_a_map_of_the_loss_is_blank_where_there_is_no_law() -> None:
+    one = dataclasses.replace(ONE, steps=10**4)
+    drawn = sweep.plane(one, "T", "q")
+    assert drawn.text.startswith("The loss after 10,000 steps over T and q: from ")
+    heat, star = drawn.figure.data
+    assert (list(star.x), list(star.y)) == ([20.0], [2.0])
+    for q, losses, powers in zip(heat.y, heat.customdata, heat.z, strict=True):
+        for T, loss, power in zip(heat.x, losses, powers, strict=True):
+            has_law = q < T <= 0.0125 * 10**4
+            assert (loss is not None) == has_law
+            assert power == (math.log10(loss) if has_law else None)
+    assert drawn.columns["loss"] == [loss for row in heat.customdata for loss in row]
+    nowhere = sweep.plane(dataclasses.replace(one, steps=10), "q", "d")
+    assert "the law holds nowhere on it" in nowhere.text
+
+
+@given(
+    one=st.builds(
+        Descent,
+        st.integers(3, 1000),
+        st.integers(1, 2),
+        st.integers(1, 64),
+        st.floats(1e-5, 1.0),
+        st.integers(10, 10**9),
+    ),
+    along=st.sampled_from(list(sweep.SYMBOLS)),
+    across=st.sampled_from(list(sweep.SYMBOLS)),
+)
+@settings(max_examples=20, deadline=None)
+def test_no_choice_of_the_page_breaks_the_map(one: Descent, along: str, across: str) -> None:
+    drawn = sweep.plane(one, along, across) if along != across else sweep.along([one], along)
+    assert all(loss is None or 0 < loss <= one.d * 64 for loss in drawn.columns["loss"])
+    assert all(name in drawn.text for name in (sweep.SYMBOLS[along], "Nothing is drawn where"))
+
+
 def test_what_is_copied_runs() -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -140,7 +195,9 @@ def test_the_view_over_http(tmp_path: Path) -> None:
     assert any("Theorem 3.1 asks for 2 <= q < T/4 = 15" in texts(value) for value in found.values())
     assert any("eta <= 1/(20 d^2)" in texts(value) for value in found.values())
     assert "No run is kept here yet" in texts(found["run-status.children"])
-    assert {found[f"{one}-alert.children"] for one in ("learn", "run", "act", "steps", "weights")} == {""}
+    assert {found[f"{one}-alert.children"] for one in ("learn", "learn-curve", "run", "act", "steps", "weights")} == {
+        ""
+    }
     for field in learn_tab.FIELDS:
         for bad in bad_values(field)[-1:] if field.scale is not None else ():
             found = seen.changed(**{field.name: bad})

@@ -18,7 +18,7 @@ from separatrix.explorer.separate import fields as separate_fields
 from separatrix.explorer.separate import figures as separate_figures
 from separatrix.explorer.separate import tab as separate_tab
 from separatrix.explorer.separate import view as separate_view
-from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
+from separatrix.explorer.separate.fields import FIELDS, MECHANISMS, made
 from separatrix.separation import CrossAttention, SelfAttention, outcome
 from separatrix.separation.results import PARTS
 from tests.explorer.reader import Reader, reader, texts
@@ -53,7 +53,7 @@ def test_the_numbers_are_the_librarys() -> None:
 def test_another_mechanism_takes_the_place_of_softmax(mechanism: str) -> None:
     values = given_values(mechanism=mechanism, n="36", d="8", weights="identity")
     view = separate_view.look(values)
-    found = outcome(separate_view.make(values), MECHANISMS[mechanism][2])
+    found = outcome(separate_view.make(values), made(mechanism))
     assert (view.probabilities.exp_fires_on_d1, view.probabilities.exp_silent_on_d0) == (
         found.fires_on_d1,
         found.silent_on_d0,

@@ -10,14 +10,14 @@ from dash.dependencies import Output
 from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer import controls
+from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
-from separatrix.explorer.learn import figures, run_fields, run_panel, view
+from separatrix.explorer.learn import figures, run_fields, run_panel, sweep, view
 from separatrix.explorer.learn.run_fields import PAPER
 from separatrix.explorer.learn.view import Descended, Descent
 from separatrix.explorer.spoken import spoken, unchanged
@@ -61,7 +61,8 @@ DYNAMICS = (
         log=True,
     ),
 )
-FIELDS = (*DYNAMICS, *run_fields.FIELDS)
+SHARED = (sweep.ALONG, sweep.ACROSS)
+FIELDS = (*DYNAMICS, *SHARED, *run_fields.FIELDS)
 
 _LEAD = (
     "Two numbers tell the whole of training: how much the value matrix weighs (alpha) and how sharply attention picks "
@@ -73,17 +74,19 @@ _TRIES = {
     "a short sequence": {"T": "20", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e6"},
     "the paper's sizes": {"T": "200", "q": "3", "d": "5", "eta": "0.002", "steps": "1e8"},
     "a long plateau": {"T": "1000", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e9"},
+    "a map of T and η": {"T": "60", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e6", "across": "eta"},
     "a rate beyond the theorem": {"T": "20", "q": "2", "d": "2", "eta": "0.5", "steps": "1e5"},
 }
 """Settings to begin with."""
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The dynamics with their controls; below, the training runs with theirs."""
+    """The dynamics with their controls, and the loss along a parameter; below, the training runs with theirs."""
     both = compares(state)
     results = [
         controls.alert("learn-alert"),
         html.Div(figure_card("dynamics", title="The dynamics in closed form", height=720), className="first"),
+        html.Div(maps.section(TAB, SHARED, state, "loss-along", "Where it has learned")),
         html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
         html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
     ]
@@ -94,7 +97,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 
 def register(app: Dash, context: Context) -> None:
-    """The dynamics follow their controls; the runs have callbacks of their own."""
+    """The dynamics and the curve follow their controls; the runs have callbacks of their own."""
     copied = copy_outputs("run")
     outputs = {
         "run_copy": copied,
@@ -122,6 +125,20 @@ def register(app: Dash, context: Context) -> None:
         }
         return answer
 
+    curve = {"along": figure_outputs("loss-along")}
+
+    @spoken(app, maps.alert_id(TAB), curve, controls.reads(TAB))
+    def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        state = controls.state_of(texts, ids)
+        shared = controls.values(SHARED, state)
+        found = controls.each_setting(DYNAMICS, state, _descent, lambda _: {}, {})
+        if found is None:
+            return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
+        along, across = shared["along"], shared["across"]
+        if maps.is_map(found, along, across):
+            return {"along": figure_values(sweep.plane(found[0], along, across))}
+        return {"along": figure_values(sweep.along(found, along))}
+
     run_panel.register(app, context)
 
 
@@ -139,8 +156,12 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
     return None
 
 
+def _descent(read: Mapping[str, Any]) -> Descent:
+    return view.checked(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
+
+
 def _descended(read: Mapping[str, Any]) -> Descended:
-    return view.descended(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
+    return view.descended(_descent(read))
 
 
 def _broken(one: Descended) -> dict[str, Component]:

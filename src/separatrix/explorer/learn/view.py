@@ -81,6 +81,13 @@ class Descended:
         return Curve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
 
 
+def checked(one: Descent) -> Descent:
+    """The setting itself; an `ArgumentError` if its subsets are no smaller than the sequence."""
+    if one.q >= one.T:
+        raise ArgumentError("q", expected=f"less than T = {one.T}", got=one.q)
+    return one
+
+
 @lru_cache(maxsize=128)
 def descended(one: Descent) -> Descended:
     """Run the recursion and lay the law beside it.
@@ -92,8 +99,7 @@ def descended(one: Descent) -> Descended:
     >>> round(near, 1)
     1.0
     """
-    if one.q >= one.T:
-        raise ArgumentError("q", expected=f"less than T = {one.T}", got=one.q)
+    checked(one)
     reached = min(one.steps, LONGEST)
     run = population_dynamics(one.T, one.q, one.d, one.eta, reached)
     at = np.unique(np.round(np.geomspace(1, reached, _POINTS)).astype(np.int64))

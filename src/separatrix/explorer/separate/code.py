@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,9 +26,9 @@ def python(values: Mapping[str, Any]) -> str:
     made = f"setting = {model}({', '.join(given)}, strict=False)"
     asked, imports = "setting.success_probability()", [model]
     if values["mechanism"] != "softmax":
-        code = MECHANISMS[values["mechanism"]][1]
-        asked = f"outcome(setting, {code})"
-        imports += ["outcome", code.partition("(")[0]]
+        _, function, arguments = MECHANISMS[values["mechanism"]]
+        asked = f"outcome(setting, {function}({', '.join(map(json.dumps, arguments))}))"
+        imports += ["outcome", function]
     return "\n".join(
         [
             f"from separatrix.separation import {', '.join(imports)}",

@@ -7,22 +7,37 @@ Linear Attention": self-attention with Q K^T = I or 1 (Definition D.1) and cross
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from separatrix.explorer.fields import choice, decimal, whole
-from separatrix.separation.mechanisms import Mechanism, linear, order3, softmax
 
-MECHANISMS: Mapping[str, tuple[str, str, Mechanism]] = {
-    "softmax": ("softmax", "softmax()", softmax()),
-    "softmax-0.25": ("β = 1/4", 'softmax("0.25")', softmax("0.25")),
-    "softmax-0.5": ("β = 1/2", 'softmax("0.5")', softmax("0.5")),
-    "softmax-2": ("β = 2", "softmax(2)", softmax(2)),
-    "softmax-4": ("β = 4", "softmax(4)", softmax(4)),
-    "linear": ("linear", 'linear("identity")', linear("identity")),
-    "elu": ("elu + 1", 'linear("elu")', linear("elu")),
-    "taylor2": ("Taylor", 'linear("taylor2")', linear("taylor2")),
-    "order3": ("order 3", 'order3("once")', order3("once")),
+if TYPE_CHECKING:
+    from separatrix.separation.mechanisms import Mechanism
+
+MECHANISMS: Mapping[str, tuple[str, str, tuple[str | int, ...]]] = {
+    "softmax": ("softmax", "softmax", ()),
+    "softmax-0.25": ("β = 1/4", "softmax", ("0.25",)),
+    "softmax-0.5": ("β = 1/2", "softmax", ("0.5",)),
+    "softmax-2": ("β = 2", "softmax", (2,)),
+    "softmax-4": ("β = 4", "softmax", (4,)),
+    "linear": ("linear", "linear", ("identity",)),
+    "elu": ("elu + 1", "linear", ("elu",)),
+    "taylor2": ("Taylor", "linear", ("taylor2",)),
+    "order3": ("order 3", "order3", ("once",)),
 }
-"""By name in the address: what the reader sees, the code that makes it, and the mechanism."""
+"""By name in the address: what the reader sees, and the function of `separation.mechanisms` with its arguments."""
+
+
+@cache
+def made(name: str) -> Mechanism:
+    """The mechanism of a name in the address. Its module imports torch, which softmax against linear has no need of."""
+    from separatrix.separation import mechanisms
+
+    _, function, arguments = MECHANISMS[name]
+    found: Mechanism = getattr(mechanisms, function)(*arguments)
+    return found
+
 
 LARGEST_D = {"softmax": 102, "order3": 8}
 """The widest setting that each mechanism is asked for; all but softmax are enumerated over the 2^d sign vectors."""

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from separatrix.explorer.fields import choice
-from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
+from separatrix.explorer.maps import HEIGHT, along_field
+from separatrix.explorer.separate.fields import FIELDS, made
 from separatrix.explorer.separate.view import LABELS, called, make
 from separatrix.report.strokes import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Drawing, Value, figure
@@ -20,14 +21,11 @@ from separatrix.separation.tokens import AttentionSetting
 
 SYMBOLS = {field.name: field.label for field in FIELDS if field.scale is not None}
 
-ALONG = choice(
-    "along",
-    "The curve goes along",
+ALONG = along_field(
     "Which of the parameters changes from left to right; all others are the setting's.",
     "as in Figures 4, 5 and 7",
     SYMBOLS,
     default="a1",
-    shared=True,
 )
 ROW = choice(
     "row",
@@ -49,7 +47,7 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
     Where every hypothesis of the definition holds, the background is shaded.
     """
     log = axis in ("n", "m")
-    drawn = figure(SYMBOLS[axis], "probability", log_x=log, height=440)
+    drawn = figure(SYMBOLS[axis], "probability", log_x=log, height=HEIGHT)
     drawn.update_yaxes(range=[-0.03, 1.03])
     drawn.update_layout(legend={"yref": "container", "y": 0.03, "yanchor": "bottom"})
     columns: dict[str, list[Value]] = {"setting": [], axis: [], **{name: [] for name in PARTS}}
@@ -180,7 +178,7 @@ def _found(values: Mapping[str, Any], query: Query) -> list[_Row]:
         if mechanism == "softmax":
             shares = paper_row(setting, which, query, softmax=True)
         else:
-            shares = any_row(setting, which, query, MECHANISMS[mechanism][2])
+            shares = any_row(setting, which, query, made(mechanism))
         linear = paper_row(setting, which, query, softmax=False)
         for name, row in {called(mechanism): shares, "linear": linear}.items():
             found.append(_Row(f"D{which}", name, dict(zip(KINDS, row, strict=True))))

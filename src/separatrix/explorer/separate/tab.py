@@ -9,7 +9,7 @@ from dash import Dash, html
 from dash.dependencies import Output
 from dash.development.base_component import Component
 
-from separatrix.explorer import controls
+from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
@@ -47,12 +47,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     """The controls on the left, on a phone above; what follows from them on the right."""
     both = compares(state)
     numbers = html.Section(id="separate-numbers", **attributes(aria_label="Probabilities", aria_live="polite"))
-    along = [
-        controls.control(TAB, figures.ALONG, state["along"]),
-        controls.control(TAB, plane.ACROSS, state["across"]),
-        controls.alert("separate-curve-alert"),
-        figure_card("separation-along", title="Where it separates", height=440),
-    ]
+    along = maps.section(TAB, (figures.ALONG, plane.ACROSS), state, "separation-along", "Where it separates")
     rows = [
         controls.control(TAB, figures.ROW, state["row"]),
         _columns(
@@ -109,17 +104,16 @@ def register(app: Dash, context: Context) -> None:
 
     curve = {"along": figure_outputs("separation-along")}
 
-    @spoken(app, "separate-curve-alert", curve, controls.reads(TAB))
+    @spoken(app, maps.alert_id(TAB), curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         settings = controls.each_setting(FIELDS, state, dict, lambda _: {}, {})
         if settings is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
         along, across = state["along"], state["across"]
-        # Two settings would be two maps: the curve shows both.
-        mapped = len(settings) == 1 and plane.is_map(along, across)
-        drawn = plane.plane(settings[0], along, across) if mapped else figures.along(settings, along)
-        return {"along": figure_values(drawn)}
+        if maps.is_map(settings, along, across):
+            return {"along": figure_values(plane.plane(settings[0], along, across))}
+        return {"along": figure_values(figures.along(settings, along))}
 
 
 def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:

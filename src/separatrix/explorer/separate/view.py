@@ -13,10 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer.separate.fields import ENUMERATED_D, LARGEST_D, MECHANISMS
+from separatrix.explorer.separate.fields import ENUMERATED_D, LARGEST_D, MECHANISMS, made
 from separatrix.separation.cross_attention import CrossAttention
 from separatrix.separation.hypotheses import Hypothesis
-from separatrix.separation.outcomes import outcome
 from separatrix.separation.results import PARTS, Probabilities
 from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.tokens import AttentionSetting
@@ -85,7 +84,9 @@ def look(values: Mapping[str, Any]) -> View:
     broken = setting.broken_hypotheses()
     if mechanism == "softmax":
         return View(setting, mechanism, found, setting.log10_failure(), broken)
-    other = outcome(setting, MECHANISMS[mechanism][2])
+    from separatrix.separation.outcomes import outcome  # torch, which softmax has no need of
+
+    other = outcome(setting, made(mechanism))
     both = Probabilities(
         other.fires_on_d1, found.lin_silent_on_d1, other.silent_on_d0, found.lin_silent_on_d0, other.success
     )

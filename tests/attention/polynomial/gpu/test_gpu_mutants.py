@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -15,12 +10,12 @@ from separatrix.attention.polynomial.gpu import products as gpu_products
 from separatrix.attention.polynomial.gpu import scan as gpu_scan
 from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.attention.streaming import few_tokens_gpu
-from separatrix.errors import SeparatrixError
 from tests.attention.polynomial.gpu.test_gpu_products import check_derivatives
 from tests.attention.polynomial.gpu.test_gpu_scan import check_scan
 from tests.attention.polynomial.test_scan import Case
 from tests.attention.streaming.test_few_tokens_gpu import check_stream
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
+from tests.contracts.planted import Planted, assert_seen, copied
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
 
@@ -44,16 +39,6 @@ def stream():
 
 
 CHECKS = (by_tiles, one_by_one, causal, stream)
-
-
-@dataclass(frozen=True)
-class Planted:
-    """An error: in which file, what is replaced by what, and the check that sees it."""
-
-    file: str
-    right: str
-    wrong: str
-    check: object
 
 
 PLANTED = {
@@ -114,16 +99,10 @@ def small(monkeypatch):
 
 
 @pytest.fixture
-def programs(monkeypatch, tmp_path):
+def programs(tmp_path):
     """A copy of the kernels, from which they are imported during a test."""
-    copy = tmp_path / "programs"
-    shutil.copytree(Path(sys.modules[PACKAGE].__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in [name for name in sys.modules if name.startswith(f"{PACKAGE}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys.modules[PACKAGE], "__path__", [str(copy)])
-    yield copy
-    for name in [name for name in sys.modules if name.startswith(f"{PACKAGE}.")]:
-        del sys.modules[name]
+    with copied(PACKAGE, tmp_path) as copy:
+        yield copy
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -133,9 +112,4 @@ def test_the_checks_pass_without_one(check, programs):
 
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=list(PLANTED))
 def test_a_planted_error_is_seen(planted, programs):
-    file = programs / f"{planted.file}.py"
-    source = file.read_text()
-    assert planted.right in source
-    file.write_text(source.replace(planted.right, planted.wrong))
-    with pytest.raises((AssertionError, SeparatrixError)):
-        planted.check()
+    assert_seen(planted, programs)

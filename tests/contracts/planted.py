@@ -1,0 +1,48 @@
+"""Errors planted in kernels in Triton, one at a time, to show that a check sees each of them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from separatrix.errors import SeparatrixError
+
+
+@dataclass(frozen=True)
+class Planted:
+    """An error: in which file, what is replaced by what, and the check that sees it."""
+
+    file: str
+    right: str
+    wrong: str
+    check: Callable[[], None]
+
+
+@contextmanager
+def copied(package: str, folder: Path) -> Iterator[Path]:
+    """A copy of the kernels of a package, from which they are imported for a while."""
+    copy = folder / "programs"
+    shutil.copytree(Path(sys.modules[package].__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+            patch.delitem(sys.modules, name)
+        patch.setattr(sys.modules[package], "__path__", [str(copy)])
+        yield copy
+        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+            del sys.modules[name]
+
+
+def assert_seen(planted: Planted, programs: Path) -> None:
+    """Plant an error in a copy of the kernels, and see its check fail."""
+    file = programs / f"{planted.file}.py"
+    source = file.read_text()
+    assert planted.right in source
+    file.write_text(source.replace(planted.right, planted.wrong))
+    with pytest.raises((AssertionError, SeparatrixError)):
+        planted.check()

@@ -1,4 +1,7 @@
-"""`nn.TensorAttention` among PyTorch's own tools: compiled, under autocast, and where warnings are errors."""
+"""`nn.TensorAttention` among PyTorch's own tools: under autocast, saved, exported, and where warnings are errors.
+
+Compiled layers are in `tests/nn/test_compiled.py` and `tests/attention/dispatch/test_transforms.py`.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +32,6 @@ def step(run, layer, x):
     out = run(x, is_causal=True)
     out.double().square().sum().backward()
     return [out.detach(), *(p.grad.clone() for p in layer.parameters())]
-
-
-@kinds
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
-def test_compiled(kind):
-    """In one graph."""
-    layer, x = model(kind)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(step(compiled, layer, x), step(layer, layer, x), rtol=1e-10, atol=1e-10)
-    if kind == "exact":  # another length, in the graph for all lengths
-        longer = torch.cat([x, x.flip(1)], 1)
-        torch.testing.assert_close(step(compiled, layer, longer), step(layer, layer, longer), rtol=1e-10, atol=1e-10)
 
 
 @kinds

@@ -1,4 +1,4 @@
-"""The cells of claims, run once for all processes of a test run; those of the full profile with few steps."""
+"""The cells of claims, run once for all processes of a test run, those of the full profile with few steps; verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from separatrix.claims import ledger, load
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.verdicts import expected
 from separatrix.files import held, write_whole
 from separatrix.lab import Store, results
 from separatrix.lab.cell import Cell
@@ -60,6 +61,12 @@ def put_into(store: Store, cells: Iterable[Cell]) -> None:
     with Lease(store) as lease:
         lease.take(keyed, failed_too=False)
         lease.record([(key, cell, outcome(cell)) for key, cell in keyed])
+
+
+@cache
+def recorded() -> Mapping[str, Verdict]:
+    """The recorded verdicts by id, read once for all tests."""
+    return expected()
 
 
 def cells_of(id: str) -> tuple[Cell, ...]:

@@ -12,8 +12,7 @@ import pytest
 from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, Verdict, claim
-from separatrix.claims.verdicts import expected
-from tests.claims.cells import ran
+from tests.claims.cells import ran, recorded
 from tests.lab.experiments import number
 
 studies.load()
@@ -57,7 +56,7 @@ def test_the_check_rejects_the_neighbour(id: str, at: int) -> None:
     neighbour = one.neighbours[at]
     verdict = one.check(ran(id), **neighbour.constants).verdict
     rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
-    if expected()[id] in OPEN:
+    if recorded()[id] in OPEN:
         rejecting.add(Verdict.UNDECIDED)
     assert verdict in rejecting, f"{neighbour.says}: {verdict}"
 

@@ -15,8 +15,7 @@ import pytest
 
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Found, Verdict
-from separatrix.claims.verdicts import expected
-from tests.claims.cells import ran
+from tests.claims.cells import ran, recorded
 
 CORRECTED, FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
     Verdict.HOLDS_CORRECTED,
@@ -82,12 +81,12 @@ class ClaimContract:
 
     def test_the_verdict_is_the_recorded_one(self, quick_id: str) -> None:
         finding = self.claim(quick_id).judged(self.found(quick_id))
-        assert finding.verdict is expected()[self.claim(quick_id).id], finding
+        assert finding.verdict is recorded()[self.claim(quick_id).id], finding
         assert finding.numbers
 
     def test_what_is_misprinted_is_named(self, any_id: str) -> None:
         """A claim that holds corrected names its errata; one that holds as printed has none, one not reproduced too."""
-        claim, verdict = self.claim(any_id), expected()[self.claim(any_id).id]
+        claim, verdict = self.claim(any_id), recorded()[self.claim(any_id).id]
         if verdict not in (FAILS, Verdict.ILLUSTRATED):
             assert bool(claim.errata) == (verdict is CORRECTED)
         for erratum in claim.errata:

@@ -55,6 +55,16 @@ def test_the_page_needs_nobody_else(client) -> None:
             assert client.get(one.partition("?")[0], buffered=True).status_code == 200
 
 
+def test_plotly_is_asked_for_at_once_where_the_tab_begins_with_a_figure(client) -> None:
+    script = '<script src="/_dash-component-suites/plotly/package_data/plotly.min.js"></script>'
+    for view in ("/", "/?tab=learn", "/?tab=phlogiston"):
+        page = client.get(view).text
+        assert page.count(script) == 1
+        assert page.index("dash_renderer") < page.index(script) < page.index("new DashRenderer")
+    assert script not in client.get("/?tab=claims").text
+    assert client.get(script.split('"')[1]).status_code == 200
+
+
 def test_answers_forbid_other_scripts_and_frames(client) -> None:
     for path in ("/", "/report.css", "/nothing"):
         headers = client.get(path).headers

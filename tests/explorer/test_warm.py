@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from separatrix import doctor
+from separatrix.claims.ledger import claims
 from separatrix.explorer import warm
+from separatrix.explorer.claims import view as claims_view
 from separatrix.explorer.compute import machine_speed, phase_here
+from separatrix.explorer.learn import view as learn_view
 
 
-def test_the_machine_is_timed_and_the_diagram_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     timed = [doctor.Speed("exact", "", 4.0, 2.0), doctor.Speed("polynomial", "", 9.0, 3.0)]
     monkeypatch.setattr(machine_speed, "_found", {})
     monkeypatch.setattr(doctor, "speeds", lambda **options: timed)
     phase_here.grid.cache_clear()
-    warm.warm()
+    learn_view.descended.cache_clear()
+    warm.warm(tmp_path)
     assert machine_speed._found == {"exact": 2.0, "polynomial": 3.0}
     assert phase_here.grid.cache_info().currsize == 1
+    assert learn_view.descended.cache_info().currsize == 1
+    with monkeypatch.context() as broken:
+        broken.setattr(claims_view, "judge", None)  # nothing is left to be judged
+        assert len(claims_view.shelf_of(tmp_path).judgements()) == len(claims())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_is_logged_and_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    def broken() -> None:
+    def broken(store: Path) -> None:
         raise RuntimeError("no time today")
 
     started = []
     monkeypatch.setattr(warm, "warm", broken)
     monkeypatch.setattr(warm, "Thread", lambda target, daemon: started.append(daemon) or _Now(target))
     with caplog.at_level(logging.ERROR):
-        warm.start_warming()
+        warm.start_warming(tmp_path)
     assert started == [True]
     assert "no time today" in caplog.text
 

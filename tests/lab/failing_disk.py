@@ -29,7 +29,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from typer.testing import CliRunner
+from click import Command
+from click.testing import CliRunner
+from typer.main import get_command
 
 from separatrix import studies
 from separatrix.claims import ledger
@@ -55,7 +57,7 @@ class Scenario:
     """A command that keeps something in a folder, and what it has kept when it is through."""
 
     words: Callable[[Path], list[str]]
-    app: Any
+    app: Command
     kept: Callable[[Path], Any]
     sound: Callable[[Path], None]
 
@@ -82,15 +84,16 @@ def reproduced(folder: Path) -> Any:
 
 
 def scenarios(base: Path) -> dict[str, Scenario]:
-    """The three commands; files that they read lie in `base`."""
+    """The three commands, made here once for all forks; files that they read lie in `base`."""
+    lab, whole = get_command(lab_app), get_command(whole_app)
     (base / "sweep.toml").write_text(SWEEP)
     sweep = ["sweep", str(base / "sweep.toml"), "--module", "tests.lab.experiments", "--in-process", "--store"]
     claim = ["reproduce", *(word for one in CLAIMS for word in ("--only", one)), "--in-process", "--store"]
     train = ["train", "selection", *(str(word) for option in TRAINING.items() for word in option), "--store"]
     return {
-        "sweep": Scenario(lambda folder: [*sweep, str(folder)], lab_app, contents, sound_store),
-        "reproduction": Scenario(lambda folder: [*claim, str(folder)], lab_app, reproduced, sound_store),
-        "training": Scenario(lambda folder: [*train, str(folder)], whole_app, contents, sound_store),
+        "sweep": Scenario(lambda folder: [*sweep, str(folder)], lab, contents, sound_store),
+        "reproduction": Scenario(lambda folder: [*claim, str(folder)], lab, reproduced, sound_store),
+        "training": Scenario(lambda folder: [*train, str(folder)], whole, contents, sound_store),
     }
 
 

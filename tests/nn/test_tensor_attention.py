@@ -283,9 +283,9 @@ def test_the_text_of_it():
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's own
-@pytest.mark.parametrize("order", [2, 3])
-def test_compiled(order):
-    layer = make(8, 2, order=order)
+def test_compiled():
+    """With a mask of padding at order 2; at order 3 that is the kind "layer" of `test_transforms`."""
+    layer = make(8, 2, order=2)
     (x,) = draw((2, 5, 8))
     mask = torch.zeros(2, 5, dtype=torch.bool)
     mask[1, 3:] = True

@@ -200,6 +200,13 @@ def test_huge_n_is_the_limit_of_large_n() -> None:
     assert ones == pytest.approx([1 - 0.75**15] * 3, abs=1e-4)
 
 
+def test_the_rounded_probabilities_of_cases_add_up_to_no_more_than_one() -> None:
+    """Of a setting with six cases, in each of which success is 1 - 4e-17."""
+    setting = SelfAttention(10610, 14, 131, a0=0, a1="0.8775", b=0, c="0.01", weights="ones", strict=False)
+    assert setting.success_probability().success == 1.0
+    assert -17 < setting.log10_failure().success < -16
+
+
 def test_complements_are_as_precise() -> None:
     setting = SelfAttention(10**100, 100_002, 15, **PAPER, weights="ones")
     failure = setting.log10_failure()

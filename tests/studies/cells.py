@@ -9,8 +9,7 @@ from typing import Any
 
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim, Found, Interval
-from separatrix.claims.verdicts import expected
-from tests.claims.cells import done
+from tests.claims.cells import done, recorded
 
 
 def claims_of(*modules: ModuleType) -> dict[str, Claim]:
@@ -32,13 +31,12 @@ def judged_as_recorded(claim: Claim) -> None:
 
     Where it is decided, its check rejects every wrong neighbour: otherwise it would be undecided.
     """
-    recorded = expected()
-    assert claim.id in recorded
+    assert claim.id in recorded()
     assert claim.figures
     assert not claim.errata
     if claim.profile == "quick":
         finding = claim.judged(run_cells(claim))
-        assert finding.verdict is recorded[claim.id], finding
+        assert finding.verdict is recorded()[claim.id], finding
         assert len(finding.numbers) > 2
         assert all(isinstance(value, float | int | str | Interval) for value in finding.numbers.values())
 

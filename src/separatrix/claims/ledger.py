@@ -255,15 +255,19 @@ class Claim:
             return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
         return finding
 
-    def accepts(self, neighbour: Neighbour, found: Sequence[Found]) -> bool:
-        """Whether the check fails to reject a neighbour on this evidence."""
-        return self.check(found, **neighbour.constants).verdict not in _REJECTS
+    def accepts(self, neighbour: Neighbour, found: Sequence[Found], verdict: Verdict = Verdict.HOLDS) -> bool:
+        """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
+
+        A neighbour is rejected by failing. Where the claim is only illustrated, leaving it undecided rejects it too.
+        """
+        rejecting = (*_REJECTS, Verdict.UNDECIDED) if verdict is Verdict.ILLUSTRATED else _REJECTS
+        return self.check(found, **neighbour.constants).verdict not in rejecting
 
     def _beside_neighbours(self, finding: Finding, found: Sequence[Found]) -> Finding:
         """The finding with what became of the neighbours; undecided if the claim and one of them were accepted."""
         if finding.verdict is Verdict.UNDECIDED:
             return finding
-        accepted = {one.says: self.accepts(one, found) for one in self.neighbours}
+        accepted = {one.says: self.accepts(one, found, finding.verdict) for one in self.neighbours}
         told = {f"rejected: {says}": "no" if taken else "yes" for says, taken in accepted.items()}
         finding = replace(finding, numbers={**finding.numbers, **told})
         alike = [says for says, taken in accepted.items() if taken]
@@ -279,7 +283,7 @@ class Claim:
 
 
 _PASSES = (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
-_REJECTS = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED)
+_REJECTS = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED)
 _REGISTRY: dict[str, Claim] = {}
 
 

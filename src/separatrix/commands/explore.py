@@ -64,7 +64,7 @@ def explore(
     if token:
         typer.echo("Only those who have the token in it are let in: open the whole address.")
     typer.echo("Ctrl-C ends it.")
-    start_warming()
+    start_warming(store)
     with ExitStack() as ending:
         ending.callback(server.close)
         if show and not webbrowser.open(ending.enter_context(private_link(address))):

@@ -3,34 +3,69 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from threading import Thread
+from typing import Any
+
+from separatrix.explorer import controls
+from separatrix.explorer.fields import Field
 
 log = logging.getLogger("separatrix.explorer")
 
 
-def warm() -> None:
-    """Time the machine, and compute the first figures of the tabs with their defaults."""
-    from separatrix.explorer import controls
-    from separatrix.explorer.compute import phase_here, view
-    from separatrix.explorer.compute.fields import FIELDS, settings_of
+def warm(store: Path) -> None:
+    """Compute the first figures of the tabs, time the machine, and judge the claims from the folder of results."""
+    from separatrix.explorer.claims.view import shelf_of
     from separatrix.explorer.compute.machine_speed import speeds
+
+    for first in (_separate, _compute, _learn, _attend):
+        first()
+    speeds()
+    shelf_of(store).judgements()  # the last, because it imports all claims
+
+
+def _separate() -> None:
     from separatrix.explorer.separate import fields, figures
 
-    defaults = {field.name: field.default for field in fields.FIELDS}
-    figures.along([controls.values(fields.FIELDS, defaults)], figures.ALONG.default)
+    figures.along([_defaults(fields.FIELDS)], figures.ALONG.default)
+
+
+def _compute() -> None:
+    from separatrix.explorer.compute import phase_here, view
+    from separatrix.explorer.compute.fields import FIELDS, settings_of
+
     sizes = settings_of({field.name: field.default for field in FIELDS}, {}) or []
     phase_here.phase(sizes)
     for one in sizes:
         view.planned(one)
-    speeds()
 
 
-def start_warming() -> None:
+def _learn() -> None:
+    from separatrix.explorer.learn import figures, sweep, tab, view
+
+    one = view.descent(_defaults(tab.DYNAMICS))
+    figures.dynamics([view.descended(one)])
+    sweep.along([one], sweep.ALONG.default)
+
+
+def _attend() -> None:
+    from separatrix.explorer.attend import example, fields, figures
+
+    chosen = _defaults(fields.FIELDS)
+    figures.drawn(example.example().map_of(chosen["query"], chosen["head"]), example.NAME)
+
+
+def _defaults(fields: Sequence[Field]) -> dict[str, Any]:
+    return controls.values(fields, {field.name: field.default for field in fields})
+
+
+def start_warming(store: Path) -> None:
     """Do so beside the server. A failure is logged, and the callbacks then tell the reader the same."""
 
     def run() -> None:
         try:
-            warm()
+            warm(store)
         except Exception:
             log.exception("The explorer could not compute its first figures")
 

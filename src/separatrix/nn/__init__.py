@@ -8,6 +8,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, and the one constructor that users call.
 - `bounded`: the layer whose scores cannot exceed a bound, exact or near-linear; the constructor makes it for a `bound`.
+- `decoding`: causal self-attention token by token, from a cache of the tokens so far.
 - `cache`: the keys and values that an exact layer has decoded so far.
 - `meaning`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `projections`: what both share, from the checked inputs of a call to the heads and back.

@@ -23,7 +23,8 @@ from separatrix.attention.streaming.bounded_plan import (
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
-from separatrix.nn.tensor_attention import Cache, TensorAttention
+from separatrix.nn.decoding import Cache
+from separatrix.nn.tensor_attention import TensorAttention
 
 
 class BoundedTensorAttention(TensorAttention):

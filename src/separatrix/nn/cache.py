@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.streaming.saved_state import as_bytes, compare, from_bytes
-from separatrix.attention.streaming.state import batch_indices
+from separatrix.attention.streaming.token_checks import batch_indices
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 

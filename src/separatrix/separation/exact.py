@@ -12,7 +12,7 @@ small as 10^-50000, are computed in 256 bits.
 
 from __future__ import annotations
 
-from math import exp, expm1, inf, log, log1p
+from math import exp, expm1, fsum, inf, log, log1p
 from typing import Any
 
 from separatrix.separation.extended import EXTENDED, log10, real
@@ -25,6 +25,9 @@ __all__ = ["log10_failures", "probabilities"]
 def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:
     """The probabilities of the paper's four events and of success.
 
+    The probabilities of the cases, each rounded once, add up to at most 1 + 2^-53, which `fsum` rounds to 1: no result
+    exceeds 1.
+
     Args:
         mixture: the shares of the sign vectors by case.
         m: the number of sign vectors.
@@ -35,19 +38,19 @@ def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities
         for cases in (mixture.d1, mixture.d0)
     )
     if shared_signs:
-        success = sum(
+        success = fsum(
             float(case) * _silent(_log_rest(bad, whole), m) * _fires(_log_rest(good, whole - bad), m)
             for case, (bad, whole), (good, _) in mixture.joint
             if good
         )
     else:
-        on_d1 = sum(w * _fires(p, m) * _silent(q, m) for w, p, q in d1)
-        success = on_d1 * sum(w * _silent(p, m) * _silent(q, m) for w, p, q in d0)
+        on_d1 = fsum(w * _fires(p, m) * _silent(q, m) for w, p, q in d1)
+        success = on_d1 * fsum(w * _silent(p, m) * _silent(q, m) for w, p, q in d0)
     return Probabilities(
-        exp_fires_on_d1=sum(w * _fires(p, m) for w, p, _ in d1),
-        lin_silent_on_d1=sum(w * _silent(q, m) for w, _, q in d1),
-        exp_silent_on_d0=sum(w * _silent(p, m) for w, p, _ in d0),
-        lin_silent_on_d0=sum(w * _silent(q, m) for w, _, q in d0),
+        exp_fires_on_d1=fsum(w * _fires(p, m) for w, p, _ in d1),
+        lin_silent_on_d1=fsum(w * _silent(q, m) for w, _, q in d1),
+        exp_silent_on_d0=fsum(w * _silent(p, m) for w, p, _ in d0),
+        lin_silent_on_d0=fsum(w * _silent(q, m) for w, _, q in d0),
         success=success,
     )
 

@@ -67,7 +67,7 @@ def outcome(setting: AttentionSetting, mechanism: Mechanism) -> Outcome:
     >>> from separatrix.separation.mechanisms import softmax
     >>> from separatrix.separation.self_attention import SelfAttention
     >>> setting = SelfAttention(n=40, d=7, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
-    >>> outcome(setting, softmax()).success == setting.success_probability().success
+    >>> abs(outcome(setting, softmax()).success - setting.success_probability().success) < 1e-15
     True
     >>> outcome(setting, linear("identity")).success
     0.0

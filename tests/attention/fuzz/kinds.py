@@ -41,9 +41,14 @@ def quick_plans() -> Iterator[None]:
         yield
 
 
+def kind_of(number: int) -> str:
+    """The kind of the case of a number."""
+    return _TURNS[number % len(_TURNS)]
+
+
 def run_case(seed: int, number: int, kind: str | None = None) -> Outcome:
     """The case of a seed and a number; its kind follows from the number unless it is given."""
-    kind = _TURNS[number % len(_TURNS)] if kind is None else kind
+    kind = kind_of(number) if kind is None else kind
     rng = np.random.default_rng([seed, number])
     with quick_plans():
         return KINDS[kind][1](rng)

@@ -15,6 +15,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.exact.gpu import launch as gpu_launch
 from separatrix.attention.streaming import state
 from separatrix.nn import BoundedTensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command
@@ -25,6 +26,7 @@ from tests.attention.fuzz.manners import MANNERS, Shapes
 from tests.attention.fuzz.outcomes import BROKEN, HELD, REFUSED, UNPROMISED, Outcome
 from tests.attention.fuzz.running import missing, run
 from tests.attention.fuzz.tally import Tally
+from tests.contracts.interpreter import needs_triton
 
 CASES = {"call": 170, "climb": 20, "gradient": 40, "state": 60, "layer": 40, "shards": 30}
 LEAST = {"call": 140, "climb": 18, "gradient": 30, "state": 45, "layer": 25, "shards": 12}
@@ -179,8 +181,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
             future.set_result(work(*part))
             return future
 
-    def part(seed, first, last):
-        ran.append((seed, first, last))
+    def part(seed, first, last, triton):
+        ran.append((seed, first, last, triton))
         tally = Tally(parts=[[seed, first, last]])
         for number in range(first, last):
             tally.add(Outcome("a", HELD, 0.5), seed, number)
@@ -192,8 +194,10 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     out = tmp_path / "fuzz.json"
     assert run(400, 9, 2, out, lambda tally: seen.append(tally.cases)).cases == 400
     assert run(1000, 9, 2, out, lambda tally: None).cases == 1000
-    assert ran == [(9, first, first + 200) for first in range(0, 1000, 200)]
+    assert ran == [(9, first, first + 200, False) for first in range(0, 1000, 200)]
     assert seen[-1] == 400
+    assert run(30, 9, 2, tmp_path / "triton.json", lambda tally: None, triton=True).cases == 30
+    assert ran[5:] == [(9, 0, 20, True), (9, 20, 30, True)]
 
 
 def test_one_case_by_the_command(capsys, monkeypatch):
@@ -201,3 +205,15 @@ def test_one_case_by_the_command(capsys, monkeypatch):
     assert fuzz_command.main() == 0
     outcome = run_case(3, 7)
     assert capsys.readouterr().out.startswith(f"{outcome.kind}: {outcome.how}, ratio ")
+
+
+@needs_triton
+def test_the_kernels_in_triton_compute_if_asked_for(monkeypatch):
+    """Case 6 of seed 7 is a call of exact attention of order 4, causal and with windows, whose certificate holds."""
+    launched, launch = [], gpu_launch._launch
+    monkeypatch.setattr(gpu_launch, "_launch", lambda *given: (launched.append(given[0]), launch(*given)))
+    for triton, expected in ((True, {"attend"}), (False, set())):
+        launched.clear()
+        tally = running.run_part(7, 6, 7, triton)
+        assert set(launched) == expected
+        assert (tally.total().held, tally.parts) == (1, [[7, 6, 7]])

@@ -120,4 +120,5 @@ def test_full_training_cells_are_the_papers() -> None:
     assert kinds == wanted | {(e, "sgd", "zero", 256) for e in ("stochastic", "fixed")}
     seeds = {cell.seed for cell in cells if cell.arguments["optimiser"] == "sgd" and cell.arguments["batch"] == 128}
     assert seeds == set(range(5))
-    assert len(cells) == 2 * 5 + 6 + 2 + 4
+    assert {cell.seed for cell in cells if cell.arguments["optimiser"] == "adam"} == set(range(3))
+    assert len(cells) == 2 * 5 + 2 + 4 * 3 + 2 + 4

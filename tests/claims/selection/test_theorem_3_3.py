@@ -11,4 +11,6 @@ class TestTheorem33(ClaimContract):
     mutants = (
         ("theorem-3.3", {"times": [None]}, UNDECIDED),
         ("theorem-3.3", {"largest rate": [1.0, 1.0]}, FAILS),
+        ("theorem-3.3", {"times": [20_000]}, UNDECIDED),
+        ("theorem-3.3", {"flow": [158_555.0, 1_094_440.0, 14_000_000.0]}, FAILS),
     )

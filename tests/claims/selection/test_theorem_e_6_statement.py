@@ -11,6 +11,8 @@ class TestTheoremE6Statement(ClaimContract):
     mutants = (
         ("theorem-e.6", {"increases": 1}, FAILS),
         ("theorem-e.6", {"times": [None]}, UNDECIDED),
+        ("theorem-e.6", {"times": [20_000]}, UNDECIDED),
+        ("theorem-e.6", {"flow": [158_555.0, 1_094_440.0, 14_000_000.0]}, FAILS),
         ("theorem-e.6/mean-weights", {"1": -0.001}, FAILS),
         ("theorem-e.6/mean-weights", {"2": -0.001}, FAILS),
         ("theorem-e.6/mean-weights", {"4": -0.001}, FAILS),

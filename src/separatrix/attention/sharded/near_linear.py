@@ -33,7 +33,8 @@ from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
 from separatrix.attention.streaming.causal_after import attend_after
-from separatrix.attention.streaming.state import TensorAttentionState, relative_rounding
+from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.attention.streaming.stream_rounding import relative_rounding
 from separatrix.errors import SeparatrixError
 
 

@@ -2,6 +2,8 @@
 
 - `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
 - `state`: a state of constant size that tokens are added to and queries are asked of.
+- `token_checks`: what a state refuses: other shapes and types, tokens beyond the bound, indices of no sequence.
+- `stream_rounding`: how often the tokens of a stream are rounded, and what that leaves of a promise.
 - `causal_after`: causal attention of tokens that come after a state.
 - `few_tokens`: a few tokens at a time by the kernels in C++, all heads in one call.
 - `few_tokens_gpu`: the same by the kernels in Triton, on a GPU.

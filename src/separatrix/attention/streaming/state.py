@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES, is_dense, layout
-from separatrix.attention.arithmetic.host import number, numbers, truth
+from separatrix.attention.arguments import DTYPES
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.arithmetic.summation import Summing
-from separatrix.attention.certificate.output import SMALLEST_SCALE, Certificate
+from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.planning.plan import check_tolerance
 from separatrix.attention.polynomial.causal import causal_summing
@@ -36,6 +34,15 @@ from separatrix.attention.streaming.causal_after import attend_after, causal_cal
 from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
+from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding, roundings_of_chunks
+from separatrix.attention.streaming.token_checks import (
+    as_sets,
+    batch_indices,
+    check_bound,
+    check_finite,
+    check_tensor,
+    seen_tokens,
+)
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.native import MOST_SETS, kernels_for
@@ -210,44 +217,25 @@ class TensorAttentionState:
 
         Masks are (heads, L_m), one for each set, or there are none. Keys and values that they hide are zero.
         """
-        key_sets: list[Tensor] = self._as_sets("keys", keys)
-        value_sets: list[Tensor] = self._as_sets("values", values)
+        key_sets, value_sets = as_sets("keys", keys, self.order), as_sets("values", values, self.order)
         for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
             self._check(f"keys[{m}]", key, self.head_dim)
             self._check(f"values[{m}]", value, self.value_dim)
             if key.shape[-2] != value.shape[-2]:
                 expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
-        mask_sets = [] if key_masks is None else self._as_sets("key_masks", key_masks)
+        mask_sets = [] if key_masks is None else as_sets("key_masks", key_masks, self.order)
         if all(mask is None for mask in mask_sets):
             return key_sets, value_sets, []
         seen = [
-            self._seen(m, mask, key.shape[-2]) for m, (mask, key) in enumerate(zip(mask_sets, key_sets, strict=True))
+            seen_tokens(f"key_masks[{m}]", mask, (*self.batch_shape, key.shape[-2]), self.device)
+            for m, (mask, key) in enumerate(zip(mask_sets, key_sets, strict=True))
         ]
         key_sets, value_sets = (
             [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, seen, strict=True)]
             for sets in (key_sets, value_sets)
         )
         return key_sets, value_sets, [mask.reshape(self._heads, mask.shape[-1]) for mask in seen]
-
-    def _seen(self, m: int, mask: Tensor | None, length: int) -> Tensor:
-        """The mask (*batch_shape, length) of set m; of a set that has none, True."""
-        shape = (*self.batch_shape, length)
-        if mask is None:
-            return torch.ones(shape, dtype=torch.bool, device=self.device)
-        name = f"key_masks[{m}]"
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise ArgumentError(name, expected="a bool tensor, True for a token that is added", got=got)
-        if mask.device != self.device:
-            raise ArgumentError(name, expected=f"the state's device {self.device}", got=mask.device)
-        sizes = tuple(mask.shape)
-        fits = 0 < len(sizes) <= len(shape) and sizes[-1] == length
-        if not fits or any(
-            size not in (1, whole) for size, whole in zip(reversed(sizes), reversed(shape), strict=False)
-        ):
-            raise ArgumentError(name, expected=f"a shape that broadcasts to {shape}", got=f"shape {sizes}")
-        return mask.expand(shape)
 
     def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> FewTokens | FewTokensOnGpu | None:
         """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
@@ -276,26 +264,16 @@ class TensorAttentionState:
             self._refuse_tokens(keys, values)
             largest = few.append(self._own_states(), keys, values, checked=True)
             assert largest is not None
-        self._roundings = self._roundings_after(length, by_kernels=True)
+        self._roundings = [roundings_of_few(before, length) for before in self._roundings]
         for m, magnitude in enumerate(largest):
             self._tokens[m] += length
             self._largest[m] = max(self._largest[m], magnitude)
-
-    def _roundings_after(self, length: int, by_kernels: bool) -> list[int]:
-        """How many roundings a token of each set will have gone through when so many more have been appended."""
-        if by_kernels:
-            return [roundings_of_few(before, length) for before in self._roundings]
-        size = self._expansion.even_chunk(self._heads, length)
-        added = Summing(size, size).tokens([length])
-        # What was there before is rounded once more, and so are the new tokens when they are added to it.
-        return [max(before, added.count() + added.count(wide=True)) + 1 for before in self._roundings]
 
     def _refuse_tokens(self, keys: list[Tensor], values: list[Tensor]) -> None:
         """Refuse what the state is not planned for, and values that are not finite."""
         for m, (key, value) in enumerate(zip(keys, values, strict=True)):
             self.refuse_beyond_bound(f"keys[{m}]", key)
-            if not truth(torch.isfinite(value).all()):
-                raise ArgumentError(f"values[{m}]", expected="finite entries", got="NaN or infinity")
+            check_finite(f"values[{m}]", value)
 
     def _append(self, m: int, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
         length = key.shape[1]
@@ -306,7 +284,7 @@ class TensorAttentionState:
         W = with_ones(value, mask, torch.float64)
         self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._shared = True  # it may be part of a graph
-        self._roundings[m] = self._roundings_after(length, by_kernels=False)[m]
+        self._roundings[m] = roundings_of_chunks(self._roundings[m], length, size)
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
         if mask is not None:
@@ -336,12 +314,7 @@ class TensorAttentionState:
 
     def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
         """Refuse to attend sums that were rounded too often for what was promised."""
-        error = self.plan.total_error(relative_rounding(self.plan, tokens, largest, roundings))
-        if error > self.tolerance:
-            raise SeparatrixError(
-                f"state: with {tokens} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
-                f"and {self.tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
-            )
+        refuse_roundings(self.plan, self.tolerance, tokens, largest, roundings)
 
     def extend(
         self,
@@ -388,8 +361,13 @@ class TensorAttentionState:
                 raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
         self.refuse_beyond_bound("query", query)
         if length == 1:  # whose queries are asked together
+            chunk = self._expansion.even_chunk(self._heads, 1)
             by_kernels = not masks and self._kernels(key_sets, value_sets) is not None
-            self._refuse_roundings([n + 1 for n in self._tokens], self._largest, self._roundings_after(1, by_kernels))
+            roundings = [
+                roundings_of_few(before, 1) if by_kernels else roundings_of_chunks(before, 1, chunk)
+                for before in self._roundings
+            ]
+            self._refuse_roundings([n + 1 for n in self._tokens], self._largest, roundings)
             self.append(key_sets, value_sets, key_masks=key_masks)
             return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
         self._refuse_tokens(key_sets, value_sets)
@@ -571,79 +549,12 @@ class TensorAttentionState:
         found["exponents"] = balanced_exponents(self.order, self.bound, self.scale)
         return found
 
-    def _as_sets(self, name: str, given: Tensor | Sequence[Any]) -> list[Any]:
-        sets = [given] if isinstance(given, Tensor) else list(given)
-        if len(sets) != self.order - 1:
-            raise ArgumentError(name, expected=f"{self.order - 1} sets (order {self.order})", got=str(len(sets)))
-        return sets
-
     def _check(self, name: str, x: Tensor, width: int) -> None:
-        if not isinstance(x, Tensor):
-            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
-        if not is_dense(x):
-            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
-        if x.dim() < 2 or tuple(x.shape[:-2]) != self.batch_shape or x.shape[-1] != width:
-            shape = ", ".join(str(size) for size in (*self.batch_shape, "length", width))
-            raise ArgumentError(name, expected=f"shape ({shape})", got=f"shape {tuple(x.shape)}")
-        if x.dtype != self.dtype:
-            raise ArgumentError(name, expected=f"the state's dtype {self.dtype}", got=x.dtype)
-        if x.device != self.device:
-            raise ArgumentError(name, expected=f"the state's device {self.device}", got=x.device)
+        check_tensor(name, x, self.batch_shape, width, self.dtype, self.device)
 
     def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
         """Refuse, by name and token, what the state is not planned for."""
-        if not x.numel():
-            return
-        wide = x.detach().to(torch.float64)
-        sizes = wide.abs().amax(-1) if self.norm == "entries" else torch.linalg.vector_norm(wide, self.order, dim=-1)
-        worst = number(sizes.max())
-        if not worst <= self._most:  # as it is not for NaN
-            what = "entries" if self.norm == "entries" else f"l_{self.order} norms"
-            token = int(number((~(sizes <= self._most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0]))
-            raise ArgumentError(
-                name,
-                expected=f"{what} of at most {self.bound:g}, for which the state is planned",
-                got=f"{worst:g} at token {token}",
-                hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
-            )
+        check_bound(name, x, self.bound, self._most, self.norm, self.order)
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(self._heads, *x.shape[-2:])
-
-
-def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.device) -> Tensor:
-    """The indices of sequences in a batch as a tensor; an `ArgumentError` for any that the batch has not.
-
-    >>> batch_indices([2, 0, 0], 3, torch.device("cpu"))
-    tensor([2, 0, 0])
-    """
-    expected = f"whole numbers from 0 to {size - 1}, in one dimension"
-    if isinstance(indices, Tensor):
-        if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32):
-            raise ArgumentError("indices", expected=expected, got=f"shape {tuple(indices.shape)}, {indices.dtype}")
-        chosen = indices.to(device, torch.int64)
-    elif isinstance(indices, (list, tuple)) and all(is_whole(i) for i in indices):
-        chosen = torch.tensor(indices, dtype=torch.int64, device=device)
-    else:
-        raise ArgumentError("indices", expected=expected, got=indices)
-    if len(chosen) and not 0 <= number(chosen.min()) <= number(chosen.max()) < size:
-        raise ArgumentError("indices", expected=expected, got=numbers(chosen))
-    return chosen
-
-
-def relative_rounding(
-    plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
-) -> float:
-    """The relative rounding of a sum over all tuples of tokens; infinite where the values leave the range.
-
-    Args:
-        plan: The plan of the states.
-        tokens: How many tokens each set has.
-        largest: The largest magnitude among the values of each set.
-        roundings: How many roundings a token of each set has gone through on its way into the state.
-    """
-    logs = [math.log2(x) for x in largest if x]
-    low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
-    if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
-        return math.inf  # products of some of the sets, or sums of these, leave the range
-    return plan.rounding(sum(roundings))

@@ -2,18 +2,24 @@
 
 A dot-product threshold t makes the (q, delta)-property certain with delta = q sqrt(2) t: a block of q by 2q products
 has row sums up to 2 q t and column sums up to q t. So encodings of threshold 0.035 have delta < 1/10 for q = 2, which
-the theorem asks for, at a width of 4096. The paper's own runs have delta above 1/2, and are shown beside.
+the theorem asks for. The paper's own runs have delta above 1/2, and are shown beside.
+
+The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no constant, and d_e is one of its
+logarithms. So what is judged are the powers: where a variable grows, the time over d_e may grow as the bound does and
+no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T has settled from T = 1024
+on and that of 1/epsilon from 1e-3 on: separatrix.claims.selection.stochastic_times has times there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.misprint_pairs import worst
+from separatrix.claims.selection.stochastic_times import drawn_weights, times_in_the_flow
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import OverlapTable, overlap_table
@@ -36,6 +42,13 @@ def counted(T: int, lr: float, epsilons: list[float], steps: int, seed: int) -> 
         "increases": int((np.diff(run.loss) > 0).sum()),
         "delta": _Q * math.sqrt(2) * _THRESHOLD,
     }
+
+
+@experiment(version=1, name="selection.stochastic_flow_time")
+def in_the_flow(T: int, d: int, width: int, epsilons: list[float], seed: int) -> dict[str, object]:
+    """The times eta t at which the loss of the mean is each epsilon, by descent at a small rate."""
+    weights = drawn_weights(T, width, threshold=_THRESHOLD, subsets=16, seed=seed)
+    return {"flow": times_in_the_flow(weights, T, d, width, epsilons)}
 
 
 RATE = (
@@ -64,9 +77,60 @@ def largest_rate(T: int, seed: int) -> dict[str, object]:
 
 
 def _cells() -> Iterator[Cell]:
-    for T, epsilons, steps in ((32, [0.01], 260_000), (64, [0.01, 0.005], 380_000), (128, [0.01], 420_000)):
-        yield counted.cell(seed=0, T=T, lr=_Q / 2, epsilons=epsilons, steps=steps)
+    for T, lr, steps in ((32, _Q / 2, 170_000), (32, _Q / 4, 340_000), (64, _Q / 2, 210_000), (128, _Q / 2, 280_000)):
+        yield counted.cell(seed=0, T=T, lr=lr, epsilons=[0.01], steps=steps)
+    for T in (32, 64, 128):
+        yield in_the_flow.cell(seed=0, T=T, d=_D, width=_WIDTH, epsilons=[0.01, 1e-3, 1e-4])
+    for d in (2, 8):
+        yield in_the_flow.cell(seed=0, T=32, d=d, width=2 * _WIDTH, epsilons=[0.01, 1e-3, 1e-4])
+    for T in (256, 1024, 4096):
+        # The theorem's d_e = Theta(q log T / delta^2), of a constant with which valid encodings are easily drawn.
+        for d in (2, 4):
+            yield in_the_flow.cell(seed=0, T=T, d=d, width=math.ceil(2048 * math.log(T)), epsilons=[0.01])
     yield largest_rate.cell(seed=0, T=64)
+
+
+Time = tuple[Mapping[str, float], float]
+"""A setting of T, d, width, 1/epsilon and 1/eta, and the steps that it takes."""
+
+
+def times(found: Sequence[Found]) -> list[Time]:
+    """Every time that the cells have; those of the flow are eta t, the steps at the rate 1."""
+    rows: list[Time] = []
+    for one in found:
+        sizes = {"d": _D, "width": _WIDTH, "lr": 1.0, **one.parameters}
+        for epsilon, time in zip(
+            sizes.get("epsilons", []), one.result.get("times") or one.result.get("flow") or [], strict=True
+        ):
+            setting = {name: float(sizes[name]) for name in ("T", "d", "width")}
+            rows.append(({**setting, "1/epsilon": 1 / epsilon, "1/eta": 1 / sizes["lr"]}, float(time)))
+    return rows
+
+
+def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
+    """For each variable the pairs of times between which it alone grows, with the power of it in time / d_e there.
+
+    With T the width may grow, as the theorem has it; for the width itself the power is that in the time.
+    """
+    found: dict[str, list[tuple[Time, Time, float]]] = {name: [] for name in rows[0][0]}
+    for name, pairs in found.items():
+        freed = {name, "width"} if name == "T" else {name}
+        for low in rows:
+            larger = [
+                high
+                for high in rows
+                if high[0][name] > low[0][name] and all(high[0][x] == low[0][x] for x in low[0].keys() - freed)
+            ]
+            if larger:
+                high = min(larger, key=lambda row: (row[0][name], abs(row[0]["width"] - low[0]["width"])))
+                over = 1.0 if name == "width" else high[0]["width"] / low[0]["width"]
+                power = math.log(high[1] / low[1] / over) / math.log(high[0][name] / low[0][name])
+                pairs.append((low, high, power))
+    return found
+
+
+TOLERANCE = 0.03
+"""By how much a power that has settled may exceed the bound's: the encodings that are drawn change it by less."""
 
 
 @claim(
@@ -74,50 +138,76 @@ def _cells() -> Iterator[Cell]:
     where="Theorem 3.3",
     says=r"With stochastic encodings of the $(q, \delta)$-property, $\delta < 1/10$, and a zero start, descent at a "
     r"rate up to $d_e^2 / (40 d^2 T)$ brings the loss to $\epsilon$ within $T^2 d / (\eta \epsilon)$ steps and a "
-    "power of $T$ (Theorem E.6).",
+    "power of $T$ (Theorem E.6), up to logarithms, of which $d_e$ is one.",
     cells=_cells,
     errata=RATE,
     neighbours=(
-        Neighbour(r"within $T d / (\eta \epsilon)$ steps, with the constant 1", {"in_T": 1}),
-        Neighbour(r"within $T^2 d / (\eta \sqrt{\epsilon})$ steps", {"in_epsilon": 0.5}),
+        Neighbour(r"within $T^{0.8} d / (\eta \epsilon)$ steps", {"in_T": 0.8}),
+        Neighbour(r"within $T^2 d / (\eta \epsilon^{0.9})$ steps", {"in_epsilon": 0.9}),
+        Neighbour(r"within $T^2 d / (\eta^{0.9} \epsilon)$ steps", {"in_eta": 0.9}),
+        Neighbour(r"within $T^2 / (\sqrt{d} \eta \epsilon)$ steps", {"in_d": -0.5}),
+        Neighbour("up to a factor that does not depend on $d_e$", {"in_width": 0}),
         Neighbour("at the rate $3 q$, which is below the printed one", {"rate": 0}),
     ),
     history=(
         "Until 2026-11-17 the bounds were computed and not compared. That the counted times are below them, and grow "
         "no faster, is asked since; the verdict stayed.",
+        "On 2026-11-17 the rule was: no time above T^2 d / (eta epsilon) with the constant 1, at the width 4096, and "
+        "fitted powers at T = 32, 64, 128 of at most 2 and 1. It rested on our width (at 8192 a quotient is 1.54), and "
+        "the powers had not settled there. The local powers in T to 4096, 1/epsilon to 1e4, 1/eta, d and d_e took its "
+        "place; the verdict stayed.",
     ),
 )
-def theorem_3_3(found: Sequence[Found], in_T: float = 2, in_epsilon: float = 1, rate: int = 1) -> Finding:
-    """The counted times are below T^2 d / (eta epsilon), and grow no faster in T and in 1 / epsilon; the largest rate.
+def theorem_3_3(
+    found: Sequence[Found],
+    in_T: float = 2,
+    in_d: float = 1,
+    in_epsilon: float = 1,
+    in_eta: float = 1,
+    in_width: float = 1,
+    rate: int = 1,
+) -> Finding:
+    """No time grows faster than the bound in any of its variables, d_e among them; and the largest rate.
 
-    The times grow about as d_e (T + 1/epsilon), d_e = 4096 being the logarithm of the theorem, so that the power 2 of T
-    is more than is needed here: T d / (eta epsilon) is exceeded by its constant, not by its power.
+    The times grow as T + 1/epsilon, so that the power 2 of T is more than is needed, and so is the power 1 of d: that
+    of T comes near to 1, and there is no smaller bound than d^0.
     """
-    runs = {one.parameters["T"]: one for one in found if "times" in one.result}
-    numbers: dict[str, float | str] = {"delta, at most": max(one.result["delta"] for one in runs.values())}
-    if any(None in one.result["times"] for one in runs.values()):
+    runs = [one for one in found if "times" in one.result]
+    numbers: dict[str, float | str] = {"delta, at most": max(one.result["delta"] for one in runs)}
+    if any(None in one.result["times"] for one in runs):
         return Finding(Verdict.UNDECIDED, numbers, "A run was too short to reach its epsilon.")
-    first = {T: one.result["times"][0] for T, one in runs.items()}
-    lengthening = float(np.polyfit(np.log(list(first)), np.log(list(first.values())), 1)[0])
-    half = runs[64].result["times"]
-    growth = math.log(half[1] / half[0]) / math.log(2)
-    over = max(
-        time * one.parameters["lr"] * epsilon**in_epsilon / (T**in_T * _D)
-        for T, one in runs.items()
-        for time, epsilon in zip(one.result["times"], one.parameters["epsilons"], strict=True)
-    )
+    allowed = {"T": in_T, "d": in_d, "width": in_width, "1/epsilon": in_epsilon, "1/eta": in_eta}
+    largest = {name: max(power for *_, power in pairs) for name, pairs in powers(times(found)).items()}
+    apart = unlike(found)
     printed, right = worst(found, "largest rate")
     numbers |= {
-        "steps by T, at the first epsilon": ", ".join(f"{T}: {steps:,}" for T, steps in first.items()),
-        "largest steps / (T^2 d / (eta epsilon))": over,
-        "power of T in the steps, 2 in the bound": lengthening,
-        "power of 1 / epsilon in the steps, 1 in the bound": growth,
-        "steps at which the loss increases": sum(one.result["increases"] for one in runs.values()),
+        "steps by T, at a width of 2048 log T, epsilon = 0.01, d = 2": ", ".join(
+            f"{one.parameters['T']}: {one.result['flow'][0]:,.0f}" for one in found if _long(one)
+        ),
+        **{f"largest local power of {name} in the steps": power for name, power in largest.items()},
+        "largest |steps counted / steps in the flow - 1|": apart,
+        "steps at which the loss increases": sum(one.result["increases"] for one in runs),
         "the printed largest rate at T = 64, where 2 q is 4": next(
             one.result["rate"] for one in found if "rate" in one.result
         ),
         "8 steps at the rate 3 q multiply |alpha - 1| by": 1 + printed,
         "at the rate q / 2, by": 1 + right,
     }
-    held = over <= 1 and lengthening <= in_T and growth <= in_epsilon + 0.02 and (printed, right)[rate] <= 0
-    return holds_if(held, numbers, shows={"largest rate": printed > 0})
+    if apart > 0.02:
+        return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
+    held = all(power <= allowed[name] + TOLERANCE for name, power in largest.items())
+    note = "The power 2 of T is more than is needed: the times grow as T + 1/epsilon, and do not grow with d."
+    return holds_if(held and (printed, right)[rate] <= 0, numbers, note, shows={"largest rate": printed > 0})
+
+
+def _long(one: Found) -> bool:
+    return "flow" in one.result and one.parameters["T"] > 128 and one.parameters["d"] == _D
+
+
+def unlike(found: Sequence[Found]) -> float:
+    """By how much counted times, with whole encodings, differ from those of the flow with drawn products."""
+    flow = {one.parameters["T"]: one.result["flow"][0] for one in found if one.parameters.get("width") == _WIDTH}
+    counts = [
+        (one.parameters["T"], one.result["times"][0] * one.parameters["lr"]) for one in found if "times" in one.result
+    ]
+    return float(max(abs(steps / flow[T] - 1) for T, steps in counts))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
-from separatrix.claims.selection.theorem_3_3 import theorem_3_3
+from separatrix.claims.selection.theorem_3_3 import TOLERANCE, Time, powers, theorem_3_3, times, unlike
 from separatrix.claims.selection.valid_encodings import codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -125,43 +125,77 @@ def theorem_e_6_mean_weights(found: Sequence[Found], first: str = "1", second: s
 
 
 def _runs() -> Iterator[Cell]:
-    yield from (cell for cell in theorem_3_3.cells() if cell.experiment == "selection.stochastic_time")
+    yield from (cell for cell in theorem_3_3.cells() if cell.experiment != "selection.stochastic_rate")
 
 
 @claim(
     paper="selection",
     where="Theorem E.6",
     says=r"Theorem 3.3, in full: after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta "
-    r"\epsilon)$ steps, up to logarithms, the loss is at most $\epsilon$.",
+    r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$.",
     cells=_runs,
     neighbours=(
-        Neighbour(r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T d / (\eta \epsilon)$ steps", {"in_T": 1}),
+        Neighbour(r"after $T^{0.8} / \eta + T^{0.8} d / (\eta \epsilon)$ steps", {"plateau": 0.8, "in_T": 0.8}),
         Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": False}
+            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
+            {"in_epsilon": 0.9},
+        ),
+        Neighbour(
+            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": 0.0}
+        ),
+        Neighbour(
+            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
+            {"in_eta": 0.9},
         ),
     ),
+    history=(
+        "Until 2026-11-17 no time was to be above the bound with the constant 1 and no logarithm, at the width 4096: "
+        "it rested on our width, as the statement promises no constant and hides d_e. That time / d_e grows no faster "
+        "than the bound, between any two settings that differ in one variable, took its place; the verdict stayed.",
+    ),
 )
-def theorem_e_6(found: Sequence[Found], in_T: int = 2, in_epsilon: bool = True) -> Finding:
-    """Counted steps at a measured delta < 1/10, with the constant 1 and no logarithm; and the loss never rises again.
+def theorem_e_6(
+    found: Sequence[Found],
+    plateau: float | None = None,
+    in_T: float = 2,
+    in_epsilon: float = 1,
+    in_eta: float = 1,
+) -> Finding:
+    """Time / d_e grows no faster than the bound, variable by variable; and the loss never rises again.
 
-    delta sqrt(q) / (1 - delta) is put in the place of delta / (1 - 2 delta), as Lemma A.3 needs it. The rate is q / 2,
-    since the theorem's own is above 2 q here (see Theorem 3.3).
+    delta sqrt(q) / (1 - delta) is put in the place of delta / (1 - 2 delta), as Lemma A.3 needs it. Counted runs have
+    the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). That T^2 is more than is needed is
+    said there too.
     """
-    over, rises = 0.0, 0
-    for one in found:
-        T, eta, delta = one.parameters["T"], one.parameters["lr"], one.result["delta"]
-        if None in one.result["times"]:
-            return Finding(Verdict.UNDECIDED, {"delta": delta}, "A run was too short to reach its epsilon.")
-        c = delta * math.sqrt(2) / (1 - delta)
-        power = 2 + 4 * c / (1 - c)  # 4 delta / (1 - 3 delta) is 4 c / (1 - c) at c = delta / (1 - 2 delta)
-        for time, epsilon in zip(one.result["times"], one.parameters["epsilons"], strict=True):
-            bound = T**power / eta + (T**in_T * 2 / (eta * epsilon) if in_epsilon else 0.0)
-            over = max(over, time / bound)
-        rises += one.result["increases"]
+    runs = [one for one in found if "times" in one.result]
+    delta = max(one.result["delta"] for one in runs)
+    if any(None in one.result["times"] for one in runs):
+        return Finding(Verdict.UNDECIDED, {"delta": delta}, "A run was too short to reach its epsilon.")
+    c = delta * math.sqrt(2) / (1 - delta)
+    # 4 delta / (1 - 3 delta) is 4 c / (1 - c) at c = delta / (1 - 2 delta)
+    first = 2 + 4 * c / (1 - c) if plateau is None else plateau
+
+    def bound(row: Time) -> float:
+        sizes = row[0]
+        second = sizes["T"] ** in_T * sizes["d"] * sizes["1/epsilon"] ** in_epsilon
+        return float((sizes["T"] ** first + second) * sizes["1/eta"] ** in_eta)
+
+    over = {}
+    for name, pairs in powers(times(found)).items():
+        over[name] = max(
+            power
+            - (1 if name == "width" else math.log(bound(high) / bound(low)) / math.log(high[0][name] / low[0][name]))
+            for low, high, power in pairs
+        )
+    rises = sum(one.result["increases"] for one in runs)
+    apart = unlike(found)
     numbers: dict[str, float | str] = {
-        "runs": len(found),
-        "delta, at most": max(one.result["delta"] for one in found),
-        "largest steps / bound": over,
+        "times": len(times(found)),
+        "delta, at most": delta,
+        **{f"largest local power of {name} in time, less that in the bound": value for name, value in over.items()},
+        "largest |steps counted / steps in the flow - 1|": apart,
         "steps at which the loss rises": rises,
     }
-    return holds_if(over <= 1 and not rises, numbers)
+    if apart > 0.02:
+        return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
+    return holds_if(max(over.values()) <= TOLERANCE and not rises, numbers)

@@ -14,7 +14,7 @@ from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
 from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.cards import drawn_card
-from separatrix.explorer.claims.view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted
+from separatrix.explorer.claims.view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted, shelf_of
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken
 from separatrix.lab.wording import duration, many
@@ -55,7 +55,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 def register(app: Dash, context: Context) -> None:
     """Two callbacks: the list follows the filter, the claim follows the list."""
-    shelf = Shelf(context.store)
+    shelf = shelf_of(context.store)
 
     def field(name: str) -> Input:
         return Input(controls.field_id(TAB, name), "value")

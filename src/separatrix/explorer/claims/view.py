@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -98,6 +99,12 @@ def _stat(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=8)
+def shelf_of(folder: Path) -> Shelf:
+    """The judged claims of a folder of results, the same for all who ask."""
+    return Shelf(folder)
 
 
 def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str) -> list[Judgement]:

@@ -19,7 +19,7 @@ from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
 from separatrix.explorer.learn import figures, run_fields, run_panel, sweep, view
 from separatrix.explorer.learn.run_fields import PAPER
-from separatrix.explorer.learn.view import Descended, Descent
+from separatrix.explorer.learn.view import Descended
 from separatrix.explorer.spoken import spoken, unchanged
 
 TITLE = "Learn"
@@ -131,7 +131,7 @@ def register(app: Dash, context: Context) -> None:
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
-        found = controls.each_setting(DYNAMICS, state, _descent, lambda _: {}, {})
+        found = controls.each_setting(DYNAMICS, state, view.descent, lambda _: {}, {})
         if found is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
         along, across = shared["along"], shared["across"]
@@ -156,12 +156,8 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
     return None
 
 
-def _descent(read: Mapping[str, Any]) -> Descent:
-    return view.checked(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
-
-
 def _descended(read: Mapping[str, Any]) -> Descended:
-    return view.descended(_descent(read))
+    return view.descended(view.descent(read))
 
 
 def _broken(one: Descended) -> dict[str, Component]:

@@ -6,9 +6,10 @@ The recursion of `population_dynamics` is exact and is run for at most `LONGEST`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +82,12 @@ class Descended:
         return Curve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
 
 
-def checked(one: Descent) -> Descent:
-    """The setting itself; an `ArgumentError` if its subsets are no smaller than the sequence."""
+def descent(read: Mapping[str, Any]) -> Descent:
+    """The setting of the fields' values; an `ArgumentError` if its subsets are no smaller than the sequence."""
+    return _checked(Descent(read["T"], read["q"], read["d"], float(read["eta"]), read["steps"]))
+
+
+def _checked(one: Descent) -> Descent:
     if one.q >= one.T:
         raise ArgumentError("q", expected=f"less than T = {one.T}", got=one.q)
     return one
@@ -99,7 +104,7 @@ def descended(one: Descent) -> Descended:
     >>> round(near, 1)
     1.0
     """
-    checked(one)
+    _checked(one)
     reached = min(one.steps, LONGEST)
     run = population_dynamics(one.T, one.q, one.d, one.eta, reached)
     at = np.unique(np.round(np.geomspace(1, reached, _POINTS)).astype(np.int64))

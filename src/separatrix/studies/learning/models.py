@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
-from separatrix.nn.tensor_attention import Cache
+from separatrix.nn.decoding import Cache
 from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 

@@ -1,0 +1,68 @@
+"""How often the tokens of a stream are rounded on their way into its sums, and what that leaves of a promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.certificate.output import SMALLEST_SCALE
+from separatrix.attention.streaming.bounded_plan import BoundedPlan
+from separatrix.errors import SeparatrixError
+
+
+def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
+    """How many roundings a token has gone through once more tokens are added to its set, in chunks of monomials.
+
+    Args:
+        before: How many it has gone through at most before that.
+        tokens: How many tokens are added.
+        chunk: How many of them are multiplied out at a time.
+
+    Example:
+        >>> roundings_of_chunks(0, 64, 64), roundings_of_chunks(1000, 64, 64)
+        (130, 1001)
+    """
+    added = Summing(chunk, chunk).tokens([tokens])
+    # What was there before is rounded once more, and so are the new tokens when they are added to it.
+    return max(before, added.count() + added.count(wide=True)) + 1
+
+
+def relative_rounding(
+    plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
+) -> float:
+    """The relative rounding of a sum over all tuples of tokens; infinite where the values leave the range.
+
+    Args:
+        plan: The plan of the states.
+        tokens: How many tokens each set has.
+        largest: The largest magnitude among the values of each set.
+        roundings: How many roundings a token of each set has gone through on its way into the state.
+    """
+    logs = [math.log2(x) for x in largest if x]
+    low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
+    if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
+        return math.inf  # products of some of the sets, or sums of these, leave the range
+    return plan.rounding(sum(roundings))
+
+
+def refuse_roundings(
+    plan: BoundedPlan, tolerance: float, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
+) -> None:
+    """Raise a `SeparatrixError` if sums were rounded too often for what was promised.
+
+    Args:
+        plan: The plan of the states.
+        tolerance: The error that was promised, relative to the values' magnitude.
+        tokens: How many tokens each set has; so for the others, see `relative_rounding`.
+        largest: The largest magnitude among the values of each set.
+        roundings: How many roundings a token of each set has gone through.
+    """
+    error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
+    if error > tolerance:
+        raise SeparatrixError(
+            f"state: with {list(tokens)} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
+            f"and {tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
+        )

@@ -1,0 +1,117 @@
+"""What runs of the full profile gave, kept in `full_runs.json`, so that every run of the tests judges them again.
+
+`python -m tests.claims.full_runs STORE...` adds what stores have of the claims all of whose cells are done. Only what
+the checks read is kept, arrays to four digits. Cells that no claim has any more are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from separatrix import claims, studies
+from separatrix.claims import ledger
+from separatrix.claims.ledger import Claim, Found
+from separatrix.claims.verdicts import found_in
+from separatrix.lab import Store
+from separatrix.lab.cell import Cell
+
+FILE = Path(__file__).with_name("full_runs.json")
+DIGITS = 4
+
+
+def full_claims() -> dict[str, Claim]:
+    """The claims of the full profile by their ids."""
+    claims.load()
+    studies.load()
+    return {id: one for id, one in sorted(ledger._REGISTRY.items()) if one.profile == "full"}
+
+
+def kept() -> dict[str, dict[str, Any]]:
+    """What is kept of each cell, by its key."""
+    return {key: _read(result) for key, result in json.loads(FILE.read_text()).items()} if FILE.exists() else {}
+
+
+def evidence(claim: Claim, results: Mapping[str, Mapping[str, Any]]) -> list[Found] | None:
+    """What a claim is judged on, if all of its cells are there."""
+    cells = list(claim.cells())
+    if any(cell.key not in results for cell in cells):
+        return None
+    return [Found(cell.arguments, cell.seed, results[cell.key]) for cell in cells]
+
+
+class _Watched(dict[str, Any]):
+    """A result that remembers which of its entries were read."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        super().__init__(result)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+
+def _from_stores(stores: list[Store]) -> Iterator[tuple[Cell, _Watched]]:
+    """The results of the claims all of whose cells are done in some store, with what their checks read."""
+    for claim in full_claims().values():
+        cells = {cell.key: cell for cell in claim.cells()}
+        results: dict[str, _Watched] = {}
+        for store in stores:
+            for cell, record in store.find(cells.values()):
+                if record is not None and record.status == "done":
+                    results.setdefault(cell.key, _Watched(found_in(store, cell, record).result))
+        found = evidence(claim, results)
+        if found is not None:
+            claim.judged(found)
+            yield from ((cells[key], result) for key, result in results.items())
+
+
+def _written(value: Any) -> Any:
+    """A value as JSON has it: arrays as lists, with their shape and type."""
+    if isinstance(value, np.ndarray):
+        short = [float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for x in value.ravel().tolist()]
+        return {"array": short, "shape": value.shape, "type": str(value.dtype)}
+    if isinstance(value, Mapping):
+        return {name: _written(one) for name, one in value.items()}
+    return [_written(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _read(value: Any) -> Any:
+    """What `_written` was given."""
+    if isinstance(value, list):
+        return [_read(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"array", "shape", "type"}:
+        return np.array(value["array"], value["type"]).reshape(value["shape"])
+    return {name: _read(one) for name, one in value.items()}
+
+
+def main(folders: list[str]) -> None:
+    known = {cell.key for one in full_claims().values() for cell in one.cells()}
+    text = json.loads(FILE.read_text()) if FILE.exists() else {}
+    text = {key: value for key, value in text.items() if key in known}
+    made: dict[str, dict[str, Any]] = {}
+    for cell, result in _from_stores([Store.open(folder) for folder in folders]):
+        into = made.setdefault(cell.key, {})
+        into |= {name: _written(value) for name, value in result.items() if name in result.read}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted((text | made).items())]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -72,7 +72,7 @@ def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, 
         S = torch.softmax(logits, 2)
         pooled = torch.cat([torch.einsum("nxt,xtd->nxd", S, X), torch.einsum("nxt,ntw->nxw", S, stack)], 2).mean(0)
         loss = 0.5 * (X[:, subset].mean(1) - pooled @ V.mT).square().sum(1).mean()
-        (loss / len(subsets)).backward()  # type: ignore[no-untyped-call]
+        (loss / len(subsets)).backward()
         s = S.detach()[:, 0, subset[0]]
         weights.append(s.mean())
         pull.append(((1 - q * s) * s).mean())

@@ -31,7 +31,8 @@ def valid_encodings(T: int, width: int) -> Tensor:
     >>> len(valid_encodings(4, 4)), len(valid_encodings(4, 3))
     (26880, 384)
     """
-    rows = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64) / width**0.5
+    signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64)
+    rows: Tensor = signs / width**0.5
     if T == 1:
         return rows.unsqueeze(1)
     before = valid_encodings(T - 1, width)

@@ -20,7 +20,6 @@ ELSEWHERE = {
     "beyond/does-it-learn/triples-every-attention",
     "beyond/language-model/at-equal-compute",
     "beyond/language-model/at-equal-steps",
-    "beyond/learned-weights/softmax-regression-longer",
     "beyond/token-selection/attention-fresh-encodings-longer",
     "beyond/token-selection/attention-one-hot-positions-longer",
     "beyond/triples-by-training/over-n-and-m",

@@ -302,7 +302,8 @@ def longer_regression(found: Sequence[Found], nearer: bool = True, times: float 
     """Also: on held-out examples linear attention is nearer to one half than at 100 tokens.
 
     The 95% interval of the differences between the distances from one half, seed by seed, must be above zero, with
-    `times` the distance of the longer runs. If it is below, the claim fails; if it has zero in it, nothing is decided.
+    `times` the distance of the longer runs. If their mean is not above zero, the claim fails; if it is, and zero is in
+    the interval, nothing is decided.
     """
     most = max(one.parameters["n"] for one in found)
     made = _judge_regression([one for one in found if one.parameters["n"] == most])
@@ -320,7 +321,7 @@ def longer_regression(found: Sequence[Found], nearer: bool = True, times: float 
         "linear, held out, from one half, n = 100": mean(short),
         "how much nearer, seed by seed": apart,
     }
-    if made.verdict is not Verdict.HOLDS or apart.high < 0:
+    if made.verdict is not Verdict.HOLDS or apart.value <= 0:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, made.note)
     if apart.low <= 0:
         return Finding(Verdict.UNDECIDED, numbers, "The interval of the differences has zero in it.")

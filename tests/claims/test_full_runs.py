@@ -23,13 +23,7 @@ ELSEWHERE = {
     "beyond/token-selection/attention-fresh-encodings-longer",
     "beyond/token-selection/attention-one-hot-positions-longer",
     "beyond/triples-by-training/over-n-and-m",
-    "selection/figure-3",
-    "selection/figure-4/floor-of-fixed-encodings",
-    "selection/figure-4/lengths",
-    "selection/figure-4/subsets",
-    "selection/figure-5",
     "selection/figure-7",
-    "selection/figure-8",
 }
 """Claims whose runs are not kept: their neighbours were seen to be rejected on the day that their verdicts name."""
 

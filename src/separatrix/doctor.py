@@ -94,7 +94,7 @@ def kernels() -> str:
     threads = (
         "They run on PyTorch's threads."
         if found.threads
-        else f"They run on one thread: PyTorch lends its threads from version 2.10 on, and this is {torch.__version__}."
+        else "They run on one thread: this build of PyTorch does not lend its own."
     )
     return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
 

@@ -263,8 +263,7 @@ def runnable(library: ctypes.CDLL) -> list[str]:
 def _share_threads(library: ctypes.CDLL) -> bool:
     """Let the kernels run on PyTorch's own threads if it lends them: two pools of threads would wait for each other.
 
-    Where PyTorch does not, before version 2.10, or its library is not where it is on Linux and macOS, they run on one
-    thread.
+    Where a build of PyTorch does not, or its library is not where it is on Linux and macOS, they run on one thread.
     """
     folder = Path(torch.__file__).with_name("lib")
     file = folder / ("libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so")

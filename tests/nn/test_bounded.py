@@ -55,17 +55,20 @@ def _near_linear(monkeypatch):
     monkeypatch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
 
 
+PADDING = torch.zeros(5, 11, dtype=torch.bool)
+PADDING[1, 7:] = PADDING[2, :4] = PADDING[3, 3:9] = PADDING[4] = True
+
+
 @pytest.mark.usefixtures("_near_linear")
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
+    """Padded on the right, on the left, in the middle, and nothing but padding, which gives the output bias."""
     near, exact = layer(order), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict())
-    x = torch.randn(3, 11, 8, dtype=torch.float64, generator=seeded(1))
-    mask = torch.zeros(3, 11, dtype=torch.bool)
-    if padded:
-        mask[1, 7:] = True
+    x = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(1))
+    mask = PADDING if padded else torch.zeros(5, 11, dtype=torch.bool)
     heads = {}
 
     def keep(name):
@@ -74,8 +77,10 @@ def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
     near.out_proj.register_forward_hook(keep("near"))
     exact.out_proj.register_forward_hook(keep("exact"))
     options = {"is_causal": is_causal, "key_padding_mask": mask if padded else None}
-    near(x, **options), exact(x, **options)
-    values = [project(x) for project in near.v_proj]
+    found = near(x, **options)
+    exact(x, **options)
+    assert not padded or torch.equal(found[4], near.out_proj.bias.expand(11, 8))
+    values = [project(x)[~mask] for project in near.v_proj]
     largest = torch.stack([v.abs().max() for v in values]).prod()
     difference = (heads["near"] - heads["exact"]).abs().max()
     assert 0 < difference <= 1e-3 * largest
@@ -105,6 +110,35 @@ def test_gradients(is_causal):
         )
 
     assert torch.autograd.gradcheck(call, (x, *parameters), fast_mode=True)
+
+
+@pytest.mark.usefixtures("_near_linear")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's own
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
+    """In float64 by a polynomial that errs by 1e-10, eager, compiled and decoded; what is hidden has no gradient."""
+    near, exact = layer(order, tolerance=1e-10), layer(order, tolerance=None)
+    exact.load_state_dict(near.state_dict(), strict=True)
+    key = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(2))
+    query, weights = (torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(seed)) for seed in (3, 4))
+    options = {"key_padding_mask": PADDING, "is_causal": is_causal}
+    torch._dynamo.reset()
+    found = []
+    for made, run in (
+        (exact, exact),
+        (near, near),
+        (near, torch.compile(near, backend="aot_eager", fullgraph=True)),
+    ):
+        made.zero_grad()
+        q, k = (x.clone().requires_grad_() for x in (query, key))
+        out = run(q, k, **options)
+        (out * weights).sum().backward()
+        assert not k.grad[PADDING].any()
+        assert k.grad[~PADDING].any()
+        found.append([out, q.grad, k.grad, *(p.grad for p in made.parameters())])
+    for near_ones in found[1:]:
+        torch.testing.assert_close(near_ones, found[0], rtol=0, atol=1e-8)
 
 
 @pytest.mark.usefixtures("_near_linear")

@@ -370,12 +370,14 @@ def decoded_with(layer: TensorAttention, x: Tensor, mask: Tensor, splits: list[i
 def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[int]]:
     order = draws(st.integers(2, 4))
     options: dict = {"order": order, "num_kv_heads": draws(st.sampled_from([1, 2, 6]))}
-    kind = draws(st.sampled_from(["exact", "windows", "bounded", "rotary"]))
+    kind = draws(st.sampled_from(["exact", "windows", "bounded", "tolerance", "rotary"]))
     if kind == "windows":
         window = st.none() | st.integers(1, 12)
         options["windows"] = draws(st.lists(window, min_size=order - 1, max_size=order - 1))
     if kind == "bounded":
         options["bound"] = 3.0
+    if kind == "tolerance":
+        options |= {"bound": 1.0, "tolerance": 0.01, "method": "polynomial"}
     if kind == "rotary":
         options["rotary"] = 100.0
     batch, length = draws(st.sampled_from([(), (3,)])), draws(st.integers(1, 14))
@@ -404,7 +406,10 @@ def test_any_split_with_padding_is_the_full_call_with_the_same_mask(case):
 LEFT = torch.tensor([[True, True, True, False, False, False], [False] * 6, [True, False, False, False, False, False]])
 
 
-@pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}], ids=str)
+NEAR_LINEAR = {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}, NEAR_LINEAR], ids=str)
 def test_padding_on_the_left_is_as_if_it_were_not_there(options):
     """Without positions of its own a layer gives each prompt what it gives it alone, in the prefill and later."""
     layer, x = make(**options), draw(3, 10, 12)
@@ -459,15 +464,32 @@ def test_a_mask_that_does_not_fit_is_refused_and_adds_nothing():
         with pytest.raises(sx.ArgumentError, match="key_padding_mask: expected"):
             layer.decode(x, cache, key_padding_mask=bad)
     assert cache.tokens == (0, 0)
-    summed = make(bound=1.0, tolerance=1e-3)
-    state = summed.cache(3)
-    with pytest.raises(sx.ArgumentError, match="key_padding_mask: expected None for a layer with a tolerance: it adds"):
-        summed.decode(x, state, key_padding_mask=LEFT)
-    assert state.tokens == (0, 0)
 
 
-def test_gradients_through_padding():
-    layer, x = make(windows=[3, None]), draw(3, 6, 12).requires_grad_()
+def test_a_layer_with_a_tolerance_leaves_padding_out_of_its_sums():
+    """The sums are reordered, saved and pickled, and later tokens attend as in the full call; it cannot forget."""
+    layer, x, chosen = make(**NEAR_LINEAR), draw(3, 10, 12), [2, 0, 0]
+    cache = layer.cache(3)
+    with torch.no_grad():
+        layer.decode(x[:, :6], cache, key_padding_mask=LEFT)
+        cache.reorder(chosen)
+        other = layer.cache(3)
+        other.load_state_dict(load(save(cache.state_dict())))
+        mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
+        whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
+        for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
+            found = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+            assert one.tokens == (10, 10)
+        with pytest.raises(sx.ArgumentError, match="a summed state cannot forget"):
+            cache.trim(6)
+        other.load_state_dict(layer.cache(3).state_dict())  # of a cache that never had a mask
+        torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"windows": [3, None]}, NEAR_LINEAR], ids=str)
+def test_gradients_through_padding(options):
+    layer, x = make(**options), draw(3, 6, 12).requires_grad_()
     cache = layer.cache(3)
     parts = torch.cat([layer.decode(x[:, :4], cache, key_padding_mask=LEFT[:, :4]), layer.decode(x[:, 4:], cache)], 1)
     weights = draw(3, 6, 12, seed=2)

@@ -70,8 +70,8 @@ class Decoding(ExactHeads):
             cache: What ``layer.cache(batch_size)`` gave, with all earlier tokens; these are added to it.
             key_padding_mask: A bool tensor, (batch, L) or (L,), **True for each of these tokens that no token may
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
-                The cache remembers it. Padding takes a position like any other token. A layer with a tolerance has no
-                mask here, because it adds every token to its sums.
+                The cache remembers it, or, in a layer with a tolerance, leaves them out of its sums. Padding takes a
+                position like any other token.
 
         Returns:
             The outputs, shaped like `x`.
@@ -97,13 +97,11 @@ class Decoding(ExactHeads):
             x = x.transpose(0, 1)
         self._check_cache(cache, x)
         check_together(x, x, x, key_padding_mask)
-        if key_padding_mask is not None and isinstance(cache, TensorAttentionState):
-            expected = "None for a layer with a tolerance: it adds every token to its sums"
-            raise ArgumentError("key_padding_mask", expected=expected, got=f"shape {tuple(key_padding_mask.shape)}")
         q, keys, values = self.project(x, x, x)
         q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
         if isinstance(cache, TensorAttentionState):
-            return self.joined(self._extend(cache, q, keys, values))
+            seen = None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * len(keys)
+            return self.joined(self._extend(cache, q, keys, values, seen))
         before, start = cache.held, cache.tokens[0]
         q, keys = self._placed(q, keys, start, start)
         keys, values = cache.joined(keys, values)
@@ -112,11 +110,18 @@ class Decoding(ExactHeads):
         cache.keep(keys, values, padding)
         return self.joined(heads)
 
-    def _extend(self, state: TensorAttentionState, q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    def _extend(
+        self,
+        state: TensorAttentionState,
+        q: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        masks: list[Tensor] | None,
+    ) -> Tensor:
         if self.num_kv_heads == self.num_heads:
-            return state.extend(q, keys, values)
+            return state.extend(q, keys, values, key_masks=masks)
         shared = q.unflatten(-3, (self.num_kv_heads, self.num_heads // self.num_kv_heads))
-        return state.extend(shared, keys, values).flatten(-4, -3)
+        return state.extend(shared, keys, values, key_masks=masks).flatten(-4, -3)
 
     def _attend_held(
         self,

@@ -149,9 +149,6 @@ SETTINGS = [
     ("backends.mkldnn.rnn", "bf16", True),
     ("backends.cuda.matmul", "tf32", True),  # of another device
 ]
-since_2_9 = pytest.mark.skipif(
-    not hasattr(torch.backends.mkldnn, "matmul"), reason="Before PyTorch 2.9 there is one setting for all products."
-)
 
 
 def digits():
@@ -178,7 +175,6 @@ def precision_of(place, value):
         place.fp32_precision = before
 
 
-@since_2_9
 @pytest.mark.parametrize(("place", "value", "keeps"), SETTINGS)
 def test_settings_that_allow_fewer_digits(place, value, keeps):
     """float32 is used where its products keep their digits, and float64 where they may not."""
@@ -214,7 +210,6 @@ def test_products_of_fewer_digits_are_noticed_by_what_they_do(monkeypatch, dtype
     assert float32_products_are_float32()
 
 
-@since_2_9
 def test_a_device_of_no_known_setting_obeys_them_all(monkeypatch):
     monkeypatch.setattr(precision, "_keeps_digits", lambda device_type: True)
     assert float32_products_are_float32("xpu")

@@ -219,3 +219,29 @@ def test_states_that_have_seen_nothing_are_saved_too():
     assert other.tokens == (0, 0)
     none = sx.TensorAttentionState(**GOOD, batch_shape=(0,))
     none.load_state_dict(none.state_dict())
+
+
+def test_hidden_tokens_are_counted_and_the_counts_are_checked():
+    """A state of nine tokens, of which masks hid two from one head and none from the other."""
+    masks = torch.ones(2, 9, dtype=torch.bool)
+    masks[0, 3:5] = False
+    made = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
+    sets = ([uniform(m, 2, 9, size) for m in (1, 2)] for size in (3, 2))
+    made.append(*sets, key_masks=[masks, None])
+    saved = made.state_dict()
+    assert saved["hidden"].tolist() == [[2, 0], [0, 0]]
+    again = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
+    again.load_state_dict(saved)
+    assert torch.equal(again.attend(uniform(0, 2, 4, 3)), made.attend(uniform(0, 2, 4, 3)))
+    wrong = {
+        "7 in the column of ones": ({"hidden": torch.tensor([[2, 2], [0, 0]])}, r"saved\['states.0'\]: expected 7 in"),
+        "counts": ({"hidden": torch.tensor([[2, 0], [-1, 0]])}, r"saved\['hidden'\]\[1\]: expected counts from 0 to 9"),
+        "more than all": ({"hidden": torch.tensor([[10, 0], [0, 0]])}, r"saved\['hidden'\]\[0\]: expected counts"),
+        "shape": ({"hidden": torch.tensor([2, 0])}, r"saved\['hidden'\]: expected shape \(2, 2\)"),
+        "type": ({"hidden": saved["hidden"].double()}, r"saved\['hidden'\]: expected shape \(2, 2\) and torch.int64"),
+    }
+    for changed, said in wrong.values():
+        with pytest.raises(sx.ArgumentError, match=said):
+            again.load_state_dict({**saved, **changed})
+    with pytest.raises(sx.ArgumentError, match=r"saved\['states.0'\]: expected 9 in the column of ones, as many"):
+        again.load_state_dict({name: x for name, x in saved.items() if name != "hidden"})

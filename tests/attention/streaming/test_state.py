@@ -304,3 +304,110 @@ def largest_that_is_kept(state):
         middle = (low + high) // 2
         low, high = (low, middle) if refused(state, [middle, state._roundings[1]], [20, 20]) else (middle, high)
     return low
+
+
+SEEN = torch.tensor([[[True, False, True, True, False, True]], [[False, False, False, True, True, True]]])
+"""Of six tokens those that each of two sequences sees, whatever the head."""
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 3.0])
+def test_hidden_tokens_may_be_anything_and_are_not_added(order, wrong):
+    """Each sequence has the sums of the tokens that it sees, appended alone, and the certificate of their values."""
+    query, keys, values = tokens(0, order, 6, 3, 2, (2, 2))
+    spoilt = [[x.masked_fill(~SEEN.unsqueeze(-1), wrong) for x in sets] for sets in (keys, values)]
+    options = {"bound": 1.0, "tolerance": 1e-4, "dtype": torch.float64}
+    for cuts in ([6], [1] * 6, [2, 4]):
+        state = sx.TensorAttentionState(order, 3, 2, batch_shape=(2, 2), **options)
+        start = 0
+        for length in cuts:
+            masks = [SEEN[..., start : start + length]] * (order - 1)
+            state.append(*(part(sets, start, start + length) for sets in spoilt), key_masks=masks)
+            start += length
+        for row in range(2):
+            alone = sx.TensorAttentionState(order, 3, 2, batch_shape=(2,), **options)
+            alone.append(*([x[row][:, SEEN[row, 0]] for x in sets] for sets in (keys, values)))
+            torch.testing.assert_close(state.attend(query)[row], alone.attend(query[row]), rtol=0, atol=1e-13)
+        exact, _ = reference.tensor_attention(query, keys, values, key_masks=[SEEN.expand(2, 2, 6)] * (order - 1))
+        assert (state.attend(query) - exact).abs().max() <= state.certificate.total <= 1e-4
+        assert state.tokens == (6,) * (order - 1)
+        assert state.largest == tuple(float(v[SEEN.expand(2, 2, 6)].abs().max()) for v in values)
+
+
+@pytest.mark.parametrize("cuts", [[6], [1] * 6, [2, 3, 1]], ids=str)
+@pytest.mark.parametrize("shared", [False, True])
+def test_causal_attention_with_masks_goes_on(cuts, shared):
+    """As the causal call with the same masks, another for each set; where nothing is seen yet the output is zero."""
+    query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
+    other = SEEN.roll(1, -1)
+    queries = torch.stack([query, -query], -3) if shared else query
+    state = sx.TensorAttentionState(3, 3, 2, batch_shape=(2, 2), bound=1.0, tolerance=1e-4, dtype=torch.float64)
+    start, found = 0, []
+    for length in cuts:
+        here = slice(start, start + length)
+        sets = (part(x, start, start + length) for x in (keys, values))
+        found.append(state.extend(queries[..., here, :], *sets, key_masks=[SEEN[..., here], other[..., here]]))
+        start += length
+    for s, one in enumerate(queries.unbind(-3) if shared else [query]):
+        masks = [SEEN.expand(2, 2, 6), other.expand(2, 2, 6)]
+        exact, _ = reference.tensor_attention(one, keys, values, key_masks=masks, is_causal=True)
+        ours = torch.cat(found, -2)[:, :, s] if shared else torch.cat(found, -2)
+        assert (ours - exact).abs().max() <= state.certificate.total <= 1e-4
+        assert not ours[1, :, :3].any()
+        assert ours[1, :, 3:].all()
+
+
+def test_gradients_with_masks():
+    """Hidden tokens have none, and a query that sees nothing has none either."""
+    query, keys, values = tokens(0, 3, 4, 2, 2, (2,))
+    seen = torch.tensor([[True, False, True, True], [False, False, False, False]])
+
+    def call(*given):
+        state = sx.TensorAttentionState(3, 2, 2, batch_shape=(2,), bound=1.0, tolerance=1e-2, dtype=torch.float64)
+        query, sets = given[0], (given[1:3], given[3:])
+        first = state.extend(query[:, :3], *(part(x, 0, 3) for x in sets), key_masks=[seen[:, :3], None])
+        state.append(*(part(x, 3, 4) for x in sets), key_masks=[seen[:, 3:], None])
+        return torch.cat([first, state.attend(query)], 1)
+
+    given = [(0.9 * x).requires_grad_() for x in (query, *keys, *values)]
+    assert torch.autograd.gradcheck(call, given)
+    grads = torch.autograd.grad(call(*given).square().sum(), given)
+    assert not grads[1][~seen].any()
+    assert not grads[0][1].any()
+    assert grads[1][0, seen[0]].all()
+
+
+def test_bad_masks_are_named_and_nothing_is_added():
+    _, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
+    state = sx.TensorAttentionState(3, 3, 2, batch_shape=(2, 2), bound=1.0, tolerance=1e-2, dtype=torch.float64)
+    whole = torch.ones(2, 2, 6, dtype=torch.bool)
+    for bad, said in (
+        ([whole], "key_masks: expected 2 sets"),
+        ([whole, whole.double()], r"key_masks\[1\]: expected a bool tensor, True for a token that is added"),
+        ([whole, [True] * 6], r"key_masks\[1\]: expected a bool tensor.*got list"),
+        ([whole[..., :5], whole], r"key_masks\[0\]: expected a shape that broadcasts to \(2, 2, 6\)"),
+        ([whole[..., :1], whole], r"key_masks\[0\]: expected a shape that broadcasts"),
+        ([whole.expand(1, 2, 2, 6), whole], r"key_masks\[0\]: expected a shape that broadcasts"),
+        ([whole, torch.ones(3, 1, 6, dtype=torch.bool)], r"key_masks\[1\]: expected a shape that broadcasts"),
+        ([whole, whole.to("meta")], r"key_masks\[1\]: expected the state's device cpu"),
+    ):
+        with pytest.raises(sx.ArgumentError, match=said):
+            state.append(keys, values, key_masks=bad)
+        with pytest.raises(sx.ArgumentError, match=said):
+            state.extend(keys[0], keys, values, key_masks=bad)
+    assert state.tokens == (0, 0)
+
+
+def test_merged_states_with_masks():
+    query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
+    options = {"batch_shape": (2, 2), "bound": 1.0, "tolerance": 1e-4, "dtype": torch.float64}
+    whole, *parts = (sx.TensorAttentionState(3, 3, 2, **options) for _ in range(4))
+    whole.append(keys, values, key_masks=[SEEN, SEEN])
+    for state, here, masked in zip(parts, (slice(0, 3), slice(3, 4), slice(4, 6)), (True, False, True), strict=True):
+        masks = [SEEN[..., here]] * 2 if masked else None  # both sequences see the fourth token
+        state.append(part(keys, here.start, here.stop), part(values, here.start, here.stop), key_masks=masks)
+    first, second, third = parts
+    second.merge(first)
+    second.merge(third)
+    torch.testing.assert_close(second.attend(query), whole.attend(query), rtol=0, atol=1e-13)
+    second.load_state_dict(second.state_dict())

@@ -10,4 +10,7 @@ from tests.contracts.claim_contract import FAILS
 class TestTheoremE6(PairsContract):
     module = theorem_e_6
     pairs = "theorem-e.6/proof"
-    mutants = (("theorem-e.6/proof", {"chain": {"loss at the end": 1.1}}, FAILS),)
+    mutants = (
+        ("theorem-e.6/proof", {"chain": {"loss at the end": 1.1}}, FAILS),
+        ("theorem-e.6/proof", {"chain": {"total of steps": 1.1}}, FAILS),
+    )

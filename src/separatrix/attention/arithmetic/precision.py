@@ -15,15 +15,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from separatrix.errors import SeparatrixError
 
-# Asked once for each kind of device: the compiler of PyTorch 2.7 cannot trace the question.
-AUTOCAST = {kind: torch.amp.is_autocast_available(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu")}
-
 
 def no_autocast(device_type: str) -> AbstractContextManager[object]:
     """Disable `torch.autocast` in the block, so that products are computed in the types of their factors."""
-    known = device_type in AUTOCAST
-    available = AUTOCAST[device_type] if known else torch.amp.is_autocast_available(device_type)
-    if available and torch.is_autocast_enabled(device_type):
+    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
 
@@ -32,22 +27,20 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
     """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
 
     They do not where a setting of PyTorch allows fewer digits for that device (`torch.set_float32_matmul_precision`,
-    which is the only one before PyTorch 2.9, `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`,
-    `torch.backends.mkldnn.matmul`, `torch.backends.cuda.matmul`), whether or not this machine makes use of it, nor
-    where a product that float32 holds exactly comes out changed. Products in float64 do not depend on these settings.
+    `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
+    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, nor where a product that float32 holds
+    exactly comes out changed. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True
     """
-    return _settings(device_type) <= {"none", "ieee", "highest"} and _keeps_digits(device_type)
+    return _settings(device_type) <= {"none", "ieee"} and _keeps_digits(device_type)
 
 
 def _settings(device_type: str) -> set[str]:
     """What PyTorch's settings say of float32 matrix products on a device: of one that has none, what all say."""
-    if not hasattr(torch.backends.mkldnn, "matmul"):  # before PyTorch 2.9 one setting was for all devices
-        return {torch.get_float32_matmul_precision()}
     settings = {
-        "cpu": torch.backends.mkldnn.matmul.fp32_precision,
+        "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "cuda": torch.backends.cuda.matmul.fp32_precision,
     }
     return {settings[device_type]} if device_type in settings else set(settings.values())

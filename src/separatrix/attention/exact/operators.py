@@ -86,7 +86,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
 def is_fused(given: Given) -> bool:
     """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
-    masked = any(mask is not None for mask in given.key_masks)  # PyTorch 2.10 cannot trace that a tensor equals None
+    masked = any(mask is not None for mask in given.key_masks)
     sizes = (given.query.shape[-2], given.keys[0].shape[-2], given.values[0].shape[-1])
     return plain and not masked and 0 not in sizes and given.query.shape[-1] == given.values[0].shape[-1]
 

@@ -207,7 +207,7 @@ class _Shard:
             with torch.set_grad_enabled(kept is not None):
                 Z = list(states.requires_grad_(kept is not None))
                 if self.is_causal:
-                    out = attend_after(self.expanded, self.scale, len(rest) // 2, query, *rest, *Z)
+                    out = attend_after(self.expanded, self.scale, (), query, *rest, *Z)
                 else:
                     out = _attend(query, Z, self.expanded)
             if kept is not None:

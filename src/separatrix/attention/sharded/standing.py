@@ -149,16 +149,8 @@ def standing_in(group: dist.ProcessGroup) -> Standing:
         rank, count = group.rank(), group.size()
         # As in "cpu:gloo,cuda:nccl".
         devices = tuple(pair.partition(":")[0] for pair in dist.get_backend_config(group).split(","))
-        found = _standings[group] = Standing(_store(group), rank, count, devices, _board(count, devices))
+        found = _standings[group] = Standing(group.get_group_store(), rank, count, devices, _board(count, devices))
     return found
-
-
-def _store(group: dist.ProcessGroup) -> Store:
-    """The store of a group; PyTorch 2.7 knows it, but has no method that gives it."""
-    if hasattr(group, "get_group_store"):
-        return group.get_group_store()
-    store: Store = dist.distributed_c10d._world.pg_map[group][1]
-    return store
 
 
 def _board(count: int, devices: tuple[str, ...]) -> Board:

@@ -15,19 +15,23 @@ from separatrix.attention.polynomial.sums import Expansion, Sums
 from separatrix.attention.positions import Positions
 
 
-def causal_call(query: Tensor, tensors: Sequence[Tensor], scale: float) -> Call:
-    """The causal call of queries (H, L, d) on tokens of their own: keys, then values."""
+def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor], scale: float) -> Call:
+    """The causal call of queries (H, L, d) on tokens of their own: keys, then values; and masks (H, L), or none."""
     sets = len(tensors) // 2
-    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), (), Positions(True, 0, (None,) * sets), scale)
+    positions = Positions(True, 0, (None,) * sets)
+    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), tuple(masks), positions, scale)
 
 
 class _AttendAfter(torch.autograd.Function):
     """Causal attention after the states of all tokens before: query, keys, values, states."""
 
     @staticmethod
-    def forward(ctx: Any, expanded: Expansion, scale: float, sets: int, query: Tensor, *rest: Tensor) -> Tensor:
-        ctx.expanded, ctx.scale, ctx.sets = expanded, scale, sets
-        sums = causal.attend_causal(causal_call(query, rest[: 2 * sets], scale), expanded, rest[2 * sets :])
+    def forward(
+        ctx: Any, expanded: Expansion, scale: float, masks: Sequence[Tensor], query: Tensor, *rest: Tensor
+    ) -> Tensor:
+        ctx.expanded, ctx.scale, ctx.masks = expanded, scale, masks
+        sets = len(rest) // 3
+        sums = causal.attend_causal(causal_call(query, rest[: 2 * sets], masks, scale), expanded, rest[2 * sets :])
         ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
         return sums.output
 
@@ -35,8 +39,8 @@ class _AttendAfter(torch.autograd.Function):
     @only_first_derivatives
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         query, *rest, out, denominator = ctx.saved_tensors
-        sets: int = ctx.sets
-        call = causal_call(query, rest[: 2 * sets], ctx.scale)
+        sets = len(rest) // 3
+        call = causal_call(query, rest[: 2 * sets], ctx.masks, ctx.scale)
         sums = Sums(out, denominator, torch.zeros_like(denominator))
         grads = causal.backward_causal_after(
             call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
@@ -45,4 +49,4 @@ class _AttendAfter(torch.autograd.Function):
 
 
 attend_after: Callable[..., Tensor] = _AttendAfter.apply
-"""The outputs (H, L, d_v) of an expansion, a scale, the number of sets, query, keys, values and the states before."""
+"""The outputs (H, L, d_v) of an expansion, a scale, masks or none, query, keys, values and the states before."""

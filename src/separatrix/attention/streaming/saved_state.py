@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.errors import ArgumentError
 
@@ -80,12 +80,13 @@ def check_sums(
     roundings: Sequence[int],
     sizes: Sequence[float],
     index_set: IndexSet,
+    hidden: Tensor | None = None,
 ) -> None:
     """Raise an `ArgumentError` unless the sums can be those of so many tokens with values of such magnitudes.
 
-    The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly. Any other sum is
-    at most count * size^degree * |v|_max, with `sizes[m]` the largest coordinate of set m. And n numbers are not
-    added up in fewer than log2(n) roundings.
+    The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly, but for the
+    `hidden` ones (sets, heads), which were not added. Any other sum is at most count * size^degree * |v|_max, with
+    `sizes[m]` the largest coordinate of set m. And n numbers are not added up in fewer than log2(n) roundings.
     """
     degrees = torch.from_numpy(index_set.degrees).to(torch.float64)
     for m, (Z, count, magnitude, steps) in enumerate(zip(states, tokens, largest, roundings, strict=True)):
@@ -101,9 +102,16 @@ def check_sums(
         name = f"{argument}['states.{m}']"
         if not truth(torch.isfinite(Z).all()):
             raise ArgumentError(name, expected="finite entries", got="NaN or infinity")
-        wrong = Z[:, 0, -1] != count
+        if hidden is not None and truth(((hidden[m] < 0) | (hidden[m] > count)).any()):
+            raise ArgumentError(
+                f"{argument}['hidden'][{m}]", expected=f"counts from 0 to {count}", got=numbers(hidden[m])
+            )
+        wrong = Z[:, 0, -1] != (count if hidden is None else count - hidden[m])
         if truth(wrong.any()):
-            expected = f"{count} in the column of ones, as many as tokens"
+            seen = "as many as tokens" if hidden is None else "as many as tokens, less the hidden ones"
+            expected = (
+                f"{count if hidden is None else int((count - hidden[m])[wrong][0])} in the column of ones, {seen}"
+            )
             raise ArgumentError(name, expected=expected, got=float(Z[:, 0, -1][wrong][0]))
         most = (count * (1 + 2.0**-20)) * (sizes[m] ** degrees).to(Z.device)
         beyond = truth((Z[..., -1].abs() > most).any() | (Z[..., :-1].abs().amax(-1) > most * magnitude).any())

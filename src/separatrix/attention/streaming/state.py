@@ -41,6 +41,7 @@ from separatrix.attention.streaming.token_checks import (
     check_bound,
     check_finite,
     check_tensor,
+    seen_tokens,
 )
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -125,6 +126,7 @@ class TensorAttentionState:
         self._tokens = [0] * (order - 1)
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
+        self._hidden: Tensor | None = None  # how many tokens of each set a mask hid from each head, (order - 1, heads)
 
     def __getstate__(self) -> dict[str, object]:
         """All but the calls of the kernels, whose pointers cannot be copied and which are made again."""
@@ -160,7 +162,7 @@ class TensorAttentionState:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """How many tokens each set has seen."""
+        """How many tokens were appended to each set, those that a mask hides among them."""
         return tuple(self._tokens)
 
     @property
@@ -176,26 +178,45 @@ class TensorAttentionState:
     def _relative(self) -> float:
         return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
 
-    def append(self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> None:
+    def append(
+        self,
+        keys: Tensor | Sequence[Tensor],
+        values: Tensor | Sequence[Tensor],
+        *,
+        key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    ) -> None:
         """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
 
         All of them are checked before any is added.
+
+        Args:
+            keys: The keys of each set.
+            values: The values of each set.
+            key_masks: For each set a bool tensor that broadcasts to (*batch_shape, L_m), or None, as in
+                `tensor_attention`: **a token where it is False is not added**, whatever its key and value are.
         """
         require_ieee_arithmetic()
-        key_sets, value_sets = self._tokens_of(keys, values)
-        if (few := self._kernels(key_sets, value_sets)) is not None:
+        key_sets, value_sets, masks = self._tokens_of(keys, values, key_masks)
+        few = None if masks else self._kernels(key_sets, value_sets)
+        if few is not None:
             return self._append_few(few, key_sets, value_sets)
         self._refuse_tokens(key_sets, value_sets)
-        self._append_checked(key_sets, value_sets)
+        self._append_checked(key_sets, value_sets, masks)
 
-    def _append_checked(self, keys: list[Tensor], values: list[Tensor]) -> None:
+    def _append_checked(self, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> None:
         for m, (key, value) in enumerate(zip(keys, values, strict=True)):
-            self._append(m, self._flat(key), self._flat(value))
+            self._append(m, self._flat(key), self._flat(value), masks[m] if masks else None)
 
     def _tokens_of(
-        self, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """The keys and values of each set, of the shapes, type and device that the state is for."""
+        self,
+        keys: Tensor | Sequence[Tensor],
+        values: Tensor | Sequence[Tensor],
+        key_masks: Tensor | Sequence[Tensor | None] | None,
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """The keys and values of each set, of the shapes, type and device that the state is for; and their masks.
+
+        Masks are (heads, L_m), one for each set, or there are none. Keys and values that they hide are zero.
+        """
         key_sets, value_sets = as_sets("keys", keys, self.order), as_sets("values", values, self.order)
         for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
             self._check(f"keys[{m}]", key, self.head_dim)
@@ -203,7 +224,18 @@ class TensorAttentionState:
             if key.shape[-2] != value.shape[-2]:
                 expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
                 raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
-        return key_sets, value_sets
+        mask_sets = [] if key_masks is None else as_sets("key_masks", key_masks, self.order)
+        if all(mask is None for mask in mask_sets):
+            return key_sets, value_sets, []
+        seen = [
+            seen_tokens(f"key_masks[{m}]", mask, (*self.batch_shape, key.shape[-2]), self.device)
+            for m, (mask, key) in enumerate(zip(mask_sets, key_sets, strict=True))
+        ]
+        key_sets, value_sets = (
+            [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, seen, strict=True)]
+            for sets in (key_sets, value_sets)
+        )
+        return key_sets, value_sets, [mask.reshape(self._heads, mask.shape[-1]) for mask in seen]
 
     def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> FewTokens | FewTokensOnGpu | None:
         """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
@@ -243,27 +275,31 @@ class TensorAttentionState:
             self.refuse_beyond_bound(f"keys[{m}]", key)
             check_finite(f"values[{m}]", value)
 
-    def _append(self, m: int, key: Tensor, value: Tensor) -> None:
+    def _append(self, m: int, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
         length = key.shape[1]
         if length == 0 or self._heads == 0:
             return
         size = self._expansion.even_chunk(self._heads, length)
         x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
-        W = with_ones(value, None, torch.float64)
+        W = with_ones(value, mask, torch.float64)
         self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
         self._shared = True  # it may be part of a graph
         self._roundings[m] = roundings_of_chunks(self._roundings[m], length, size)
         self._tokens[m] += length
         self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
+        if mask is not None:
+            self._hidden = self._hidden_counts().clone()
+            self._hidden[m] += (~mask).sum(-1)
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
 
-        Before every set has a token there is nothing to attend, and the output is zero.
+        Before every set has a token, or where masks hide all tokens of a set, there is nothing to attend, and the
+        output is zero.
         """
         require_ieee_arithmetic()
         self._check("query", query, self.head_dim)
-        few = self._kernels([query])
+        few = None if self._sees_nothing() else self._kernels([query])
         if few is None or 0 in self._tokens:
             self.refuse_beyond_bound("query", query)
         shape = (*self.batch_shape, query.shape[-2], self.value_dim)
@@ -272,11 +308,22 @@ class TensorAttentionState:
         self._refuse_roundings(self._tokens, self._largest, self._roundings)
         return self._attend(query).reshape(shape) if few is None else self._attend_few(few, query)
 
+    def _sees_nothing(self) -> bool:
+        """Whether masks hide all tokens of some set from some head, for which its column of ones adds up to 0."""
+        return self._hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in self._states)
+
     def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
         """Refuse to attend sums that were rounded too often for what was promised."""
         refuse_roundings(self.plan, self.tolerance, tokens, largest, roundings)
 
-    def extend(self, query: Tensor, keys: Tensor | Sequence[Tensor], values: Tensor | Sequence[Tensor]) -> Tensor:
+    def extend(
+        self,
+        query: Tensor,
+        keys: Tensor | Sequence[Tensor],
+        values: Tensor | Sequence[Tensor],
+        *,
+        key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    ) -> Tensor:
         """Append tokens and give the output of each: causal attention that goes on from what was appended before.
 
         Args:
@@ -284,9 +331,10 @@ class TensorAttentionState:
                 these, those up to its own. Where s heads of queries share keys and values, (*batch_shape, s, L, d).
             keys: The L new keys of each set, as in `append`.
             values: The L new values of each set.
+            key_masks: As in `append`: no query, of these or of later tokens, attends a token where it is False.
 
         Returns:
-            The outputs, shaped like `query` but for the last dimension, d_v.
+            The outputs, shaped like `query` but for the last dimension, d_v; zero where there is nothing to attend.
 
         Raises:
             ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
@@ -303,7 +351,7 @@ class TensorAttentionState:
             True
         """
         require_ieee_arithmetic()
-        key_sets, value_sets = self._tokens_of(keys, values)
+        key_sets, value_sets, masks = self._tokens_of(keys, values, key_masks)
         length = key_sets[0].shape[-2]
         shared = isinstance(query, Tensor) and query.dim() == len(self.batch_shape) + 3
         for one in query.unbind(-3) if shared else [query]:
@@ -314,26 +362,26 @@ class TensorAttentionState:
         self.refuse_beyond_bound("query", query)
         if length == 1:  # whose queries are asked together
             chunk = self._expansion.even_chunk(self._heads, 1)
-            by_kernels = self._kernels(key_sets, value_sets) is not None
+            by_kernels = not masks and self._kernels(key_sets, value_sets) is not None
             roundings = [
                 roundings_of_few(before, 1) if by_kernels else roundings_of_chunks(before, 1, chunk)
                 for before in self._roundings
             ]
             self._refuse_roundings([n + 1 for n in self._tokens], self._largest, roundings)
-            self.append(key_sets, value_sets)
+            self.append(key_sets, value_sets, key_masks=key_masks)
             return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
         self._refuse_tokens(key_sets, value_sets)
-        few = self._kernels([query, *key_sets], value_sets)
+        few = None if masks else self._kernels([query, *key_sets], value_sets)
         if few is not None and few.ONE_BY_ONE:
             roundings = [max(before, 1) + length for before in self._roundings]
             self._refuse_roundings([n + length for n in self._tokens], self._largest, roundings)
             tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
             return torch.cat([self.extend(q, x[: self.order - 1], x[self.order - 1 :]) for q, *x in tokens], -2)
-        out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets)
-        self._append_checked(key_sets, value_sets)
+        out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets, masks)
+        self._append_checked(key_sets, value_sets, masks)
         return out if shared else out.squeeze(-3)
 
-    def _attend_after(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    def _attend_after(self, query: Tensor, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> Tensor:
         """The outputs (*batch_shape, s, L, d_v) of queries (*batch_shape, s, L, d) for tokens not appended yet."""
         length = query.shape[-2]
         if 0 in query.shape or self._heads == 0:
@@ -343,11 +391,11 @@ class TensorAttentionState:
         largest = [max(pair) for pair in zip(self._largest, magnitudes, strict=True)]
         outputs = []
         for one in query.unbind(-3):
-            call = causal_call(self._flat(one), flat, self.scale)
+            call = causal_call(self._flat(one), flat, masks, self.scale)
             scan = causal_summing(call, self.plan.rank).tokens([length])
             roundings = [before + scan.count() + scan.count(wide=True) for before in self._roundings]
             self._refuse_roundings([count + length for count in self._tokens], largest, roundings)
-            out = attend_after(self._expansion, self.scale, len(keys), call.query, *flat, *self._states)
+            out = attend_after(self._expansion, self.scale, masks, call.query, *flat, *self._states)
             if not truth(torch.isfinite(out).all()):
                 self._check_reached(math.inf)
             outputs.append(out.reshape(*self.batch_shape, length, self.value_dim))
@@ -358,7 +406,8 @@ class TensorAttentionState:
         met = contraction(self._states, self._expansion)[..., :-1]
         x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
         sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
-        found = sums[:, :-1] / sums[:, -1:]
+        D = sums[:, -1:]
+        found = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
         self._check_reached(number(found.detach().abs().max()))
         return found.mT.to(self.dtype)
 
@@ -387,7 +436,9 @@ class TensorAttentionState:
             raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
         compare("other", self._configuration(), other._configuration())
         compare("other", {"device": str(self.device)}, {"device": str(other.device)})
-        self._check_sums("other", other.states, other._tokens, other._largest, other._roundings)
+        self._check_sums("other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
+        if other._hidden is not None:
+            self._hidden = other._hidden + self._hidden_counts()
         self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
         self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
@@ -410,6 +461,9 @@ class TensorAttentionState:
             z.reshape(*self.batch_shape, *z.shape[1:]).index_select(0, chosen).flatten(0, len(self.batch_shape) - 1)
             for z in self._states
         ]
+        if self._hidden is not None:
+            counts = self._hidden.unflatten(1, self.batch_shape)
+            self._hidden = counts.index_select(1, chosen).flatten(1)
         if len(chosen) != self.batch_shape[0]:
             self.batch_shape = (len(chosen), *self.batch_shape[1:])
             self._heads, self._few = math.prod(self.batch_shape), None
@@ -440,7 +494,7 @@ class TensorAttentionState:
         saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
         saved["roundings"] = torch.tensor(self._roundings)
         saved["configuration"] = as_bytes(self._configuration())
-        return saved
+        return saved if self._hidden is None else {**saved, "hidden": self._hidden.clone()}
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Replace the tokens of this state by those that were saved.
@@ -456,19 +510,34 @@ class TensorAttentionState:
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
         if "configuration" in saved:  # first: what differs in it explains the rest
             compare("saved", self._configuration(), from_bytes(saved["configuration"]))
-        check_entries(saved, self.state_dict())
+        entries = {name: x for name, x in self.state_dict().items() if name != "hidden"}
+        check_entries(saved, {**entries, "hidden": self._hidden_counts()} if "hidden" in saved else entries)
         states = [saved[f"states.{m}"].detach().to(self.device, copy=True) for m in range(self.order - 1)]
         tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
         largest = [float(x) for x in saved["largest"]]
-        self._check_sums("saved", states, tokens, largest, roundings)
+        hidden = saved["hidden"].to(self.device, copy=True) if "hidden" in saved else None
+        self._check_sums("saved", states, tokens, largest, roundings, hidden)
         self.states, self._tokens, self._largest, self._roundings = states, tokens, largest, roundings
+        self._hidden = hidden
+
+    def _hidden_counts(self) -> Tensor:
+        """How many tokens of each set a mask hid from each head, (order - 1, heads)."""
+        if self._hidden is not None:
+            return self._hidden
+        return torch.zeros(self.order - 1, self._heads, dtype=torch.int64, device=self.device)
 
     def _check_sums(
-        self, argument: str, states: list[Tensor], tokens: list[int], largest: list[float], roundings: list[int]
+        self,
+        argument: str,
+        states: list[Tensor],
+        tokens: list[int],
+        largest: list[float],
+        roundings: list[int],
+        hidden: Tensor | None,
     ) -> None:
         exponents = balanced_exponents(self.order, self.bound, self.scale)
         sizes = [self._most * 2.0**exponent for exponent in exponents[1:]]
-        check_sums(argument, states, tokens, largest, roundings, sizes, self.plan.index_set)
+        check_sums(argument, states, tokens, largest, roundings, sizes, self.plan.index_set, hidden)
 
     def _configuration(self) -> dict[str, object]:
         """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""

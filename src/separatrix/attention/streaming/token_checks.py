@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,12 +14,29 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
 
-def as_sets(name: str, given: Tensor | Sequence[Tensor], order: int) -> list[Tensor]:
-    """The k - 1 sets of keys or values that were given; a bare tensor at order 2 is one set."""
+def as_sets(name: str, given: Tensor | Sequence[Any], order: int) -> list[Any]:
+    """The k - 1 sets of keys, values or masks that were given; a bare tensor at order 2 is one set."""
     sets = [given] if isinstance(given, Tensor) else list(given)
     if len(sets) != order - 1:
         raise ArgumentError(name, expected=f"{order - 1} sets (order {order})", got=str(len(sets)))
     return sets
+
+
+def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` if it is none."""
+    if mask is None:
+        return torch.ones(shape, dtype=torch.bool, device=device)
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ArgumentError(name, expected="a bool tensor, True for a token that is added", got=got)
+    if mask.device != device:
+        raise ArgumentError(name, expected=f"the state's device {device}", got=mask.device)
+    sizes = tuple(mask.shape)
+    pairs = zip(reversed(sizes), reversed(shape), strict=False)
+    fits = 0 < len(sizes) <= len(shape) and sizes[-1] == shape[-1] and all(size in (1, whole) for size, whole in pairs)
+    if not fits:
+        raise ArgumentError(name, expected=f"a shape that broadcasts to {shape}", got=f"shape {sizes}")
+    return mask.expand(shape)
 
 
 def check_tensor(

@@ -118,7 +118,7 @@ E_6 = (
 )
 
 
-@experiment(version=1, name="selection.proof_displays")
+@experiment(version=2, name="selection.proof_displays")
 def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
     """Each display along s from 1 / sqrt(T q) to nearly 1 / q: the pair [printed, right] of what it is missed by."""
     eta = min(width**2 / (40 * d**2 * T), q / 2)
@@ -136,10 +136,10 @@ def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[fl
         first = 45 * T * q * s**2 * w * largest / (16 * q * (T * s - 1))
         line = 405 * d * T * (T - q) * s**4 * w**3 / (128 * (T * s - 1) * width * D**2)
         found["rate in the first term after (***)"].append(_apart(first, [line, eta * line]))
-        bound = 9 * eta * d / (32 * q * width)
-        second = 135 * w * bound / (32 * q * (T * s - 1))
-        forms = [135 * w * bound / (32 * q * (T * s - 1)) * 9 * eta * d / (32 * q), second]
-        found["second term after (***)"].append(_apart(second, forms))
+        # The term at the largest step of C that the update has, over all alpha up to the end of the interval.
+        second = 135 * w / (32 * q * (T * s - 1)) * _largest_step(T, q, d, width, eta, s)
+        forms = [second * 9 * eta * d / (32 * q), 1215 * eta * d * w / (1024 * q**2 * (T * s - 1) * width)]
+        found["second term after (***)"].append(_below(second, forms))
         left = 405 * eta * q * (T - q) ** 2 * s**5 * w**3 / (256 * D**4)
         sides = [405 * eta / 256 * (T - q) ** 2 * w / (q * (T * s - 1)) * q * s**p * w**2 / D**3 for p in (5, 4)]
         found["power of s in (##)"].append(_below(left, sides))
@@ -150,11 +150,11 @@ def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[fl
         gains = [1 - q * _end(T, q, s, 1 / d) * (T * s - 1) / (T - q), width / (8 * T * d) * w / D]
         end = _end(T, q, s, width / (8 * T * d))
         factors = [1 - q * alpha * (T * s - 1) / (T - q) for alpha in (1.0, end)]
-        found["alpha in the factor of the update"].append(_apart(gain, factors))
+        found["alpha in the factor of the update"].append(_apart(_factor(T, q, s, end), factors))
         found["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
         assert best >= 1 - 1e-12
-    steps = T**2 / eta
-    found["rate in the first stage's count"] = [(abs(steps / T**2 - 1), abs(steps * eta / T**2 - 1))]
+    counts = [_first_stage(T, q, d, width, rate) for rate in (eta, eta / 4)]
+    found["rate in the first stage's count"] = [(abs(counts[1] / counts[0] - 1), abs(counts[1] / counts[0] / 4 - 1))]
     found["alpha in Phase I"] = [_phase_one(T, q, d)]
     return {name: missed(pairs) for name, pairs in found.items()}
 
@@ -163,6 +163,27 @@ def _end(T: int, q: int, s: float, less: float) -> float:
     """(1 + (1 - less) r) alpha*."""
     r = (1 - q * s) / (q * s * (T * s - 1))
     return (1 + (1 - less) * r) * (T - q) * s / (T * q * s * s - 2 * q * s + 1)
+
+
+def _largest_step(T: int, q: int, d: int, width: int, eta: float, s: float) -> float:
+    """The largest step of C by its update, 9/8 of that with orthogonal encodings, over alpha from 1/2 to the end."""
+    alpha = np.linspace(0.5, _end(T, q, s, width / (8 * T * d)), 401)
+    steps = alpha * s * (1 - q * s) * (1 - q * alpha * (T * s - 1) / (T - q))
+    return float(9 / 8 * eta * d / width * steps.max())
+
+
+def _factor(T: int, q: int, s: float, alpha: float) -> float:
+    """The last factor of the update of C, from the derivative of the loss in s by a complex step: -L' / (d alpha)."""
+    z = complex(s, 1e-30)
+    loss = ((T - q) * q * (alpha * z - 1 / q) ** 2 + alpha**2 * (1 - q * z) ** 2) / (2 * (T - q))
+    return -loss.imag / 1e-30 / alpha
+
+
+def _first_stage(T: int, q: int, d: int, width: int, eta: float) -> float:
+    """The steps of the first stage as the proof counts them: its part of C over the least step there, by the update."""
+    s = np.linspace(1 / T, 1 / (2 * q), 200)
+    least = eta * d / width * (s * (1 - q * s) * (1 - q * (T * s - 1) / (T - q))).min()
+    return float(math.log((T - q) / q) / least)
 
 
 def _apart(value: float, forms: Sequence[float]) -> tuple[float, float]:

@@ -8,6 +8,7 @@ that flips, exchanges of coordinates and exchanges of positions keep it, and a b
 from __future__ import annotations
 
 import itertools
+import math
 from functools import cache
 
 import torch
@@ -31,8 +32,7 @@ def valid_encodings(T: int, width: int) -> Tensor:
     >>> len(valid_encodings(4, 4)), len(valid_encodings(4, 3))
     (26880, 384)
     """
-    signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64)
-    rows: Tensor = signs / width**0.5
+    rows = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=width)), dtype=torch.float64) / math.sqrt(width)
     if T == 1:
         return rows.unsqueeze(1)
     before = valid_encodings(T - 1, width)

@@ -20,10 +20,7 @@ ELSEWHERE = {
     "beyond/does-it-learn/triples-every-attention",
     "beyond/language-model/at-equal-compute",
     "beyond/language-model/at-equal-steps",
-    "beyond/token-selection/attention-fresh-encodings-longer",
-    "beyond/token-selection/attention-one-hot-positions-longer",
     "beyond/triples-by-training/over-n-and-m",
-    "selection/figure-7",
 }
 """Claims whose runs are not kept: their neighbours were seen to be rejected on the day that their verdicts name."""
 

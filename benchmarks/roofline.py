@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import torch
 
@@ -33,8 +34,7 @@ def multiply_add_seconds(count: int, dtype: torch.dtype, *, seconds: float = 0.5
 
 def _seconds_each(library: ctypes.CDLL, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
     """Seconds of a multiply-add and of an exponential, by a loop of the kernels that loads and stores nothing."""
-    library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
-    arithmetic, kind = library.separatrix_arithmetic, TYPES[dtype]
+    arithmetic, kind = _arithmetic(library), TYPES[dtype]
     count, tasks = 1 << 20, 8 * torch.get_num_threads()
     lanes = arithmetic(kind, 1, 0, 0)
     best = alternate(
@@ -46,6 +46,12 @@ def _seconds_each(library: ctypes.CDLL, dtype: torch.dtype, seconds: float) -> t
     )
     each = tasks * count * lanes
     return best["multiply-adds"] / each, best["exponentials"] / each
+
+
+def _arithmetic(library: ctypes.CDLL) -> Callable[..., int]:
+    """The loop of the kernels, of a type, tasks, and vectors of multiply-adds and of exponentials for each."""
+    library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
+    return library.separatrix_arithmetic  # type: ignore[no-any-return]
 
 
 def product_seconds(rows: int, inner: int, columns: int, dtype: torch.dtype, *, seconds: float = 0.2) -> float:

@@ -87,12 +87,14 @@ def test_the_kernels_measure_the_roofline(monkeypatch):
     monkeypatch.setattr(roofline, "alternate", lambda functions, seconds: times)
     monkeypatch.setattr(roofline, "_arithmetic", lambda library: library.separatrix_arithmetic)
     assert roofline.attention_seconds(10**9, 16) == pytest.approx(32 * 0.5 + 0.25)
+    assert roofline.multiply_add_seconds(10**9, torch.float64) == pytest.approx(0.5)
 
 
 def test_rooflines(monkeypatch):
     monkeypatch.setattr(roofline, "native", lambda: Native(None, "none", ""))
     monkeypatch.setattr(doctor, "roofline", lambda width, seconds: doctor.Roofline(width, 1, 1, gflops=8.0))
     assert roofline.attention_seconds(10**9, 16) == pytest.approx(4 * 16 / 8)
+    assert roofline.multiply_add_seconds(10**9, torch.float64) is None
     called = []
     mm = torch.mm
     monkeypatch.setattr(torch, "mm", lambda x, y, out: called.append((x.shape, y.shape, x.dtype)) or mm(x, y, out=out))

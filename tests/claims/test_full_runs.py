@@ -22,7 +22,7 @@ ELSEWHERE = {
     "beyond/language-model/at-equal-steps",
     "beyond/triples-by-training/over-n-and-m",
 }
-"""Claims whose runs are not kept: their neighbours were seen to be rejected on the day that their verdicts name."""
+"""Claims whose runs are not kept: no test shows that their checks reject their neighbours on these cells."""
 
 
 @pytest.mark.parametrize("id", JUDGED)

@@ -51,8 +51,7 @@ D_5 = (
         shown_by="size of the identity",
         printed=r"$E X^\top X = d I_d$.",
         right=r"$d I_T$, as in the proof of Lemma D.2.",
-        why=r"$X$ is $d \times T$."
-        " (It rests on a single sign of the text that was read.)",
+        why=r"$X$ is $d \times T$. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,

@@ -56,11 +56,11 @@ RATE = (
         rank=Rank.STATEMENT,
         at="Theorem 3.3, the rate",
         shown_by="largest rate",
-        printed=r"Any rate $\eta \le d_e^2 / (40 d^2 T)$ will do.",
-        right=r"$\eta < 2 q$ is needed as well.",
-        why=r"In the end a step multiplies the distance of $\alpha$ to its place by $1 - \eta / q$, which is below "
-        r"$-1$ for $\eta > 2 q$. The printed bound is above $2 q$ unless $T$ is large beside $d_e^2$: with "
-        r"$\delta < 1/10$, $d_e$ is in the thousands.",
+        printed=r"Any learning rate $\eta \le d_e^2 / (40 d^2 T)$ is allowed.",
+        right="The rate must also be below $2 q$.",
+        why=r"Late in training a step multiplies the distance of $\alpha$ from its limit by $1 - \eta / q$, which is "
+        r"below $-1$ for $\eta > 2 q$. The printed bound is above $2 q$ unless $T$ is large compared with $d_e^2$, "
+        r"and $\delta < 1/10$ needs a $d_e$ in the thousands.",
     ),
 )
 

@@ -254,12 +254,13 @@ PROOF = (
         rank=Rank.PROOF,
         at="Theorem C.3, proof: the width of the encodings",
         shown_by="width of the encodings",
-        printed=r"$d_e$ of order $q \log T$ gives $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ overlaps of at most "
-        "$1/2$ with all others.",
-        right=r"With $d_e$ of order $q^2 \log T$; or with $q \log T$ and, for $e_y$, the dual vector of Lemma 2.2 "
-        "of Candes and Tao.",
-        why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and where a position leans on a subset it is "
-        r"about that (Lemma A.3). The dual vector spares the $\sqrt{q}$; it is what the theorem that is cited has.",
+        printed=r"If $d_e$ is of order $q \log T$, the overlaps of $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ with "
+        "the encodings of all other positions are at most $1/2$.",
+        right=r"This needs $d_e$ of order $q^2 \log T$; or it needs $q \log T$ and, in the place of $e_y$, the dual "
+        "vector of Lemma 2.2 of Candes and Tao.",
+        why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and it is about as large as that where the "
+        "encoding of one position has the same small product with all those of a subset (Lemma A.3). The dual "
+        r"vector avoids the factor $\sqrt{q}$, and the theorem that the proof cites is about the dual vector.",
     ),
 )
 

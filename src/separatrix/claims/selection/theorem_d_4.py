@@ -40,9 +40,9 @@ PROOF = (
         shown_by="lower bound in Phase II",
         printed=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{q (T - 1) D}$.",
         right=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{(T - 1)(T - q)}$.",
-        why="$(T - q) q s^2 - D = -w^2$, so that the printed inequality is the reverse of a true one. "
-        r"$\alpha^\ast \ge 1$ gives the right one, and the rest of the proof goes through, with 32 for 8 in the "
-        "first stage.",
+        why="Because $(T - q) q s^2 - D = -w^2$, the printed inequality is the reverse of a true one. The right "
+        r"inequality follows from $\alpha^\ast \ge 1$, and the rest of the proof goes through, with 32 in the place "
+        "of 8 in the first stage.",
     ),
     Erratum(
         rank=Rank.PROOF,

@@ -85,10 +85,11 @@ PROOF = (
         rank=Rank.STATEMENT,
         at="Theorem 3.3, the number of steps",
         shown_by="power of T on the plateau",
-        printed=r"$T^{2 - 2 \delta} / \eta$ steps.",
-        right=r"$T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$, as in Theorem E.6; and with "
-        r"$\delta \sqrt{q} / (1 - \delta)$ in the place of $\delta / (1 - 2 \delta)$, as Lemma A.3 needs it.",
-        why=r"The proof counts $T^{2 + 4 \delta / (1 - 3 \delta)}$ steps, which is Theorem E.6's power.",
+        printed=r"Training takes $T^{2 - 2 \delta} / \eta$ steps.",
+        right=r"It takes $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, as in Theorem E.6; and in the "
+        r"derivation $\delta / (1 - 2 \delta)$ must be replaced by $\delta \sqrt{q} / (1 - \delta)$, because of the "
+        "erratum in Lemma A.3.",
+        why=r"The proof counts $T^{2 + 4 \delta / (1 - 3 \delta)}$ steps, which is the power of $T$ in Theorem E.6.",
     ),
 )
 

@@ -43,9 +43,8 @@ E_6 = (
         shown_by="factor T in the decrement",
         printed=r"$\ldots - \frac{\Delta s}{q s^2 (T s - 1)} - \frac{\Delta s}{q s (T s - 1)^2}$.",
         right=r"$\frac{T \Delta s}{q s (T s - 1)^2}$ in the last term.",
-        why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 T "
-        r"s - 1$, is the sum with it."
-        " (It rests on a single sign of the text that was read.)",
+        why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 "
+        "T s - 1$, is the sum with it. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -53,8 +52,8 @@ E_6 = (
         printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
         r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
         right=r"Times $\eta$.",
-        why=r"(UP1), which is put in, has it; so has the next line."
-        " (It rests on a single sign of the text that was read.)",
+        why="(UP1), which is put in, has it; so has the next line. (This erratum rests on a single character of the "
+        "text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -70,8 +69,7 @@ E_6 = (
         r"s}{q (T s - 1)} \cdot \frac{q s^5 (1 - q s)^2}{D^3}$.",
         right=r"$s^4$ on the right.",
         why=r"$D \ge q s (T s - 1)$ takes a power of $s$; with $s^5$ the inequality is false, and the next line has "
-        r"$s^4$."
-        " (It rests on a single sign of the text that was read.)",
+        "$s^4$. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,

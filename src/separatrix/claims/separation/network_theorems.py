@@ -88,11 +88,11 @@ def judged(
 
 _WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (the lemma's $1/10$ alone would ask "
-    r"$C \ge 9.5$).",
-    why=r"$m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ where "
-    r"$a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is not "
-    r"$\delta / \text{poly}(n)$.",
+    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ "
+    "would be needed).",
+    why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ "
+    r"where $a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is "
+    r"not $\delta / \text{poly}(n)$.",
     rank=Rank.STATEMENT,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )

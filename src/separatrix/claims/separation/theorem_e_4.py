@@ -18,8 +18,9 @@ fires(
     more=(
         Erratum(
             printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge 0.1$.",
-            right="One of the two; we look at $b^2 + c^2 = 1$ and, beside it, at $b + c = 1$.",
-            why="Together they give $b c = 0$.",
+            right="Only one of the two can be asked for. We check the theorem with $b^2 + c^2 = 1$, and also with "
+            "$b + c = 1$.",
+            why="Together the two equations give $b c = 0$.",
             rank=Rank.STATEMENT,
             at="Theorem E.4, hypotheses",
             shown_by=CONTRADICT,

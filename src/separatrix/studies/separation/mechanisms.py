@@ -230,9 +230,9 @@ def widest(one: Found, level: float) -> float:
     paper="beyond",
     where="Other mechanisms",
     part="best tau",
-    says=r"Linear attention is not blind, it is short-sighted: at the best $\tau$ it separates now and then, with a "
-    r"margin that falls as $1/n$. Softmax separates nine times in ten, with a tenth of $\tau$ to spare, whatever "
-    "$n$.",
+    says=r"At the best threshold $\tau$ linear attention, too, separates the data sets sometimes, but with a margin "
+    r"that falls as $1/n$. Softmax attention separates them nine times in ten, with a tenth of $\tau$ to spare, "
+    "whatever $n$ is.",
     cells=_margins,
     figures=("separation_against_margin",),
     neighbours=(

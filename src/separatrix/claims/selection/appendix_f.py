@@ -52,7 +52,7 @@ def _sampled_cells() -> Iterator[Cell]:
             shown_by="delta is at least 1/2 at every threshold",
         ),
     ),
-    alone="It fails: what is printed is itself rejected.",
+    alone="The claim fails: the check rejects the printed statement itself.",
 )
 def sampled(found: Sequence[Found]) -> Finding:
     """A lower bound on delta is a pair of sets; above 1/2 the property of Definition 2.3 is refuted."""

@@ -61,7 +61,7 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
             shown_by="the ratio grows with T_1",
         ),
     ),
-    alone="It fails: what is printed is itself rejected.",
+    alone="The claim fails: the check rejects the printed statement itself.",
 )
 def corollary_3_6(found: Sequence[Found]) -> Finding:
     """No constant bounds the ratio over T_2^2 / T_1^2: it grows in proportion to T_1."""

@@ -99,9 +99,9 @@ def _code_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma A.3",
-    says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of "
-    r"at most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, product 1 with the encodings in the set, "
-    r"and at most $\delta / (1 - 2 \delta)$ with all others.",
+    says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of at "
+    r"most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, inner product 1 with the encodings in the "
+    r"set, and inner products of at most $\delta / (1 - 2 \delta)$ with all others.",
     cells=_code_cells,
     errata=CODE,
     neighbours=(

@@ -23,7 +23,7 @@ MEAN = (
         r"$Z \mathbb{E}[S_y]$.",
         right=r"$\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$; they agree where $V_e = 0$, as along the trajectory "
         "from zero.",
-        why="$Z$ contains $E$, so that the mean over $E$ cannot pass it.",
+        why="$Z$ contains $E$, so that the mean over $E$ cannot be taken of $S_y$ alone.",
     ),
 )
 

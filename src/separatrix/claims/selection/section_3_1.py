@@ -53,7 +53,7 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     paper="selection",
     where="Section 3.1",
     part="tail",
-    says="In the end $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss with it.",
+    says="Late in training $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss converges with it.",
     cells=lambda: [tail.cell(seed=0, T=T, q=q, d=d) for T, q, d in ((20, 2, 1), (60, 3, 5), (200, 3, 5))],
     figures=("population_tail",),
     errata=RATE,

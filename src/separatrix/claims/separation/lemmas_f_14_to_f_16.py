@@ -11,7 +11,8 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.14",
-        r"Cross-attention, $\mathcal{D}_0$: $u_{\text{lin}}$ and $f_{\text{lin}}$ as in Lemma F.10 with $a_0$.",
+        r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{lin}}$ and $f_{\text{lin}}$ are as in Lemma F.10, with "
+        "$a_0$ in the place of $a_1$.",
         Reading(0, "cross", "lin", weights_lin(0)),
         (
             Slip(
@@ -72,8 +73,8 @@ register(
 register(
     Lemma(
         "Lemma F.15",
-        r"Cross-attention, $\mathcal{D}_0$: $c_{\text{lin}}$ as in Lemma F.11 with $a_0$; in the other rows it is "
-        "$t/n$ in a class's column.",
+        r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma F.11, with $a_0$ in the place of "
+        "$a_1$; in the rows other than $j_2$ it is equal to $t/n$ in the column of a class.",
         Reading(
             0,
             "cross",
@@ -109,7 +110,7 @@ register(
 
 row_lemma(
     "Lemma F.16",
-    r"Cross-attention, $\mathcal{D}_0$, $d = \omega(n^{0.02})$: "
+    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_0$, "
     r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
     "in every row.",
     NARROW,

@@ -19,7 +19,7 @@ def _two_networks(found: Sequence[Found]) -> dict[str, bool]:
 
 silent(
     "Theorem D.17",
-    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with "
+    r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{0.02}), n]$, on $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with "
     r"probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d0",
     (

@@ -11,7 +11,7 @@ from separatrix.separation.paths import PATHS
 
 fires(
     "Theorem E.4",
-    r"$Q K^\top = I$, $a_1 \ge 1$, $b^2 + c^2 = 1$, $b < 0.2$, $d \in [\omega(n^{2 b^2 + 0.02}), n]$: on "
+    r"With $Q K^\top = I$, $a_1 \ge 1$, $b^2 + c^2 = 1$, $b < 0.2$ and $d \in [\omega(n^{2 b^2 + 0.02}), n]$: on "
     r"$\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
     "identity",
     "identity, b + c = 1",
@@ -35,8 +35,8 @@ fires(
     paper="separation",
     where="Theorem E.4",
     part="paths",
-    says=r"With $Q K^\top = I$, $d = \omega(n^{2 b^2 + 0.02})$ is asked for; the omitted proofs for the other three "
-    "networks are said to be similar.",
+    says=r"With $Q K^\top = I$ the theorem asks for $d = \omega(n^{2 b^2 + 0.02})$; the paper omits the proofs for "
+    "the other three networks and says that they are similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
     neighbours=(FIXED, Neighbour("$d = n^{0.02}$ is enough", {"also": "n^0.02"})),

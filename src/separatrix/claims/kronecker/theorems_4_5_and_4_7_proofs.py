@@ -66,7 +66,7 @@ def _cells() -> Iterator[Cell]:
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"For each $i \in [n / T]$ the entries of the three codewords are bits.",
-            right=r"For each $i \in [m / T]$.",
+            right=r"They are bits for each $i \in [m / T]$.",
             why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4, and does not occur in the "
             "protocol. (This erratum rests on a single character of the text that we read.)",
             shown_by=_RANGE,

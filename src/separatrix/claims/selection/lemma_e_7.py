@@ -23,7 +23,7 @@ UPDATES = (
         shown_by="update of alpha",
         printed=r"$\alpha + \eta s \left( 1 - q \alpha s + \frac{\alpha (1 - q s)^2}{(T - q) s} \right)$, where $s$ "
         "is the mean weight; the remark after it and the beginning of the proof of Theorem E.6 repeat this.",
-        right="A minus sign before the last term, as in Theorem D.4.",
+        right="The last term has a minus sign, as in Theorem D.4.",
         why=r"The increment is $\eta$ times $s - \alpha \lVert \bar{S} \rVert^2$, where $\bar{S}$ is the mean of "
         r"$S$. With the plus sign the point $\alpha^\ast$, used two lines later, is not stationary.",
     ),

@@ -86,7 +86,8 @@ PROOF = (
         shown_by="constant of the induction",
         printed=r"$\alpha \le \left( 1 + \frac{(d - 1) w}{d q s (T s - 1)} \right) \alpha^\ast$, and the last "
         "factor of the increment of $C$ is at least $w / (d D)$.",
-        right="$(8 d - 1) / (8 d)$, as in (IH1), and $w / (8 d D)$.",
+        right="The fraction $(d - 1) / d$ is $(8 d - 1) / (8 d)$, as in (IH1), and the last factor is at least $w / "
+        "(8 d D)$.",
         why="The hypothesis of the induction is the weaker of the two; the conclusion is the same.",
     ),
     Erratum(
@@ -95,7 +96,8 @@ PROOF = (
         shown_by="square of gamma",
         printed=r"$(1 - \gamma)(1 + \gamma r) \le 1 - \gamma^2$ with $r = \frac{w}{q s (T s - 1)} \le 1$, for all "
         r"$\gamma$.",
-        right=r"For $\gamma \in [0, 1]$; for $\gamma$ below 0, $(1 - \gamma)(1 + \gamma r) \le (1 + r)^2 / (4 r)$.",
+        right=r"The inequality holds for $\gamma \in [0, 1]$; for $\gamma$ below 0, $(1 - \gamma)(1 + \gamma r) \le "
+        "(1 + r)^2 / (4 r)$.",
         why=r"Where $\alpha$ is below $\alpha^\ast$, $\gamma$ is negative and the inequality reverses; below $-1$ "
         "the printed bound on a positive increment is negative.",
     ),

@@ -26,9 +26,9 @@ def _upper(shown_by: str) -> Erratum:
         rank=Rank.PROOF,
         slip=_AT_THE_END,
         shown_by=shown_by,
-        printed=r"Loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$: the terms in $(1 - q s)^2$ are $\frac{4 "
+        printed=r"In the loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$ the terms in $(1 - q s)^2$ are $\frac{4 "
         r"x}{T} (\alpha^\ast)^2 (1 - q s)^2 + \frac{4 q (T - q) \epsilon}{d T^3} (\alpha^\ast)^2 (1 - q s)^2$.",
-        right=r"$\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
+        right=r"The two coefficients are $\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
         why=r"The bound is on $\Delta \alpha \cdot s \le \frac{2 x}{T} \alpha^\ast$, so that $\Delta "
         r"\alpha$ itself has $1/s$. The terms of first order then cancel, as $\alpha^\ast$ is a minimum, and the "
         r"loss is still at most $\epsilon$.",

@@ -285,7 +285,7 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
     errata=(
         Erratum(
             printed="Panels (d) and (e) have $n = 200$ and $d = 12$.",
-            right="$d = 11$, as in panels (a) and (c); or a stack of identities that is cut off.",
+            right="The panels have $d = 11$, as panels (a) and (c) do; or the stack of identities is cut off.",
             why="Definition F.1 has $n = (d - 1) t$, and 11 does not divide 200. We draw the figure with both "
             "readings.",
             rank=Rank.STATEMENT,

@@ -180,7 +180,7 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
         ),
         Erratum(
             printed="The sums of Section 5 go from $l = 0$ to $m$.",
-            right="From $l = 1$.",
+            right="They go from $l = 1$.",
             why="$y$ has $m$ columns; $m + 1$ columns would give the probability $1 - 2^{-(m + 1)}$, but it is $1 - "
             "2^{-m}$.",
             rank=Rank.TYPOGRAPHICAL,

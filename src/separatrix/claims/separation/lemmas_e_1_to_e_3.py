@@ -199,7 +199,7 @@ register(
                 Erratum(
                     rank=Rank.STATEMENT,
                     shown_by="Part 1 at a_1 = 0.7",
-                    printed=r"Data from Definition D.1, which allows $a_1 \ge 0.7$.",
+                    printed=r"The data are those of Definition D.1, which allows $a_1 \ge 0.7$.",
                     right=r"The lemma needs $a_1 \ge 1$, as in Lemma E.1 (and so does Lemma E.3).",
                     why="At $a_1 = 0.7$ the weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against about $n$, and "
                     "Part 1 fails.",

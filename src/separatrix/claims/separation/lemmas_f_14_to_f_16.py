@@ -60,7 +60,7 @@ register(
                     r"$f_{\text{lin}} = 1/n$.",
                     right=r"Part 4: $j_0 = j_2$, $j_1 \ne j_3$. Part 5: $j_0 \ne j_2$. (Part 3: $j_0 = j_2$, "
                     r"$j_1 = j_3$. Part 2: $j_0 \ne j_2$ or $j_1 \ne j_3$.)",
-                    why="As in Lemma F.10; both fail in row $j_2$ unless $j_2 = j_3$.",
+                    why="The parts are as in Lemma F.10; both printed parts fail in row $j_2$ unless $j_2 = j_3$.",
                 ),
             ),
         ),
@@ -97,8 +97,8 @@ register(
                     shown_by="the lemma with n = t (d - 2)",
                     printed="$n = t (d - 2)$.",
                     right="$n = t (d - 1)$.",
-                    why=r"Definition F.1; a class has $t = n / (d - 1)$ rows, so that $c_{\text{lin}}$ is "
-                    "$t/n = 1 / (d - 1)$ there.",
+                    why=r"By Definition F.1 a class has $t = n / (d - 1)$ rows, so that $c_{\text{lin}}$ is $t/n = 1 "
+                    "/ (d - 1)$ there.",
                 ),
             ),
         ),

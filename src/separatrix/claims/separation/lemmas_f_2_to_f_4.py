@@ -37,7 +37,7 @@ register(
                     shown_by="the lemma with columns to d - 1",
                     printed=r"The second column to $d - 1$ columns of $A_1$ are $\log n$, and those of $A_2$ the "
                     "stacked $I_{d - 1}$.",
-                    right="The second to the last column, column $d$.",
+                    right="These are the columns from the second to column $d$, the last.",
                     why=r"$I_{d - 1}$ has $d - 1$ columns. With one column less, $u_{\text{exp}}$ is 1 and not $n$ "
                     "for the class that has no column.",
                 ),
@@ -107,7 +107,7 @@ row_lemma(
                 rank=Rank.TYPOGRAPHICAL,
                 shown_by="a probability of just 1/10",
                 printed=r"Part 1: $\Pr[\ldots] = 1/10$.",
-                right="At least $1/10$.",
+                right="The probability is at least $1/10$.",
                 why=r"The probability is $1/4$, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print $=$ for $\ge$ "
                 "throughout.)",
             ),

@@ -26,7 +26,7 @@ silent(
         Erratum(
             printed=r"$F_{\text{exp}}$ is defined, with $c_{\text{exp}}$; the heading of the section names "
             r"$F_{\text{exp}}$ too.",
-            right=r"$F_{\text{lin}}$, with $c_{\text{lin}}$.",
+            right=r"The theorem should define $F_{\text{lin}}$, with $c_{\text{lin}}$.",
             why=r"The conclusion is about $F_{\text{lin}}$, and the two networks are not the same on "
             r"$\mathcal{D}_0$.",
             rank=Rank.TYPOGRAPHICAL,

@@ -85,7 +85,7 @@ def hypothesis_4_1(found: Sequence[Found], exponent: float = 1.0) -> Finding:
     """A hypothesis; what a program shows is what the chain costs, 2^v times a polynomial."""
     return conditional(
         found,
-        "A hypothesis about all algorithms: no program decides it. What ran: the sizes of the chain from SAT to "
-        "attention, whose work is 2^v times a polynomial, as that of trying all assignments.",
+        "This is a hypothesis about all algorithms, which no program can decide. We computed the sizes of the chain "
+        "from SAT to attention: its work is 2^v times a polynomial, as is the work of trying all assignments.",
         exponent,
     )

@@ -154,7 +154,7 @@ def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0
     }
     if not (yes and no):
         return Finding(Verdict.UNDECIDED, numbers, "One of the cases did not occur.")
-    note = "The statement says that constants exist; those of the proof are corrected apart."
+    note = "The statement says only that constants exist; the claims about the proof correct its constants."
     return holds_if(not mistakes, numbers, note)
 
 

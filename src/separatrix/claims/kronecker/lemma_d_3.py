@@ -75,5 +75,5 @@ def lemma_d_3(found: Sequence[Found], power: int = 3, share: float = 1.0) -> Fin
             "scores above B^3": violations,
             "largest score / B^3": tight,
         },
-        note="Equality is reached, so no smaller power of B would do." if tight == 1 else "",
+        note="Equality is reached, so no smaller power of B is enough." if tight == 1 else "",
     )

@@ -271,8 +271,8 @@ def pairs_cannot(found: Sequence[Found], less: int = 0, more: int = 1) -> Findin
         for m, one in results
     )
     note = (
-        "So h heads of value width d_v with numbers of p bits that decide Match3 at one position, n = 2 m + 1 and "
-        "M = 4 m, have h (d_v + 1) p >= m: proved for all m, and its parts are checked here. With numbers of "
-        "unlimited precision there is no such bound."
+        "If h heads of value width d_v, with numbers of p bits, decide Match3 at one position for n = 2 m + 1 and M "
+        "= 4 m, then h (d_v + 1) p >= m. This is proved for all m, and the parts of the proof are checked here. "
+        "With numbers of unlimited precision there is no such bound."
     )
     return Finding(Verdict.ILLUSTRATED if right else Verdict.FAILS_AS_PRINTED, numbers, note)

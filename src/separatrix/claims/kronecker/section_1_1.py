@@ -83,9 +83,10 @@ def largest_order(found: Sequence[Found], shift: int = 0, dearer: float = 1.0) -
     if wrong or cheaper:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     note = (
-        "That a higher order cannot be computed quickly rests on a hypothesis, which no program decides. What ran: the "
-        "count of the polynomial method's work at the rule's order and at the next. The rule puts the border where the "
-        "theorems do, up to a constant. At the border the polynomial method's exponent is a constant for every order, "
-        "far below k when k is large, and not 1: near-linear needs B^k to be small beside ln n."
+        "That a higher order cannot be computed quickly rests on a hypothesis, which no program decides. We counted "
+        "the work of the polynomial method at the order that the rule gives and at the next order. The rule puts "
+        "the border where the theorems do, up to a constant. At the border the polynomial method's exponent is a "
+        "constant for every order, far below k when k is large, and not 1: for near-linear time B^k must be small "
+        "compared with ln n."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

@@ -41,7 +41,7 @@ def theorem_1_3(found: Sequence[Found], ratio: float = 1.0) -> Finding:
     if beaten:
         return Finding(Verdict.UNDECIDED, numbers, "The grid does not reach the border at every length.")
     note = (
-        "A conditional lower bound cannot be decided by running. What ran: the worst case of the polynomial method at "
-        "order 3, which costs more than exact attention from the ratios above on, for every n."
+        "A conditional lower bound cannot be decided by running programs. We computed the worst case of the "
+        "polynomial method at order 3: from the ratios above on, it costs more than exact attention, for every n."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

@@ -184,7 +184,8 @@ def theorem_1_4(found: Sequence[Found], path: str = "path", fewer: int = 0) -> F
     if max(half.values()) < 1.1:
         return Finding(Verdict.HOLDS, numbers)
     note = (
-        "The o(1) is about (1 + ln ln x) / ln x with x = ln n / B^k: it vanishes, and at any n that fits in a computer "
-        "it is of order one. At B = c (ln n)^(1/k) the exponent tends to a constant that depends on c^k alone."
+        "The o(1) is about (1 + ln ln x) / ln x with x = ln n / B^k: it tends to zero, but at any n that fits in a "
+        "computer it is of order one. At B = c (ln n)^(1/k) the exponent tends to a constant that depends on c^k "
+        "alone."
     )
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)

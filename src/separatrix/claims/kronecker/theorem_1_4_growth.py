@@ -149,4 +149,4 @@ def linear_growth(found: Sequence[Found], power: float = 1.0) -> Finding:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if len(ranks) > len(orders):
         return Finding(Verdict.UNDECIDED, numbers, "The rank changed with n, so the growth is not that of n alone.")
-    return Finding(Verdict.HOLDS, numbers, "Time per token does not depend on n; bytes of the states do not either.")
+    return Finding(Verdict.HOLDS, numbers, "Neither the time per token nor the size of the states depends on n.")

@@ -77,8 +77,8 @@ def theorem_4_4(found: Sequence[Found], promised: Fraction = PRINTED_DISTANCE) -
     if broken or least < promised:
         return Finding(Verdict.UNDECIDED, numbers, "The stand-in codes do not have the properties.")
     note = (
-        "The theorem is cited from work on algebraic-geometry codes, which are not built here. What ran: Reed-Solomon "
-        "codes, which have the properties except that the field grows with the length; with them every message of the "
-        "protocol is longer by log N / log T."
+        "The theorem is cited from work on algebraic-geometry codes, which are not built here. We ran Reed-Solomon "
+        "codes, which have the properties except that the field grows with the length; with them every message of "
+        "the protocol is longer by log N / log T."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

@@ -41,10 +41,10 @@ def theorem_4_7(found: Sequence[Found]) -> Finding:
     if shrunk < 0:
         return Finding(Verdict.UNDECIDED, numbers, "Indexing the messages that occur saved nothing.")
     note = (
-        "A conditional lower bound cannot be decided by running. What ran: the reduction at small sizes, and its sizes "
-        "beyond. Its dimension is N n^2 here, because T = m / 2. For d of order log n the paper takes a constant T; "
-        "Merlin's words then take m / T symbols, of log m bits each with Reed-Solomon codes, which is too many: that "
-        "is what algebraic-geometry codes are for."
+        "A conditional lower bound cannot be decided by running programs. We ran the reduction at small sizes, and "
+        "computed its dimensions at larger ones. Its dimension is N n^2 here, because T = m / 2. For d of order log "
+        "n the paper takes a constant T; Merlin's words then take m / T symbols, of log m bits each with "
+        "Reed-Solomon codes, which is too many; algebraic-geometry codes avoid this."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)
 

@@ -136,8 +136,9 @@ def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
     if early or reached:
         return Finding(Verdict.UNDECIDED, numbers, "The polynomial method would decide the chain's instances.")
     note = (
-        "A conditional lower bound cannot be decided by running. What ran: the chain from 3-SAT to attention, and the "
-        "polynomial method on it, whose rank passes n^2 at a smaller B than decides. At the constant gap both are "
-        "constants times (ln n)^(1/3); on the direct road, whose gap is 1/m, a B of order (ln n)^(2/3) decides."
+        "A conditional lower bound cannot be decided by running programs. We ran the chain from 3-SAT to attention, "
+        "and the polynomial method on it, whose rank exceeds n^2 at a smaller B than the one that decides the "
+        "formula. At a constant gap both values of B are constants times (ln n)^(1/3); in the direct reduction, "
+        "whose gap is 1/m, a B of order (ln n)^(2/3) decides."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

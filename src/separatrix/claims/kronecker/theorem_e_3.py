@@ -87,5 +87,5 @@ def theorem_e_3(found: Sequence[Found], rho: float = RHOS[-1], width: str = "exp
     held = falling == sorted(falling, reverse=True) and least <= 1 + within and apart <= 1e-3
     if not held:
         return holds_if(False, numbers)
-    note = "The exponent tends to 1 as 1 / log(log n / B^3): at any n that can be met it is far above 1."
+    note = "The exponent tends to 1 as 1 / log(log n / B^3): at any n that occurs in practice it is far above 1."
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)

@@ -26,5 +26,7 @@ def figure_3(found: Sequence[Found], truth: str = "cosine_W", query: str = "draw
     leaning = max(abs(result[name][0]) for result in start for name in ("cosine_W", "cosine_V"))
     numbers = {**finding.numbers, "largest |cosine| to the truth before training": leaning}
     if finding.verdict is Verdict.HOLDS and leaning >= 0.2:
-        return Finding(Verdict.NOT_REPRODUCED, numbers, "A matrix leans to its ground truth before training.")
+        return Finding(
+            Verdict.NOT_REPRODUCED, numbers, "A matrix is already aligned with its ground truth before training."
+        )
     return Finding(finding.verdict, numbers, finding.note)

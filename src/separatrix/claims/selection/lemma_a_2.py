@@ -57,4 +57,4 @@ def lemma_a_2(found: Sequence[Found], most: float = 32.0) -> Finding:
         "smallest C that sufficed": min(constants),
         "largest C that sufficed": max(constants),
     }
-    return Finding(Verdict.ILLUSTRATED, numbers, "A C that is right for all sizes is a matter of proof.")
+    return Finding(Verdict.ILLUSTRATED, numbers, "Only a proof can show that one C is right for all sizes.")

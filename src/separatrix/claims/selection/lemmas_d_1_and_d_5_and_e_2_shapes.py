@@ -41,8 +41,8 @@ D_1 = (
 E_2 = (
     _value(
         "V X in Lemma E.2",
-        r"At the end of the proof: $\nabla_W \mathcal{L}$ with $\frac{1}{q} X Y - V X E[S_y]$.",
-        "$V Z E[S_y]$, as in the lemma (and the mean over $V Z S_y$, where $V$ meets the encodings).",
+        r"At the end of the proof $\nabla_W \mathcal{L}$ has $\frac{1}{q} X Y - V X E[S_y]$.",
+        "It is $V Z E[S_y]$, as in the lemma (and the mean of $V Z S_y$, where $V$ multiplies the encodings).",
     ),
 )
 D_5 = (

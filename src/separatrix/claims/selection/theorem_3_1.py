@@ -176,8 +176,8 @@ def theorem_3_1(
     if not all(one.result["allowed"] for one in [*found, *flow]):
         return Finding(Verdict.UNDECIDED, numbers, "A setting is outside the theorem's hypotheses.")
     note = (
-        "The bound is loose by a factor of order T d, and more dimensions leave the plateau sooner, not later: the law "
-        "is the larger of T^2 / d and T / (4 epsilon), over eta."
+        "The bound is loose by a factor of order T d, and with more dimensions training leaves the plateau sooner, "
+        "not later: the number of steps follows the larger of T^2 / d and T / (4 epsilon), over eta."
     )
     pairs = (
         (settled["T"], in_T),

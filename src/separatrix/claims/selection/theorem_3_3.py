@@ -196,7 +196,7 @@ def theorem_3_3(
     if apart > 0.02:
         return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
     held = all(power <= allowed[name] + TOLERANCE for name, power in largest.items())
-    note = "The power 2 of T is more than is needed: the times grow as T + 1/epsilon, and do not grow with d."
+    note = "The power 2 of T is larger than needed: the times grow as T + 1/epsilon, and do not grow with d."
     return holds_if(held and (printed, right)[rate] <= 0, numbers, note, shows={"largest rate": printed > 0})
 
 

@@ -212,7 +212,8 @@ def _judged(found: Sequence[Found], more: int, width: int, times: float = 1.0) -
     }
     held = max(gap, at_bound, under) <= ROUNDING and sigmas <= _SIGMAS and not below
     note = (
-        "The bound is the infimum for Td - 1 neurons, and one neuron fewer adds as much again. It is on the square "
-        "itself: beside the training loss of equation (3), which has a factor 1/2, stands half of it."
+        "The bound is the infimum for Td - 1 neurons, and with one neuron fewer the infimum is twice as large. The "
+        "bound is on the square itself; it is halved where it is shown beside the training loss of equation (3), "
+        "which has a factor 1/2."
     )
     return holds_if(held, numbers, note)

@@ -91,8 +91,9 @@ def theorem_c_2(found: Sequence[Found], bounded: bool = False, fewer: int = 1) -
         "squared error of a net with (T - q + 1) d neurons, q = T": right,
     }
     note = (
-        "With tokens of norm at most 1/2, as in the proof, it is the norm of the error that is at least 1/(2q), and "
-        "not its square; without a bound the pair can be scaled, and the statement is true with every constant."
+        "With tokens of norm at most 1/2, as in the proof, the norm of the error is at least 1/(2q), and not its "
+        "square; without a bound on the tokens the two inputs can be scaled, and the statement is true with every "
+        "constant."
     )
     reached = all(one.result["scaled"] >= 1 / (2 * one.parameters["q"]) for one in found)
     held = short <= 1e-9 if bounded else reached and least >= 1 - 1e-6 and norms >= 1 - 1e-9

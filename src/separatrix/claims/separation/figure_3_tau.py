@@ -59,7 +59,8 @@ def tau(found: Sequence[Found], first: str = "0.2") -> Finding:
     if not (matters and is_alike):
         return Finding(Verdict.UNDECIDED, numbers, "The grid does not show where tau matters and where it does not.")
     note = (
-        "At n = 1000 every tau from 0.2 to 0.98 gives 1 - 2^-m within 10^-3; at n = 100 and below the choice of tau "
-        "decides, because F_exp then fires on D0. From about one half on it makes no difference."
+        "At n = 1000 every tau from 0.2 to 0.98 gives 1 - 2^-m within 10^-3; at n = 100 and below the result "
+        "depends on tau, because F_exp then fires on D0. From about one half on, the value of tau makes no "
+        "difference."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

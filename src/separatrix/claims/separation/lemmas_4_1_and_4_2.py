@@ -265,9 +265,9 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
         ),
     }
     note = (
-        "The C that equal data ask for grows to sqrt 2 with n. Part 2 is true and far from sharp, as sum f_exp^2 <= "
-        "n^-0.6 gives n^-0.3 for n^-0.1: at the sizes of Figure 3 its right side is above 1, so it says nothing there "
-        "about a network with tau = 1/4."
+        "The C that is needed for equal data grows to sqrt 2 with n. Part 2 is true but far from sharp, because sum "
+        "f_exp^2 <= n^-0.6 gives n^-0.3 in the place of n^-0.1: at the sizes of Figure 3 its right side is above 1, "
+        "so it says nothing there about a network with tau = 1/4."
     )
     return _judged(within and squares, refuted, linear and softmax, numbers, note)
 

@@ -20,7 +20,7 @@ register(
             "exp",
             (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
         ),
-        note="For a_1 >= 1 the bound n^(a_1 - 1) of Part 4a is at least 1: true, and empty.",
+        note="For a_1 >= 1 the bound n^(a_1 - 1) of Part 4a is at least 1, so that it is true but says nothing.",
     ),
     cells,
     __name__,

@@ -79,7 +79,7 @@ LEMMA_F_7 = Lemma(
             ),
         ),
     ),
-    note="Its parts are numbered 1, 2, 4, 5; the proof has 1 to 4.",
+    note="The parts of the lemma are numbered 1, 2, 4, 5; those of the proof are numbered 1 to 4.",
 )
 
 

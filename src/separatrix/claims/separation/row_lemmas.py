@@ -130,8 +130,8 @@ _BARE = ("n^0.5",)
 
 
 _ANY_BOUND = (
-    "Any constant in place of 0.5 would do as n grows, as the sum is of the order of d^(-1/2), up to logarithms: no "
-    "other constant is a wrong statement."
+    "As n grows, the lemma is true with any constant in place of 0.5, because the sum is of the order of d^(-1/2), "
+    "up to logarithms. So another constant gives no wrong neighbour."
 )
 
 
@@ -224,7 +224,8 @@ def row_lemma(
             last = max(10 ** one.chance(cell.result)[-1] for cell in one.of(found))
             numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
         if not good:
-            why = "A part does not come to hold along an allowed path, or an entry is against what the proof cites."
+            why = "Along an allowed path some part does not hold for large n, or an entry contradicts what the "
+            "proof cites."
             return Finding(Verdict.FAILS_AS_PRINTED, numbers, why)
         return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note or AS_N_GROWS, shows)
 

@@ -77,9 +77,9 @@ def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH) -
 def paths_ones(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
-        "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before success passes 0.99. At "
-        "fixed d it never does: m grows, and with it the chance that linear attention fires. The theorem is not sharp: "
-        "g = log n is enough, because a class has 1/g of the weight and the sum over the classes deviates by "
-        "b / sqrt(g).",
+        "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before the probability of "
+        "success exceeds 0.99. At a fixed d it never does: m grows, and with it the chance that linear attention "
+        "fires. The theorem is not sharp: g = log n is enough, because a class has 1/g of the weight and the sum "
+        "over the classes deviates by b / sqrt(g).",
         also,
     )

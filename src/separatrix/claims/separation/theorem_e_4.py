@@ -44,7 +44,8 @@ fires(
 def paths_identity(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
-        "What decides is g = d - 2 against n^(b^2), a row's weight on its own class: along g = n^0.02 < n^(b^2) "
-        "success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 or more.",
+        "Success depends on how g = d - 2 compares with n^(b^2), the weight of a row on its own class: along g = "
+        "n^0.02 < n^(b^2) success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 "
+        "or more.",
         also,
     )

@@ -32,6 +32,7 @@ fires(
 def paths_cross(found: Sequence[Found], also: str = "") -> Finding:
     return paths_finding(
         found,
-        "At fixed d success falls with n, because m grows; g = d - 1 = log n is enough, and the theorem is not sharp.",
+        "At a fixed d the probability of success falls with n, because m grows. The theorem is not sharp: g = d - 1 "
+        "= log n is enough.",
         also,
     )

@@ -170,9 +170,10 @@ def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Findin
         numbers[f"{name}: bytes alive at n = {last.parameters['n']:,}"] = last.result["peak_bytes"]
     holds = max(doubled.values()) <= most and constant and error <= TOLERANCE
     note = (
-        "Exact attention of order 3 goes through its tuples block by block and holds little at a time. What the bound "
-        "buys is time and a state that does not grow, not memory in training: the polynomial method holds running sums "
-        "of C(d + g, g) monomials, g the degree that R and the tolerance ask for, up to a chunk of some 30 MB."
+        "Exact attention of order 3 goes through its tuples block by block and holds little at a time. The bound "
+        "saves time and gives a state that does not grow, but it does not save memory in training: the polynomial "
+        "method holds running sums of C(d + g, g) monomials, where g is the degree that R and the tolerance need, "
+        "up to a chunk of some 30 MB."
     )
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 

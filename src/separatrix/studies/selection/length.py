@@ -233,8 +233,8 @@ def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> F
             )
     numbers["points off the sampled curve"] = apart
     note = (
-        "With random encodings the training loss has a part that no alpha takes away, so that the ratio is "
-        "smaller; far out every loss tends to that of answering zero, and the ratio levels off."
+        "With random encodings the training loss has a part that no alpha removes, so that the ratio is smaller. At "
+        "much longer lengths every loss tends to that of answering zero, and the ratio levels off."
     )
     return Finding(Verdict.FAILS_AS_PRINTED if apart or between else Verdict.HOLDS, numbers, note)
 

@@ -61,9 +61,10 @@ def _positions(found: Sequence[Found], carrying: str = "stochastic", times: floa
         numbers[f"loss / answering zero at T = {longest}, {kind}"] = fmean(at(one, longest) for one in some) / ZERO
     numbers["largest stochastic / smallest other loss at twice the length"] = stochastic / others
     note = (
-        "Rows that training never saw carry no meaning: one-hot, fixed and learned encodings know nothing of them, and "
-        "training the encoding makes it worse. Sinusoidal and rotary encodings are smooth, 1 radian a position at "
-        "most, so neighbours look alike at any length: rotary attention fails alike at all of them."
+        "With one-hot, fixed and learned encodings, the rows of new positions were never seen in training and carry "
+        "no information; training the encoding makes this worse. Sinusoidal and rotary encodings turn by at most 1 "
+        "radian from one position to the next, so that neighbouring positions look alike at any length: rotary "
+        "attention fails at all lengths alike."
     )
     return Finding(Verdict.HOLDS if stochastic < others / times else Verdict.FAILS_AS_PRINTED, numbers, note)
 

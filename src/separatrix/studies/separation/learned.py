@@ -139,9 +139,9 @@ def _judge(found: Sequence[Found], strong: str, weak: str, right: float, weights
     held = min(softly) > right and min(gains) > 0.1 and max(longer) < 0.6
     note = (
         "Linear attention's signal is the special key's share of the weight, about 1/n. A learned y is as large as "
-        "that share is small, and so fits one length. A learned X can lift the share itself, and what it learns then "
-        "carries over in part. Where the seeds differ much, training stopped short of weights that exist; with X that "
-        "can happen to softmax too."
+        "that share is small, and so fits one length. A learned X can increase the share itself, and this carries "
+        "over to other lengths in part. Where the seeds differ much, better weights exist than training has found; "
+        "with a trained X that can happen to softmax too."
     )
     return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note)
 
@@ -328,5 +328,5 @@ def longer_regression(found: Sequence[Found], nearer: bool = True, times: float 
     if made.verdict is not Verdict.HOLDS or apart.value <= 0:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, made.note)
     if apart.low <= 0:
-        return Finding(Verdict.UNDECIDED, numbers, "The interval of the differences has zero in it.")
+        return Finding(Verdict.UNDECIDED, numbers, "The interval of the differences includes zero.")
     return Finding(Verdict.HOLDS, numbers, made.note)

@@ -176,9 +176,9 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
         "success of order 3 with both values": _range([success[setting, ORDER3[1]][0] for setting in SETTINGS]),
     }
     note = (
-        "With both value sets order 3 squares the values, which in self-attention puts them above the paper's tau on "
-        "D0 already; the best tau is another matter. Random features stand for the exponential only in the mean: for "
-        "vectors as long as these their variance is astronomical."
+        "With both value sets order 3 squares the values, which in self-attention puts them above the paper's tau "
+        "on D0 already; another claim is about the best tau. Random features give the exponential only in the mean: "
+        "for vectors as long as these their variance is astronomical."
     )
     held = (apart < 1e-12, lost < 1e-3, copies, never == 0, max(maps.values()) < 0.5)
     return Finding(_verdict(*held), numbers, note)
@@ -215,8 +215,9 @@ def as_n_grows(found: Sequence[Found], first: int = 10**4, keeps: str = "softmax
         "rate at beta = 4, identity weights, n >= 10^4": _range(cold),
     }
     note = (
-        "Temperature cuts both ways. At beta = 0.25 the special key's weight n^(beta s) no longer beats n others; at "
-        "beta = 4 and identity weights each query's own class gains a factor n^(4 b^2), until queries fire on D0."
+        "A change of the temperature harms in both directions. At beta = 0.25 the special key's weight n^(beta s) "
+        "is no longer above that of the n others; at beta = 4 and identity weights each query's own class gains a "
+        "factor n^(4 b^2), until queries fire on D0."
     )
     return Finding(_verdict(maps == 0, max(spread.values()) < 1e-6), numbers, note)
 
@@ -311,5 +312,6 @@ def softmax_regression(found: Sequence[Found], separates: str = "softmax") -> Fi
         success[ORDER3[1]][1] > success["softmax"][2] - 0.1,
         silent["softmax, beta = 4"][2] < silent["softmax"][1],
     )
-    note = "With both value sets order 3 sees y_j y_j = 1 at the special token, and needs no luck with its sign."
+    note = "With both value sets order 3 has y_j y_j = 1 at the special token, so that its success does not depend "
+    "on a random sign."
     return Finding(_verdict(*held), numbers, note)

@@ -45,7 +45,8 @@ from separatrix.attention.streaming.token_checks import (
 )
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.native import MOST_SETS, kernels_for
+from separatrix.native import MOST_SETS
+from separatrix.native_tensors import kernels_for
 
 NORMS = ("entries", "order")
 

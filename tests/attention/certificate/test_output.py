@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import separatrix as sx
 from separatrix.attention import certified, reference
-from separatrix.attention.arithmetic.summation import Summing, expanded_sum
+from separatrix.attention.arithmetic.rounding import Summing, expanded_sum
 from separatrix.attention.call import check_call
 from separatrix.attention.certificate import output as certificate
 from separatrix.attention.checker import check

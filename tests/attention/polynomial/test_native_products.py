@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.monomials import downward_closed, monomials, total_degree
 from separatrix.attention.polynomial.native_products import NativeProducts, laid

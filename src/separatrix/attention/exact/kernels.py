@@ -16,7 +16,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summation, kernel_gradient_sum, kernel_sum
+from separatrix.attention.arithmetic.rounding import Summation, kernel_gradient_sum, kernel_sum
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents

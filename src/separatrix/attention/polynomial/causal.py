@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.polynomial import scan as native_scan
 from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens, scan_chunk

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.incoming import Power
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.chunks import chunk_tokens

@@ -2,7 +2,7 @@
 
 `csrc/stream.hpp` says in which order they add up. The tokens of a call are added up before they are added to the state:
 a new token goes through as many roundings as there are tokens in the call, and then, with all that were there, through
-one more. All other steps are counted as in `arithmetic/summation.py`, where the monomials are added up in any order.
+one more. All other steps are counted as in `arithmetic/rounding.py`, where the monomials are added up in any order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is in reach whatever the entries, up to a bound: the worst case over them, and the plan for shapes alone.
 
-All of it is arithmetic with a few numbers. Nothing here imports torch, which takes longer than the longest plan.
+All of it is arithmetic with a few numbers. Nothing here imports torch, which takes over a second.
 """
 
 from __future__ import annotations

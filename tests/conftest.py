@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 
 from tests.forks import Forks
@@ -22,6 +24,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests st
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 gc.disable()  # until all tests are collected
+# A command line is made of its functions once, and not each time that a test calls it, which takes 40 ms.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "120"}
 """The terminal that started interpreters write for."""

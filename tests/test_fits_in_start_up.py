@@ -28,11 +28,13 @@ def test_help_loads_nothing_slow(run, arguments: list[str]) -> None:
         (["claims", "--store", "nowhere"], {"sqlite3"}),
         (["claims", "--store", "nowhere", "--json", "--verdict", "holds"], {"sqlite3"}),
         (["separate", "--n", "1e6", "--d", "16"], {"mpmath", "numpy"}),
-        (["plan", "--n", "1e6", "--d", "8", "--bound", "1"], {"numpy", "torch"}),
+        (["plan", "--n", "1e6", "--d", "8", "--bound", "0.9"], {"numpy"}),
+        (["plan", "--n", "1e6", "--d", "64", "--bound", "2"], {"numpy"}),
+        (["plan", "--n", "100", "--d", "8", "--bound", "1", "--order", "2"], {"numpy"}),
     ],
 )
 def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: list[str], needed: set[str]) -> None:
-    """Recorded verdicts need no claim's code, exact probabilities no tensors, a plan no compiler."""
+    """Recorded verdicts need no claim's code, neither exact probabilities nor plans for shapes a tensor."""
     slow = SLOW | {"torch._dynamo", "separatrix.claims.kronecker.theorem_1_4", "separatrix.studies"}
     done = run(f"{watching(slow)}{MAIN}", *arguments)
     assert done.stdout
@@ -78,21 +80,21 @@ there, sys.platform = sys.platform, "win32"
 
 
 @pytest.mark.timeout(600)
-def test_no_module_needs_a_unix_to_be_imported(run) -> None:
+def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
     """Nor does the help of the command: what Windows does not have is imported, or asked for, where it is used."""
-    others = run(OTHERS)
+    others = forked(OTHERS)
     assert (others.returncode, others.stderr) == (0, "")
     imports = f"{EVERY_MODULE}\nfor name in names:\n    importlib.import_module(name)\nprint(len(names))\n"
     helped = "sys.platform, sys.argv = there, ['separatrix', '--help']\n"
-    done = run(f"{ON_WINDOWS}{imports}{helped}{MAIN}", others.stdout.strip())
+    done = forked(f"{ON_WINDOWS}{imports}{helped}{MAIN}", others.stdout.strip())
     assert (done.returncode, done.stderr) == (0, "")
     count, _, told = done.stdout.partition("\n")
     assert int(count) > 300
     assert "Usage: separatrix" in told
 
 
-def test_a_module_that_needs_a_unix_would_be_noticed(run) -> None:
+def test_a_module_that_needs_a_unix_would_be_noticed(forked) -> None:
     for needs in ("import fcntl", "import os; os.fork", "import signal; signal.SIGKILL"):
-        done = run(f"{ON_WINDOWS}{needs}", "")
+        done = forked(f"{ON_WINDOWS}{needs}", "")
         assert done.returncode == 1
         assert needs.split()[1].strip(";") in done.stderr

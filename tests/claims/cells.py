@@ -22,7 +22,7 @@ from separatrix.lab.worker import Outcome
 
 SHARED = "SEPARATRIX_TEST_CELLS"
 """The variable that names the folder in which the processes of a test run share what cells give; see `conftest`."""
-_FEW = {"selection/figure-8": 520, "selection/theorem-3.5/trained-nets": 20}
+_FEW = {"selection/figure-8": 120, "selection/theorem-3.5/trained-nets": 20}
 
 
 @cache

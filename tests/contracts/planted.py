@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,3 +47,31 @@ def assert_seen(planted: Planted, programs: Path) -> None:
     file.write_text(source.replace(planted.right, planted.wrong))
     with pytest.raises((AssertionError, SeparatrixError)):
         planted.check()
+
+
+def seen_by(
+    package: str, checks: Sequence[Callable[[], None]], errors: Mapping[str, Planted]
+) -> tuple[Any, Callable[..., None], Callable[..., None]]:
+    """What a module of tests is made of, to be named there as in the code: a fixture and two tests.
+
+    Args:
+        package: The package of the kernels.
+        checks: All that is checked; each passes as long as nothing is planted.
+        errors: The errors by what they are.
+    """
+
+    @pytest.fixture
+    def programs(tmp_path: Path) -> Iterator[Path]:
+        """A copy of the kernels, from which they are imported during a test."""
+        with copied(package, tmp_path) as copy:
+            yield copy
+
+    @pytest.mark.parametrize("check", checks)
+    def test_the_checks_pass_without_one(check: Callable[[], None], programs: Path) -> None:
+        check()
+
+    @pytest.mark.parametrize("planted", errors.values(), ids=list(errors))
+    def test_a_planted_error_is_seen(planted: Planted, programs: Path) -> None:
+        assert_seen(planted, programs)
+
+    return programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen

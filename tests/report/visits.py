@@ -22,6 +22,20 @@ ARGUMENTS = [
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 
+READ = """async () => {
+  document.querySelectorAll("article > details").forEach((one) => { one.open = true; });
+  const ended = (plot) => ["drawn", "failed"].includes(plot.dataset.state);
+  for (const plot of document.querySelectorAll(".plot")) {
+    plot.scrollIntoView({ block: "nearest" });
+    for (const until = Date.now() + 60_000; !ended(plot); ) {
+      if (Date.now() > until) throw new Error(`${plot.id} is not drawn`);
+      await new Promise((next) => setTimeout(next, 10));
+    }
+  }
+  scrollTo(0, 0);
+}"""
+"""Opens every claim of a report, comes to one figure after the other and waits for each; in the page, in one go."""
+
 
 def absent(why: str) -> None:
     """Skip, or fail where a browser is required."""
@@ -131,11 +145,7 @@ class Visit(Seen):
     def __init__(self, browser: Windows, address: str, *, read: bool = True, **options: Any) -> None:
         super().__init__(browser, address, **options)
         if read:
-            self.page.evaluate("document.querySelectorAll('article > details').forEach(one => { one.open = true; })")
-            for plot in self.page.locator(".plot").all():
-                plot.scroll_into_view_if_needed()
-                plot.and_(self.page.locator("[data-state=drawn], [data-state=failed]")).wait_for()
-            self.page.evaluate("scrollTo(0, 0)")
+            self.page.evaluate(READ)
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.end()

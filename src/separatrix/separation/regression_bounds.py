@@ -140,6 +140,7 @@ def _slack(low: float, high: float, worst: float) -> Bounds:
     return max(0.0, low - _SLACK), min(high + _SLACK, worst)
 
 
+@lru_cache(maxsize=2)
 def _binomial(n: int) -> Array:
     return np.array([math.comb(n, k) / (1 << n) for k in range(n + 1)])
 
@@ -182,6 +183,9 @@ class _Lattice:
         steepest = max(self.plus.probabilities.max(), self.minus.probabilities.max())
         J = min(M // 2, math.ceil(M / 2 * steepest * math.exp(40 / (n - 1))))
         self.frequencies = np.arange(J + 1)
+        self.turn = 2j * math.pi / M
+        # A sum of powers of r = exp(2 pi i j / M) is the first, less the one after the last, divided by 1 - r.
+        self.less = -np.expm1(self.turn * self.frequencies[1:])
         # Each frequency except 0 and M / 2 counts twice, for itself and for its mirror image.
         self.times = np.where(self.frequencies % (M // 2) == 0, 1.0, 2.0)
         self.logs = [_log(np.fft.rfft(law.probabilities, M)[: J + 1]) for law in (self.plus, self.minus)]
@@ -197,32 +201,30 @@ class _Lattice:
         upper, lower = math.floor(level / self.h) + 1, math.ceil(level / self.h) + n
         bounds = np.stack([np.zeros(n + 1), np.ones(n + 1)])
         away = 3.5 * math.sqrt(n)
+        total = np.empty(len(self.frequencies), dtype=complex)
         for k in range(max(0, math.ceil(n / 2 - away)), min(n, math.floor(n / 2 + away)) + 1):
             # Positions are relative to the least value that the lattice sum can have.
             least = k * self.plus.first + (n - k) * self.minus.first
             end = round(k * self.means[0] + (n - k) * self.means[1]) + M // 2
             law = np.exp(k * self.logs[0] + (n - k) * self.logs[1])
+            last = self._powers(end)
             for row, start in ((0, lower - least), (1, upper - least)):
-                total = _geometric(self.frequencies, min(max(start, end - M), end), end, M)
+                begin = min(max(start, end - M), end)
+                # The sums of exp(2 pi i j v / M) over v = begin, ..., end - 1.
+                total[0] = end - begin
+                np.divide(self._powers(begin) - last, self.less, out=total[1:])
                 bounds[row, k] = self.times @ (law * total).real / M
         return np.clip(bounds[0], 0, 1), np.clip(bounds[1], 0, 1)
+
+    def _powers(self, v: int) -> NDArray[np.complex128]:
+        """The powers exp(2 pi i j v / M) of the roots of unity, for the frequencies j other than 0."""
+        return np.exp(self.turn * (self.frequencies[1:] * (v % self.M) % self.M))
 
 
 def _log(transform: NDArray[np.complex128]) -> NDArray[np.complex128]:
     with np.errstate(divide="ignore"):
         logs = np.log(transform)
     return np.where(np.isfinite(logs), logs, -1e6)
-
-
-def _geometric(j: NDArray[np.int64], start: int, end: int, M: int) -> NDArray[np.complex128]:
-    """The sum of exp(2 pi i j v / M) over v = start, ..., end - 1."""
-    total = np.empty(len(j), dtype=complex)
-    total[0] = end - start
-    turn = 2j * math.pi / M
-    total[1:] = (np.exp(turn * (j[1:] * (start % M) % M)) - np.exp(turn * (j[1:] * (end % M) % M))) / -np.expm1(
-        turn * j[1:]
-    )
-    return total
 
 
 @dataclass(frozen=True)

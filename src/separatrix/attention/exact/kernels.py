@@ -22,9 +22,7 @@ from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents
 from separatrix.errors import ArgumentError
 from separatrix.native import (
-    HALF_TYPES,
     MOST_SETS,
-    TYPES,
     ExactCall,
     ExactGradients,
     ExactLevels,
@@ -32,8 +30,8 @@ from separatrix.native import (
     done,
     function,
     native,
-    put,
 )
+from separatrix.native_tensors import HALF_TYPES, TYPES, put
 
 NAME = "kernels in C++"
 TAKES_AS_GIVEN = True

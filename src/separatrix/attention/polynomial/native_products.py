@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.polynomial.monomials import IndexSet
-from separatrix.native import TYPES, Monomials, ProductsCall, done, put
+from separatrix.native import Monomials, ProductsCall, done
+from separatrix.native_tensors import TYPES, put
 
 TOKENS_OF_A_LANE = 64
 """The largest number of tokens whose monomials are added up in float32: a tile has 256, and a vector four lanes or

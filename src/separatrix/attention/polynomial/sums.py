@@ -28,7 +28,7 @@ from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.native_pass import native_pass
 from separatrix.attention.polynomial.native_products import TOKENS_OF_A_LANE
 from separatrix.attention.polynomial.products import Products, products
-from separatrix.native import kernels_for
+from separatrix.native_tensors import kernels_for
 
 
 @dataclass(frozen=True)

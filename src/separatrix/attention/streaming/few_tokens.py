@@ -15,7 +15,8 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.native_products import laid
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
-from separatrix.native import MOST_SETS, REFUSED, TYPES, StreamCall, done
+from separatrix.native import MOST_SETS, REFUSED, StreamCall, done
+from separatrix.native_tensors import TYPES
 
 FEW = 8
 """The largest number of tokens in a call: with more, products of whole tiles of tokens cost less."""

@@ -7,7 +7,7 @@ import torch
 
 from tests.attention.exact.gpu.test_programs import agree, checked, small_blocks, test_heads_that_share_keys  # noqa: F401
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
-from tests.contracts.planted import Planted, assert_seen, copied
+from tests.contracts.planted import Planted, seen_by
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
 
@@ -88,18 +88,4 @@ PLANTED = {
 }
 
 
-@pytest.fixture
-def programs(tmp_path):
-    """A copy of the kernels, from which they are imported during a test."""
-    with copied(PACKAGE, tmp_path) as copy:
-        yield copy
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_the_checks_pass_without_one(check, programs):
-    check()
-
-
-@pytest.mark.parametrize("planted", PLANTED.values(), ids=list(PLANTED))
-def test_a_planted_error_is_seen(planted, programs):
-    assert_seen(planted, programs)
+programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen = seen_by(PACKAGE, CHECKS, PLANTED)

@@ -15,7 +15,7 @@ from tests.attention.polynomial.gpu.test_gpu_scan import check_scan
 from tests.attention.polynomial.test_scan import Case
 from tests.attention.streaming.test_few_tokens_gpu import check_stream
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
-from tests.contracts.planted import Planted, assert_seen, copied
+from tests.contracts.planted import Planted, seen_by
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
 
@@ -98,18 +98,4 @@ def small(monkeypatch):
     monkeypatch.setattr(gpu_scan, "stretch_tokens", lambda *sizes: 8)
 
 
-@pytest.fixture
-def programs(tmp_path):
-    """A copy of the kernels, from which they are imported during a test."""
-    with copied(PACKAGE, tmp_path) as copy:
-        yield copy
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_the_checks_pass_without_one(check, programs):
-    check()
-
-
-@pytest.mark.parametrize("planted", PLANTED.values(), ids=list(PLANTED))
-def test_a_planted_error_is_seen(planted, programs):
-    assert_seen(planted, programs)
+programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen = seen_by(PACKAGE, CHECKS, PLANTED)

@@ -54,7 +54,7 @@ def _claim_rows(
         if one.proof:
             found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
         if one.neighbours:
-            found += f"<br>wrong neighbours, all rejected: {_rejected(one)}"
+            found += f"<br>wrong neighbours: {_rejected(one)}"
         if one.alone:
             found += f"<br>it has no wrong neighbour: {marked(one.alone)}"
         if one.chosen:

@@ -89,7 +89,10 @@ def _output_cells() -> Iterator[Cell]:
         ),
     ),
     neighbours=(
-        Neighbour(r"$D$ and $\tilde{D}$ may be any within $\epsilon_D$ of each other, as printed", {"any_sums": True}),
+        Neighbour(
+            r"$D$ and $\tilde{D}$ may be any two matrices within $\epsilon_D$ of each other, as printed",
+            {"any_sums": True},
+        ),
         Neighbour(r"by more than $(\epsilon_A + \epsilon_D) B$", {"power": 1}),
         Neighbour(r"by more than $0.49 (\epsilon_A + \epsilon_D) B^2$", {"factor": 0.49}),
     ),

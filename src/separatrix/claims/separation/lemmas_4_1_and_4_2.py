@@ -285,7 +285,7 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
     neighbours=(
         Neighbour("with $C = 1.4$ in Part 1", {"C": 1.4}),
         Neighbour(r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 0.86$ always", {"least": "0.86"}),
-        Neighbour(r"with a special entry of $2.5 \log n$ for $4 \log n$", {"special": "2.5"}),
+        Neighbour(r"with a special entry of $2.5 \log n$ in the place of $4 \log n$", {"special": "2.5"}),
     ),
     history=(
         _HISTORY.format("The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with chance 3/4"),

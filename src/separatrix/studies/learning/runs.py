@@ -160,7 +160,7 @@ TURNED = Neighbour("the other way round: the one that is expected to be worse is
 
 def ahead_by(margin: float) -> Neighbour:
     """The neighbour that every lead is larger than a margin, which is more than the runs show of one of them."""
-    return Neighbour(f"ahead by more than {margin:g} in each comparison", {"by": margin})
+    return Neighbour(f"better by more than {margin:g} in each comparison", {"by": margin})
 
 
 def finding(

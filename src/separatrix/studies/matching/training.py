@@ -32,8 +32,8 @@ def trained(
 
 
 _NEIGHBOURS = (
-    Neighbour("order 2 gets ahead of order 3", {"orders": (3, 2)}),
-    Neighbour("order 3 gets ahead by more than 0.3, and nowhere by less", {"by": 0.3}),
+    Neighbour("order 2 becomes more accurate than order 3", {"orders": (3, 2)}),
+    Neighbour("order 3 becomes more accurate by more than 0.3, and nowhere by less", {"by": 0.3}),
 )
 
 

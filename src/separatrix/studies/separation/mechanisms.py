@@ -193,8 +193,8 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
     cells=_growing,
     figures=("mechanisms_as_n_grows",),
     neighbours=(
-        Neighbour("no feature map separates from the paper's $n$ on", {"first": PAPERS_N}),
-        Neighbour("softmax at four times its temperature keeps its rate", {"keeps": SOFTMAX[1]}),
+        Neighbour("no feature map separates the data sets from the paper's $n$ on", {"first": PAPERS_N}),
+        Neighbour("softmax at four times its temperature succeeds as often up to $n = 10^9$", {"keeps": SOFTMAX[1]}),
     ),
 )
 def as_n_grows(found: Sequence[Found], first: int = 10**4, keeps: str = "softmax") -> Finding:

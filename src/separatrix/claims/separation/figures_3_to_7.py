@@ -134,8 +134,10 @@ def _numbers(found: Sequence[Found], scale: float) -> tuple[dict[str, float | st
 
 
 _SMALLER = Neighbour("probabilities that are smaller by a twentieth", {"scale": 0.95})
-_NOT_READ = "The paper prints no value of the curves, in a table or in the text, so that we cannot decide whether "
-"they show this. "
+_NOT_READ = (
+    "The paper prints no value of the curves, in a table or in the text, so that we cannot decide whether "
+    "they show this. "
+)
 
 
 def _judged(numbers: dict[str, float | str], least: float, shows: Mapping[str, bool], note: str) -> Finding:

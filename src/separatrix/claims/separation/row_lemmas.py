@@ -224,8 +224,10 @@ def row_lemma(
             last = max(10 ** one.chance(cell.result)[-1] for cell in one.of(found))
             numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
         if not good:
-            why = "Along an allowed path some part does not hold for large n, or an entry contradicts what the "
-            "proof cites."
+            why = (
+                "Along an allowed path some part does not hold for large n, or an entry contradicts what the "
+                "proof cites."
+            )
             return Finding(Verdict.FAILS_AS_PRINTED, numbers, why)
         return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note or AS_N_GROWS, shows)
 

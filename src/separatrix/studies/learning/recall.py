@@ -63,8 +63,9 @@ def recall_by_hand(found: Sequence[Found]) -> Finding:
         k, n = int(one.parameters["order"]), int(one.result["n"])
         numbers[f"k = {k}, n = {n}: R for half of the attention on one tuple"] = radius_for_half(n ** (k - 1))
     holds = not any(one.result["by_one_head"] or one.result["by_two_hops"] for one in found)
-    note = "With a smaller R a head cannot single out one tuple, so that the answer must be read off a mixture of "
-    "values."
+    note = (
+        "With a smaller R a head cannot single out one tuple, so that the answer must be read off a mixture of values."
+    )
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 

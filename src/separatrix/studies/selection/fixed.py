@@ -87,8 +87,10 @@ def one_for_all(found: Sequence[Found], factor: float = 1.2, above: bool = True)
     numbers["encodings not above the loss of the mean"] = below
     numbers |= {f"largest factor from the mean of the loss, width {width}": most for width, most in off.items()}
     far = any(off[width] > most for width, most in allowed.items())
-    note = "Jensen's inequality says only that the mean over encodings is above the loss of equation (4); here that "
-    "of each encoding is."
+    note = (
+        "Jensen's inequality says only that the mean over encodings of the loss is above that of equation (4); here "
+        "the loss of each encoding is."
+    )
     return Finding(Verdict.FAILS_AS_PRINTED if far or (below > 0) is above else Verdict.HOLDS, numbers, note)
 
 

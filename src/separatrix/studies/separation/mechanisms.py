@@ -312,6 +312,8 @@ def softmax_regression(found: Sequence[Found], separates: str = "softmax") -> Fi
         success[ORDER3[1]][1] > success["softmax"][2] - 0.1,
         silent["softmax, beta = 4"][2] < silent["softmax"][1],
     )
-    note = "With both value sets order 3 has y_j y_j = 1 at the special token, so that its success does not depend "
-    "on a random sign."
+    note = (
+        "With both value sets order 3 has y_j y_j = 1 at the special token, so that its success does not depend "
+        "on a random sign."
+    )
     return Finding(_verdict(*held), numbers, note)

@@ -1,7 +1,8 @@
 """The explorer in a browser: how long a reader waits for the first figure of each tab, and for a change to be drawn.
 
 `separatrix explore` runs as its own process, and chromium visits it, driven by Playwright. The page itself takes the
-time: from its navigation until Plotly has drawn the figure, and from a key on a control until Plotly has drawn it anew.
+time: from its navigation until the figure is there in outline and until Plotly has drawn it, and from a key on a
+control until Plotly has drawn it anew.
 Every visit begins with an empty cache. A note has what the server's process spent on the visit, and what it sent, which
 are telling on a busy machine too.
 """
@@ -56,8 +57,14 @@ VIEWS = (
     View("Claims, the list", "?tab=claims", ".claims .item"),
 )
 
-# A figure is drawn when it has marks in it. Of a list the first item is enough.
+# A figure is drawn when it has marks in it. Of a list the first item is enough. An outline is there when a frame that
+# has it was painted.
 _WATCH = """selector => {
+  const painted = new MessageChannel();
+  painted.port1.onmessage = () => { window.outlinedAt = performance.now(); };
+  const outlined = () => document.querySelector(selector + ' img.sketch')?.complete
+    ? painted.port2.postMessage(0) : requestAnimationFrame(outlined);
+  outlined();
   const marks = '.scatterlayer .trace, .heatmaplayer image, .barlayer .trace, .imagelayer image';
   const drawn = () => {
     const found = document.querySelector(selector);
@@ -118,8 +125,9 @@ def serving() -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Visit:
-    """The seconds until the first figure and for a change, the server's processor time, and the bytes it sent."""
+    """Seconds to the outline and to the first figure, and for a change; the server's processor time; the bytes sent."""
 
+    outline: float | None
     first: float
     change: float | None
     spent: tuple[float, float]
@@ -136,7 +144,7 @@ def visit(browser: Any, server: Server, view: View) -> Visit:
     before = server.spent()
     page.goto(server.address + view.address)
     page.wait_for_function("() => window.drawnAt !== undefined")
-    first = page.evaluate("() => window.drawnAt") / 1000
+    outline, first = (at and at / 1000 for at in page.evaluate("() => [window.outlinedAt, window.drawnAt]"))
     page.wait_for_load_state("networkidle")
     opened, sent = server.spent(), sum(sizes)
     change = None
@@ -149,11 +157,11 @@ def visit(browser: Any, server: Server, view: View) -> Visit:
         page.wait_for_load_state("networkidle")
     page.wait_for_timeout(300)  # what is still being computed belongs to this visit
     context.close()
-    return Visit(first, change, (opened - before, server.spent() - opened), (sent, sum(sizes) - sent))
+    return Visit(outline, first, change, (opened - before, server.spent() - opened), (sent, sum(sizes) - sent))
 
 
 def rows() -> list[Row]:
-    """The first figure and a change of each view, against what a reader may wait: the best of several visits."""
+    """Outline, first figure and a change of each view against what a reader may wait: the best of several visits."""
     program = shutil.which("chromium")
     if program is None:
         return []
@@ -168,6 +176,9 @@ def rows() -> list[Row]:
         for view in VIEWS:
             visits = [visit(browser, server, view) for _ in range(ROUNDS)]
             best = min(visits, key=lambda one: one.first)
+            outlines = [one.outline for one in visits if one.outline is not None]
+            if outlines:
+                found.append(Row(f"{view.name}: outline", min(outlines), "a reader's patience", FIRST, 1.0))
             told = f"at the first visit {visits[0].first:.2g} s; {_server(best, 0)}"
             found.append(Row(f"{view.name}: first figure", best.first, "a reader's patience", FIRST, 1.0, note=told))
             changes = [one for one in visits if one.change is not None]

@@ -15,7 +15,7 @@ from benchmarks import Row
 from benchmarks.roofline import multiply_add_seconds, product_seconds
 from benchmarks.timing import alternate, peak_bytes
 from separatrix.attention.planning.paper_rules import paper_rank
-from separatrix.attention.planning.plan import worst_case_degree
+from separatrix.attention.planning.worst_case import worst_case_degree
 from separatrix.attention.polynomial.greedy import greedy_alphas
 
 MEMORY_LIMIT = 256 << 20

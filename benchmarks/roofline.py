@@ -9,7 +9,8 @@ import torch
 
 from benchmarks.timing import alternate
 from separatrix import doctor
-from separatrix.native import TYPES, native
+from separatrix.native import native
+from separatrix.native_tensors import TYPES
 
 
 def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float:

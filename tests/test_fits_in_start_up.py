@@ -28,11 +28,13 @@ def test_help_loads_nothing_slow(run, arguments: list[str]) -> None:
         (["claims", "--store", "nowhere"], {"sqlite3"}),
         (["claims", "--store", "nowhere", "--json", "--verdict", "holds"], {"sqlite3"}),
         (["separate", "--n", "1e6", "--d", "16"], {"mpmath", "numpy"}),
-        (["plan", "--n", "1e6", "--d", "8", "--bound", "1"], {"numpy", "torch"}),
+        (["plan", "--n", "1e6", "--d", "8", "--bound", "0.9"], {"numpy"}),
+        (["plan", "--n", "1e6", "--d", "64", "--bound", "2"], {"numpy"}),
+        (["plan", "--n", "100", "--d", "8", "--bound", "1", "--order", "2"], {"numpy"}),
     ],
 )
 def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: list[str], needed: set[str]) -> None:
-    """Recorded verdicts need no claim's code, exact probabilities no tensors, a plan no compiler."""
+    """Recorded verdicts need no claim's code, neither exact probabilities nor plans for shapes a tensor."""
     slow = SLOW | {"torch._dynamo", "separatrix.claims.kronecker.theorem_1_4", "separatrix.studies"}
     done = run(f"{watching(slow)}{MAIN}", *arguments)
     assert done.stdout

@@ -10,16 +10,18 @@ import separatrix as sx
 
 # Imports go one way. What each package may import besides itself; a package that is not named imports nothing.
 GROUND = {"errors", "checks", "files"}
-SCIENCE = GROUND | {"native", "training", "attention", "nn"}
+NATIVE = {"native", "native_tensors", "torch_threads"}
+SCIENCE = GROUND | NATIVE | {"training", "attention", "nn"}
 PAPERS = SCIENCE | {"separation", "selection", "hardness"}
 CLAIMS = PAPERS | {"__init__", "lab", "claims", "studies"}
 TABS = CLAIMS | {"doctor", "report", "runs"}
 BELOW = {
     "checks": {"errors"},
     "files": {"errors"},
-    "native": GROUND,
+    "native": GROUND | {"torch_threads"},
+    "native_tensors": {"native"},
     "training": GROUND,
-    "attention": GROUND | {"native"},
+    "attention": GROUND | NATIVE,
     "nn": GROUND | {"attention"},
     "doctor": SCIENCE,
     "separation": SCIENCE,

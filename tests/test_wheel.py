@@ -58,7 +58,8 @@ def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel_with_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which(os.environ.get("CXX", "c++")) is None:
         pytest.skip("There is no C++ compiler.")
-    return build(root, tmp_path_factory.mktemp("dist_with_kernels"))
+    # Not optimised, in a fifth of the time: what is in the wheel is tested here, and the kernels by `make native`'s.
+    return build(root, tmp_path_factory.mktemp("dist_with_kernels"), SKBUILD_CMAKE_BUILD_TYPE="Debug")
 
 
 def sources(root: Path) -> set[str]:

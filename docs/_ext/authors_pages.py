@@ -27,20 +27,20 @@ def authors_summary(paper: str) -> str:
     about, found, counted = PAPERS[paper], slips(paper), count_recorded(paper)
     listed, recorded = claims(paper), records()
     open_ones = [one for one in listed if recorded[one.id].verdict in _OPEN]
-    stands = "Once they are put right, every statement that a program can decide holds."
+    stands = "Once they are corrected, every statement that a program can decide holds."
     if open_ones:
         names = ", ".join(f"{called(one)} ({recorded[one.id].verdict})" for one in open_ones)
-        stands = f"Once they are put right, what a program can decide holds, except: {names}."
+        stands = f"Once they are corrected, every statement that a program can decide holds, except: {names}."
     return "\n".join(
         [
             f"**The paper.** {plain(about.authors)}, *{plain(about.title)}*; {plain(about.version)}.",
             "",
             f"**What was checked.** {counted.claims} claims: {counted.told}.",
             "",
-            f"**What we would correct.** {len(found)} misprints, each counted once however often it is repeated: "
-            f"{misprints(found)}. {plain(stands)}",
+            f"**What we would correct.** {len(found)} misprints, each counted once, however often the paper repeats "
+            f"it: {misprints(found)}. {plain(stands)}",
             "",
-            f"**To see all of it:** `separatrix reproduce --profile full --paper {paper}`; each entry below "
+            f"**To see all of it,** run `separatrix reproduce --profile full --paper {paper}`; each entry below "
             "has its own command.",
             "",
         ]
@@ -81,7 +81,7 @@ def authors_findings(paper: str) -> str:
         lines += [*_shared((one, setting) for one in chosen for setting in one.chosen), ""]
     changed = [one for one in listed if one.history]
     if changed:
-        lines += ["## Rules of ours that were changed after results had been seen", ""]
+        lines += ["## Rules of our checks that were changed after results had been seen", ""]
         lines += [*_shared((one, rule) for one in changed for rule in one.history), ""]
     lines += ["## What holds", ""]
     for verdict in Verdict:
@@ -105,7 +105,7 @@ def _shared(pairs: Iterable[tuple[Claim, str]]) -> list[str]:
 def _open(one: Claim, record: Recorded) -> list[str]:
     lines = [f"### {plain(called(one))}: {record.verdict}{plain(record.told)}", "", marked(one.says), ""]
     for erratum in one.errata:
-        lines += [f"Found instead: {marked(erratum.right)} {marked(erratum.why)}", ""]
+        lines += [f"What we found instead: {marked(erratum.right)} {marked(erratum.why)}", ""]
     if one.chosen:
         lines += ["The settings that the paper does not print, and what we took for them:", ""]
         lines += [*(f"- {marked(setting)}" for setting in one.chosen), ""]

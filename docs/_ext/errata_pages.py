@@ -41,7 +41,8 @@ def errata_list(paper: str) -> str:
     load()
     first = first_slips()
     lines = [
-        f"{many(sum(one.claim.paper == paper for one in first), 'erratum', 'errata')} of this paper came first.",
+        f"The list of the fifteen has {many(sum(one.claim.paper == paper for one in first), 'erratum', 'errata')} "
+        "of this paper.",
         "",
     ]
     for rank in Rank:
@@ -103,7 +104,7 @@ def _numbered(slip: Slip, *, of_paper: bool = False) -> list[str]:
         "",
         *([whose, ""] if whose else []),
         *wordings(slip),
-        f"Found: **{'**, **'.join(verdicts)}**. To see it: `{command(claim for claim, _ in slip.places)}`",
+        f"Verdict: **{'**, **'.join(verdicts)}**. To see it: `{command(claim for claim, _ in slip.places)}`",
         "",
     ]
 

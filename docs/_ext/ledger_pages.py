@@ -54,15 +54,15 @@ def _claim_rows(
         if one.proof:
             found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
         if one.neighbours:
-            found += f"<br>rejected beside it: {_rejected(one)}"
+            found += f"<br>wrong neighbours, all rejected: {_rejected(one)}"
         if one.alone:
-            found += f"<br>no wrong neighbour: {marked(one.alone)}"
+            found += f"<br>it has no wrong neighbour: {marked(one.alone)}"
         if one.chosen:
-            found += "<br>chosen by us: " + "; ".join(map(marked, one.chosen))
+            found += "<br>settings that we chose: " + "; ".join(map(marked, one.chosen))
         if one.history:
-            found += "<br>changed after results were seen: " + " ".join(map(marked, one.history))
+            found += "<br>rules that were changed after results had been seen: " + " ".join(map(marked, one.history))
         checked = " and ".join(map(source_link, claim_files(one)))
-        defined = [f"is {_code(name)}" for name in one.defines]
+        defined = [f"implemented by {_code(name)}" for name in one.defines]
         code = "<br>".join([*defined, *map(source_link, files), f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
     return rows

@@ -12,7 +12,8 @@ if _TYPE_CHECKING:
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
     from separatrix.attention.planning.paper_rules import max_order
-    from separatrix.attention.planning.plan import Plan, plan_shapes
+    from separatrix.attention.planning.plan import Plan
+    from separatrix.attention.planning.worst_case import plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.attention.weights.chosen_queries import attention_weights
     from separatrix.attention.weights.pair_map import PairMap, pair_map
@@ -68,7 +69,7 @@ _HOMES = {
     "max_order": "attention.planning.paper_rules",
     "pair_map": "attention.weights.pair_map",
     "plan_attention": "attention.operator",
-    "plan_shapes": "attention.planning.plan",
+    "plan_shapes": "attention.planning.worst_case",
     "tensor_attention": "attention.operator",
     "top_tuples": "attention.weights.top_tuples",
     "verify": "attention.checker",

@@ -2,23 +2,21 @@
 
 The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
 is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512, avx2,
-baseline, neon), or ``none`` for plain PyTorch.
+baseline, neon), or ``none`` for plain PyTorch. Nothing here needs torch; `native_tensors` gives its tensors to the
+kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from separatrix.errors import SeparatrixError
+from separatrix.torch_threads import lending_library
 
 INTERFACE = 6
 """The number of the C interface that this file is written for."""
@@ -27,9 +25,6 @@ MOST_SETS = 15
 REFUSED = 3
 """What a kernel gives that will not compute with the numbers it was given."""
 NONE = "none"
-TYPES = {torch.float32: 0, torch.float64: 1}
-HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
-"""What exact attention takes beside the others, and computes with in float32."""
 
 
 class TensorAddress(ctypes.Structure):
@@ -241,20 +236,6 @@ def architectures(library: ctypes.CDLL) -> list[str]:
     return names
 
 
-def kernels_for(*tensors: Tensor) -> ctypes.CDLL | None:
-    """The library, if it may compute with these tensors; None where plain PyTorch has to.
-
-    That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
-    by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
-    """
-    library = native().library
-    if library is None or torch._C._len_torch_dispatch_stack():
-        return None
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    plain = all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu and not wrapped(x) for x in tensors)
-    return library if plain else None
-
-
 def runnable(library: ctypes.CDLL) -> list[str]:
     """The architectures of the library that this processor runs, the best first."""
     return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
@@ -265,35 +246,12 @@ def _share_threads(library: ctypes.CDLL) -> bool:
 
     Where a build of PyTorch does not, or its library is not where it is on Linux and macOS, they run on one thread.
     """
-    folder = Path(torch.__file__).with_name("lib")
-    file = folder / ("libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so")
-    if not file.exists():
+    torch_library = lending_library()
+    if torch_library is None:
         return False
-    torch_library = ctypes.CDLL(str(file))
-    names = ("torch_parallel_for", "torch_get_num_threads")
-    if not all(hasattr(torch_library, name) for name in names):
-        return False
-    library.separatrix_set_threads(*(ctypes.cast(getattr(torch_library, name), ctypes.c_void_p) for name in names))
+    lent = (torch_library.torch_parallel_for, torch_library.torch_get_num_threads)
+    library.separatrix_set_threads(*(ctypes.cast(each, ctypes.c_void_p) for each in lent))
     return True
-
-
-def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
-    """Two to each power of a tensor in float32 or float64, as the kernels compute it."""
-    x = x.contiguous()
-    result = torch.empty_like(x)
-    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
-    done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
-    return result
-
-
-def put(place: TensorAddress, x: Tensor) -> None:
-    """Write down where a tensor (H, L, columns) or (H, L) lies."""
-    place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
-
-
-def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
-    """Where contiguous tensors lie, one for each key set."""
-    return (ctypes.c_void_p * MOST_SETS)(*(x.data_ptr() for x in tensors))
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from separatrix.claims.ledger import Verdict
 from separatrix.claims.verdicts import expected
 from tests.claims.full_runs import evidence, full_claims, kept
 
 KEPT = kept()
 CLAIMS = full_claims()
-JUDGED = [id for id, one in CLAIMS.items() if evidence(one, KEPT) is not None]
-ELSEWHERE = {
-    "beyond/does-it-learn/recall-every-attention",
-    "beyond/does-it-learn/recall-what-r-costs",
-    "beyond/does-it-learn/text-every-attention",
-    "beyond/does-it-learn/text-linear-attention",
-    "beyond/does-it-learn/text-what-r-buys",
-    "beyond/does-it-learn/through-the-polynomial-longer",
-    "beyond/does-it-learn/triples-every-attention",
-    "beyond/language-model/at-equal-compute",
-    "beyond/language-model/at-equal-steps",
-    "beyond/triples-by-training/over-n-and-m",
-}
-"""Claims whose runs are not kept: no test shows that their checks reject their neighbours on these cells."""
+TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
+"""The hash of the text that the runs on text learned, which is that of Python 3.11.7's documentation."""
 
 
-@pytest.mark.parametrize("id", JUDGED)
+@pytest.mark.parametrize("id", CLAIMS)
 def test_the_verdict_is_the_recorded_one(id: str) -> None:
     found = evidence(CLAIMS[id], KEPT)
-    assert found is not None
+    if found is None and any(cell.arguments.get("text", TEXT) != TEXT for cell in CLAIMS[id].cells()):
+        pytest.skip("the runs learned the documentation of another Python than this one")
+    assert found is not None, "there are cells whose runs are not kept: `python -m tests.claims.full_runs` adds them"
     finding = CLAIMS[id].judged(found)
     assert finding.verdict is expected()[id], finding
+    if finding.verdict is Verdict.UNDECIDED:  # on what does not decide for the claim, nothing near it may hold
+        beside = [CLAIMS[id].check(found, **other.constants).verdict for other in CLAIMS[id].neighbours]
+        assert Verdict.HOLDS not in beside
+        return
     assert {f"rejected: {other.says}" for other in CLAIMS[id].neighbours} <= finding.numbers.keys()
-
-
-def test_the_others_are_known() -> None:
-    assert CLAIMS.keys() - set(JUDGED) == ELSEWHERE

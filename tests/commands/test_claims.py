@@ -109,7 +109,7 @@ def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: 
     else:
         assert len(found) == 3 * many
         kept = text.count("a number with a name")
-        assert text.endswith(f"a number with a name {kept - 1}: {kept - 1}. ({20 - kept} numbers more in the report.)")
+        assert text.endswith(f"a number with a name {kept - 1}: {kept - 1}. (The report has {20 - kept} more numbers.)")
 
 
 def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Inside `Counting` the entries of tensors are not numbers but counts: of the roundings, in one type, that the most often
 rounded term went through on its way into that entry. A product has those of its factors and one more; a sum has the
 most of any of its terms and one for each addition; what is moved or copied keeps its count. A program whose control
-flow does not look at the numbers then computes, entry by entry, the number that `arithmetic/summation.py`
+flow does not look at the numbers then computes, entry by entry, the number that `arithmetic/rounding.py`
 derives.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from separatrix.attention.arithmetic.summation import EXPONENTIAL
+from separatrix.attention.arithmetic.rounding import EXPONENTIAL
 
 KEPT = frozenset(
     [

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 import pytest
 from dash import html
 from dash.dependencies import Input, Output
+from plotly.offline import get_plotlyjs
 
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, server
 from separatrix.explorer.app import make_app
 from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.context import REQUEST_BYTES
+from separatrix.explorer.scripts import PLOTLY, called_at_once, plotly_script
 from separatrix.explorer.separate import tab as separate_tab
 from separatrix.explorer.server import Endpoint, bound, guard
 from separatrix.explorer.spoken import OURS, spoken
@@ -56,13 +58,25 @@ def test_the_page_needs_nobody_else(client) -> None:
 
 
 def test_plotly_is_asked_for_at_once_where_the_tab_begins_with_a_figure(client) -> None:
-    script = '<script src="/_dash-component-suites/plotly/package_data/plotly.min.js"></script>'
+    asked = f'<link rel="preload" href="{PLOTLY}" as="script">'
     for view in ("/", "/?tab=learn", "/?tab=phlogiston"):
         page = client.get(view).text
-        assert page.count(script) == 1
-        assert page.index("dash_renderer") < page.index(script) < page.index("new DashRenderer")
-    assert script not in client.get("/?tab=claims").text
-    assert client.get(script.split('"')[1]).status_code == 200
+        assert page.count(PLOTLY) == 1
+        assert page.index(asked) < page.index("<script")
+    assert PLOTLY not in client.get("/?tab=claims").text
+
+
+def test_plotly_is_sent_as_a_function_that_is_called_at_once(client) -> None:
+    installed, sent = get_plotlyjs(), client.get(PLOTLY)
+    assert sent.mimetype == "text/javascript"
+    assert sent.text == plotly_script()
+    assert len(sent.text) == len(installed) + 2, "the installed Plotly has another form, and its first figure is slow"
+    assert sent.text.replace(": this, (() =>", ": this, () =>").removesuffix(")));") + "));" == installed
+
+
+def test_the_script_of_another_plotly_stays_as_it_is() -> None:
+    for script in ("", "window.Plotly = {};", get_plotlyjs() + "\n"):
+        assert called_at_once(script) == script
 
 
 def test_answers_forbid_other_scripts_and_frames(client) -> None:

@@ -1,4 +1,4 @@
-"""Copies of a store, and stores of the layout before this one."""
+"""Copies of a store, and stores of the schema before this one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import Cell, Store, StoreError, layout, rebuild
+from separatrix.lab import Cell, Store, StoreError, rebuild, schema
 from separatrix.lab.lease import Lease
 from separatrix.lab.pages import table_rows
 from separatrix.lab.rebuild import copy, rescued
@@ -179,7 +179,7 @@ _INSERT = (
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A store of layout 1: two results, one of them changed since, a failure, and a cell of a killed run."""
+    """A store of schema 1: two results, one of them changed since, a failure, and a cell of a killed run."""
     connection = sqlite3.connect(tmp_path / "store.sqlite")
     connection.executescript(OLD)
 
@@ -201,10 +201,10 @@ def old(tmp_path: Path) -> Path:
 def test_an_older_store_is_brought_up_to_date(old: Path, use) -> None:
     with use(old) as store:
         found = [(one.cell.seed, one.status, one.result, one.traceback, one.origin) for one in store.records()]
-        assert layout.pragma(store.connection, "user_version") == str(layout.LAYOUT)
+        assert schema.pragma(store.connection, "user_version") == str(schema.SCHEMA)
     origin = '{"separatrix":"0.0"}'
     assert found == [(0, "done", '{"y":1.0}', None, origin), (2, "failed", None, "Traceback", origin)]
-    assert (old / "store.layout-1-1.sqlite").exists()
+    assert (old / "store.schema-1-1.sqlite").exists()
     assert list(verify(old)) == []
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import Store, StoreError, layout
-from separatrix.lab.layout import LAYOUT
+from separatrix.lab import Store, StoreError, schema
 from separatrix.lab.lease import Lease
+from separatrix.lab.schema import SCHEMA
 from separatrix.lab.upkeep import verify
 from tests.lab.experiments import fails, number, walk
 from tests.lab.helpers import contents, do, environment, read_only_copy
@@ -88,12 +88,12 @@ def test_there_is_no_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", [Store.create, Store.open])
 def test_a_newer_store_is_refused_and_left_alone(filled: Path, method) -> None:
     connection = sqlite3.connect(filled / "store.sqlite")
-    connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     connection.execute("ALTER TABLE cells ADD COLUMN colour TEXT")
     connection.close()
     before = (filled / "store.sqlite").read_bytes()
     with pytest.raises(
-        StoreError, match=rf"newer separatrix \(layout {LAYOUT + 1}; this one knows {LAYOUT}\). Upgrade"
+        StoreError, match=rf"newer separatrix \(schema {SCHEMA + 1}; this one knows {SCHEMA}\). Upgrade"
     ):
         method(filled)
     assert (filled / "store.sqlite").read_bytes() == before
@@ -154,11 +154,11 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
 
 def test_a_reader_sees_a_whole_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader looks before and after every statement by which a store is made."""
-    connect, seen = layout.connect, []
+    connect, seen = schema.connect, []
 
     def look(_: object = None) -> None:
         with monkeypatch.context() as reader:
-            reader.setattr(layout, "connect", connect)
+            reader.setattr(schema, "connect", connect)
             try:
                 Store.open(tmp_path).close()
                 seen.append("whole")
@@ -170,7 +170,7 @@ def test_a_reader_sees_a_whole_store_or_none(tmp_path: Path, monkeypatch: pytest
         connection.set_trace_callback(look)
         return connection
 
-    monkeypatch.setattr(layout, "connect", watched)
+    monkeypatch.setattr(schema, "connect", watched)
     look()
     Store.create(tmp_path).close()
     look()
@@ -198,7 +198,7 @@ def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the file is ours and which tables it has must be one look."""
-    look, others = layout.pragma, []
+    look, others = schema.pragma, []
 
     def slow_look(connection: sqlite3.Connection, name: str) -> str:
         value = look(connection, name)
@@ -208,14 +208,14 @@ def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
             others[0].join(0.3)
         return value
 
-    monkeypatch.setattr(layout, "pragma", slow_look)
+    monkeypatch.setattr(schema, "pragma", slow_look)
     with Store.create(tmp_path) as store:
         assert store.counts() == {}
     others[0].join()
 
 
 def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("separatrix.lab.layout.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("separatrix.lab.schema.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="is held by another program"):

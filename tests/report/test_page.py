@@ -263,7 +263,10 @@ def test_a_finding_leads_with_its_figure_or_says_why_not(reader: Reader) -> None
     section = reader.text("section", id="findings")
     assert "A finding in a lineAnd in a sentence.Lemma 1 ✓ holds" in section
     assert "Of no claim on the page" not in section
-    lacks = "This store does not show it. The verdict here is “not run here”; “holds” is what was found. Of 1 cells"
+    lacks = (
+        "The results in this folder do not show this finding. The verdict from them is “not run here”; "
+        "the finding was made with the verdict “holds”. Of 1 cells"
+    )
     assert lacks in section
     (sketch,) = reader.all("svg")
     assert sketch[0]["class"] == "sketch"

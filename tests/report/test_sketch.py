@@ -46,9 +46,36 @@ def test_panels_have_their_own_places() -> None:
     assert all(float(x) >= 360 for x in re.findall(r"M([\d.]+)", right))
 
 
-def test_a_plane_has_a_cell_for_each_number_and_few_where_they_are_many() -> None:
-    assert len(strokes(go.Figure(go.Heatmap(z=[[0.0, 1.0], [None, 2.0]])))) == 3 + 1
-    assert len(strokes(go.Figure(go.Heatmap(z=[[i * j for i in range(100)] for j in range(50)])))) == 24 * 24 + 1
+def test_bars_lie_where_they_are_asked_to() -> None:
+    figure = go.Figure(go.Bar(x=[1, 2], y=["a", "b"], orientation="h"))
+    figure.update_xaxes(range=[0, 2])
+    assert strokes(figure)[0] == "M0.0 388.0H300.0M0.0 12.0H600.0"
+
+
+def area(boxes: str) -> float:
+    """The area of boxes, which are drawn as M x y H x V y H x z."""
+    found = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)", boxes)
+    return sum(abs((float(right) - float(left)) * (float(low) - float(high))) for left, high, right, low in found)
+
+
+def test_a_plane_has_a_cell_for_each_number_and_a_box_for_those_of_one_colour() -> None:
+    *cells, _ = strokes(go.Figure(go.Heatmap(z=[[0.0, 1.0], [None, 2.0]])))
+    assert [cell.count("M") for cell in cells] == [1, 1, 1]
+    assert len({round(area(cell)) for cell in cells}) == 1
+    (one, other, _) = strokes(go.Figure(go.Heatmap(z=[[0.0, 0.0, 0.0, 1.0]])))
+    assert (one.count("M"), other.count("M")) == (1, 1)
+    assert area(one) == pytest.approx(3 * area(other))
+
+
+@pytest.mark.parametrize("size", [(32, 32), (33, 50), (100, 45)])
+def test_a_plane_of_many_numbers_has_few_cells_and_no_gaps(size: tuple[int, int]) -> None:
+    wide, high = size
+    *cells, _ = strokes(go.Figure(go.Heatmap(z=[[i + 1000 * j for i in range(wide)] for j in range(high)])))
+    assert sum(cell.count("M") for cell in cells) <= 32 * 32
+    numbers = [[float(one) for one in re.findall(r"[\d.]+", cell)] for cell in cells]
+    xs = [x for cell in numbers for x in cell[0::5] + cell[2::5]]
+    ys = [y for cell in numbers for y in cell[1::5] + cell[3::5]]
+    assert sum(map(area, cells)) == pytest.approx((max(xs) - min(xs)) * (max(ys) - min(ys)), rel=1e-2)
 
 
 def test_a_kind_that_is_not_known_is_an_error() -> None:

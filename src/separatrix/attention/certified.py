@@ -20,18 +20,11 @@ from separatrix.attention.certificate.output import Certificate, certify
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.planning.call_plan import plan_call
+from separatrix.attention.planning.choice import exact_plan, out_of_reach, polynomial_plan, recipes, time_limit
 from separatrix.attention.planning.cost import AFFORDABLE, certified_cost, exact_cost
 from separatrix.attention.planning.exact_type import exact_type
 from separatrix.attention.planning.forecast import Analysis, gamma, gradient_gamma, outside
-from separatrix.attention.planning.plan import (
-    Plan,
-    Recipe,
-    exact_plan,
-    out_of_reach,
-    polynomial_plan,
-    recipes,
-    time_limit,
-)
+from separatrix.attention.planning.plan import Plan, Recipe
 from separatrix.attention.polynomial.frame import key_mean
 from separatrix.attention.polynomial.products import expanded
 from separatrix.attention.polynomial.run import Run, compute, differentiable

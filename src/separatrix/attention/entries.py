@@ -15,7 +15,8 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.errors import ArgumentError
-from separatrix.native import HALF_TYPES, TYPES, Norm, TokensCall, done, kernels_for, put
+from separatrix.native import Norm, TokensCall, done
+from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
 
 
 class TokenNorms(NamedTuple):

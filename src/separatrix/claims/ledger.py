@@ -55,20 +55,25 @@ class Verdict(StrEnum):
 
 
 MEANINGS: Mapping[Verdict, str] = {
-    Verdict.PROVED: "The documents prove it in a few lines; exact or exhaustive computation beside the proof agrees.",
-    Verdict.DEFINED: "A definition, neither true nor false: code of the library is what it says, compared with the "
-    "printed formula, and is not what its wrong neighbours say.",
-    Verdict.HOLDS: "The check passes on what is printed, and rejects the wrong neighbours that are named with it.",
-    Verdict.HOLDS_CORRECTED: "What is printed has a misprint, which the check shows; it passes on what is right.",
-    Verdict.HOLDS_ASYMPTOTICALLY: "It holds from some size on, or in the limit; not at every size we looked at.",
-    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts what is printed.",
-    Verdict.NOT_REPRODUCED: "It does not come out with the settings that we chose where the paper prints none; they "
-    "are listed, and varied. With others it may come out: this is no misprint.",
-    Verdict.ILLUSTRATED: "No program can decide it; what ran is named.",
-    Verdict.UNDECIDED: "All that it needs has been run, and the evidence does not decide it: an interval includes "
-    "zero, or a wrong neighbour passes as well; or a run failed. The note of the claim says which.",
-    Verdict.NOT_RUN: "Its runs are not in this folder of results, as those of the full profile after a quick run: the "
-    "verdict that is recorded is shown, with its day.",
+    Verdict.PROVED: "The documents prove the statement in a few lines, and an exact or exhaustive computation "
+    "agrees with it.",
+    Verdict.DEFINED: "The statement is a definition, which is neither true nor false. Code of the library agrees "
+    "with the printed formula, and differs from its wrong neighbours.",
+    Verdict.HOLDS: "The printed statement passes the check, and the wrong neighbours that are named with it do not.",
+    Verdict.HOLDS_CORRECTED: "The printed text has a misprint, which the check shows; the corrected statement "
+    "passes the check.",
+    Verdict.HOLDS_ASYMPTOTICALLY: "The statement holds from some size on, or in the limit, but not at every size "
+    "that we looked at.",
+    Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts the printed statement.",
+    Verdict.NOT_REPRODUCED: "The printed result does not come out with the settings that we chose where the paper "
+    "prints none; they are listed with the claim, and were varied. With other settings it may come out, so this is "
+    "not a misprint.",
+    Verdict.ILLUSTRATED: "No program can decide the statement; the claim says what was run to illustrate it.",
+    Verdict.UNDECIDED: "Everything that the claim needs has been run, and the evidence does not decide it: a "
+    "confidence interval includes zero, or a wrong neighbour passes the check as well, or a run failed. The note of "
+    "the claim says which.",
+    Verdict.NOT_RUN: "The runs that the claim needs are not in this folder of results; after a quick run, those of "
+    "the full profile are not. The recorded verdict is shown, with its date.",
 }
 """What each verdict means, for every page that shows verdicts."""
 
@@ -106,11 +111,11 @@ class Rank(StrEnum):
 
 
 RANKS: Mapping[Rank, str] = {
-    Rank.STATEMENT: "A theorem, a lemma, a definition or a caption says something else once it is put right: a "
-    "hypothesis, a constant, a rate.",
-    Rank.PROOF: "A step of a proof is wrong or missing; what is proved stands.",
-    Rank.TYPOGRAPHICAL: "A wrong letter, index, sign, shape or reference; what is meant is plain from the text around "
-    "it.",
+    Rank.STATEMENT: "Once it is corrected, a theorem, a lemma, a definition or a caption says something else: it "
+    "has another hypothesis, constant or rate.",
+    Rank.PROOF: "A step of a proof is wrong or missing; the statement that is proved stands.",
+    Rank.TYPOGRAPHICAL: "A letter, an index, a sign, a shape or a reference is wrong, and the text around it makes "
+    "plain what is meant.",
 }
 """What each rank means, for every page that shows errata."""
 

@@ -79,7 +79,7 @@ def _fitted(pieces: Sequence[str], width: int, margin: int, lines: int | None) -
     """As many whole pieces as there are lines for, the first at least, and how many more there are."""
     for kept in range(len(pieces), 0, -1):
         rest = len(pieces) - kept
-        more = f"({many(rest, 'number')} more in the report.)" if rest else ""
+        more = f"(The report has {many(rest, 'more number')}.)" if rest else ""
         text = _wrapped(" ".join([*pieces[:kept], more]).strip(), width, margin)
         if lines is None or text.count("\n") < lines or kept == 1:
             return text

@@ -17,12 +17,12 @@ from separatrix.explorer import address
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.context import Context
 from separatrix.explorer.controls import alert
+from separatrix.explorer.scripts import PLOTLY
 from separatrix.explorer.server import harden
 from separatrix.explorer.spoken import spoken
 from separatrix.explorer.tabs import Tab, tabs
 
 TITLE = "Separatrix: the explorer"
-_PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -73,15 +73,15 @@ def make_app(store: Path, *, pages: Mapping[str, Tab] | None = None) -> Dash:
 
 
 class _Page(Dash):
-    """The page, with Plotly's script among the first, unless it opens at a tab that begins without a figure.
+    """The page, which asks for Plotly's script first of all, unless it opens at a tab that begins without a figure.
 
-    Dash asks for the script when a figure is to be drawn, and what computes the figure waits until it has run. From the
-    beginning of the page the browser compiles it while Dash starts.
+    Dash runs the script when the first figure stands in the page, which shows the figure's outline until then. Asked
+    for at the beginning, the script has come and is compiled by that time.
     """
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]
-        early = "" if request.args.get("tab") == "claims" else f'<script src="{_PLOTLY}"></script>\n'
-        parts["renderer"] = early + parts["renderer"]
+        if request.args.get("tab") != "claims":
+            parts["metas"] = f'<link rel="preload" href="{PLOTLY}" as="script">\n{parts["metas"]}'
         page: str = super().interpolate_index(**parts)  # type: ignore[no-untyped-call]
         return page
 

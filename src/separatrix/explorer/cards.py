@@ -5,7 +5,10 @@ The buttons are worked by the page's own script: nothing is sent anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dash import dcc, html
@@ -13,7 +16,10 @@ from dash.dependencies import Output
 from dash.development.base_component import Component
 
 from separatrix.explorer.attributes import attributes
+from separatrix.report.sketch import sketch
 from separatrix.report.theme import Drawing
+
+log = logging.getLogger("separatrix.explorer")
 
 _CONFIG: Any = {"responsive": True, "displaylogo": False, "displayModeBar": False, "scrollZoom": False}
 
@@ -23,12 +29,27 @@ def drawn_card(id: str, drawing: Drawing) -> Component:
     return _card(id, figure_values(drawing), "", int(drawing.figure.layout.height))
 
 
-def figure_card(id: str, *, title: str, height: int) -> Component:
-    """Make a card for a drawing of this height, empty until a callback fills it (see `figure_outputs`)."""
-    return _card(id, {"figure": _nothing(height), "caption": "", "csv": ""}, title, height)
+def figure_card(id: str, *, title: str, height: int, first: Callable[[], Drawing | None] = lambda: None) -> Component:
+    """Make a card for a drawing of this height, which a callback fills (see `figure_outputs`).
+
+    The card begins with the figure of the `first` drawing, if there is one, and shows its outline until Plotly has
+    started, which takes long.
+    """
+    try:
+        drawing = first()
+    except Exception as error:  # the callback meets the same error, and tells the reader
+        log.info("The outline of %s is left out: %r", id, error)
+        drawing = None
+    begins = {"figure": _nothing(height) if drawing is None else drawing.figure, "caption": "", "csv": ""}
+    return _card(id, begins, title, height, None if drawing is None else _outline(drawing))
 
 
-def _card(id: str, shown: Mapping[str, Any], title: str, height: int) -> Component:
+def _outline(drawing: Drawing) -> Component:
+    drawn = b64encode(str(sketch(json.loads(drawing.figure.to_json()))).encode()).decode()
+    return html.Img(src=f"data:image/svg+xml;base64,{drawn}", alt="", className="sketch")
+
+
+def _card(id: str, shown: Mapping[str, Any], title: str, height: int, outline: Component | None = None) -> Component:
     kinds = {"png": "PNG", "svg": "SVG", "csv": "CSV"}
     buttons = [
         html.Button(
@@ -48,7 +69,13 @@ def _card(id: str, shown: Mapping[str, Any], title: str, height: int) -> Compone
     return html.Figure(
         [
             *([html.H3(title)] if title else []),
-            html.Div(graph, className="wide", role="img", **attributes(aria_labelledby=f"caption-{id}")),
+            html.Div(
+                [outline, graph],
+                className="wide",
+                role="img",
+                style={"minHeight": f"{height}px"},
+                **attributes(aria_labelledby=f"caption-{id}"),
+            ),
             html.Figcaption(html.Span(shown["caption"], id={"kind": "caption", "of": id}), id=f"caption-{id}"),
             html.Div(["Save as ", *buttons, html.Span(className="told", role="status")], className="saves"),
             html.Pre(shown["csv"], id={"kind": "csv", "of": id}, hidden=True, className="csv"),

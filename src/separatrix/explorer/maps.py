@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +53,17 @@ def across_field(help: str, place: str, symbols: Mapping[str, str]) -> Field:
     return choice("across", "and upwards", help, place, {NONE: "nothing", **symbols}, default=NONE, shared=True)
 
 
-def section(tab: str, fields: tuple[Field, Field], state: Mapping[str, str], card: str, title: str) -> list[Component]:
-    """Both fields, the place of an alert (`alert_id`), and the card of the curve or the map."""
+def section(
+    tab: str,
+    fields: tuple[Field, Field],
+    state: Mapping[str, str],
+    card: str,
+    title: str,
+    first: Callable[[], Drawing | None] = lambda: None,
+) -> list[Component]:
+    """Both fields, the place of an alert (`alert_id`), and the card of the curve or the map (see `figure_card`)."""
     chosen = [controls.control(tab, field, state[field.name]) for field in fields]
-    return [*chosen, controls.alert(alert_id(tab)), figure_card(card, title=title, height=HEIGHT)]
+    return [*chosen, controls.alert(alert_id(tab)), figure_card(card, title=title, height=HEIGHT, first=first)]
 
 
 def alert_id(tab: str) -> str:

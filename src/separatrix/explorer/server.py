@@ -23,6 +23,7 @@ import separatrix.report
 from separatrix.errors import ArgumentError
 from separatrix.explorer.callbacks import checked
 from separatrix.explorer.context import REQUEST_BYTES
+from separatrix.explorer.scripts import PLOTLY, plotly_script
 
 log = logging.getLogger("separatrix.explorer")
 
@@ -32,6 +33,7 @@ _ROUTES = frozenset(
     {
         "/",
         "/report.css",
+        PLOTLY,
         "/assets/<path:filename>",
         "/_dash-layout",
         "/_dash-dependencies",
@@ -116,6 +118,10 @@ def harden(app: Dash) -> None:
     @server.get("/report.css")
     def report_css() -> Response:
         return Response(css, mimetype="text/css")
+
+    @server.get(PLOTLY)
+    def plotly() -> Response:
+        return Response(plotly_script(), mimetype="text/javascript")
 
     @server.before_request
     def known_routes() -> None:

@@ -60,7 +60,7 @@ def chernoff_degree(radius: float, log_tolerance: float) -> float:
 def least_degree(radius: float, log_tolerance: float) -> int:
     """The least degree g whose Chebyshev tail keeps the tolerance; the tail is summed, and never subtracted.
 
-    >>> from separatrix.attention.planning.plan import worst_case_degree
+    >>> from separatrix.attention.planning.worst_case import worst_case_degree
     >>> least_degree(1.0, math.log(1e-6)), worst_case_degree(1.0, 1e-6)
     (8, 8)
     """

@@ -15,8 +15,9 @@ from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.planning.call_plan import plan_call
+from separatrix.attention.planning.choice import recipes
 from separatrix.attention.planning.forecast import Analysis
-from separatrix.attention.planning.plan import check_tolerance, recipes
+from separatrix.attention.planning.plan import check_tolerance
 from separatrix.checks import one_of
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask

@@ -20,7 +20,7 @@ executors               the executors that a run may use
 interrupts, progress    Ctrl-C, and what a run shows
 provenance, results     where a result comes from, and how it is written
 
-store, layout, rows     the store, the tables in its file, and the rows in them
+store, schema, rows     the store, the tables in its file, and the rows in them
 arrays, export          the arrays of results, and the store as CSV or JSON
 lease, alive            the cells that a run has taken, and whether a run still lives
 faults                  errors of a store, and what to do about them

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from separatrix.errors import ArgumentError
 from separatrix.files import draft_folder, link_in_place, make_folder
-from separatrix.lab import arrays, layout, rows
+from separatrix.lab import arrays, rows, schema
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
 from separatrix.lab.rows import Damaged, Record
@@ -55,7 +55,7 @@ class Store:
     def create(cls, folder: Path | str) -> Self:
         """Open the store in `folder` for reading and writing; if there is none, make one that only this user can read.
 
-        A store of the previous layout is upgraded first.
+        A store of the previous schema is upgraded first.
         """
         folder = Path(folder)
         path = folder / "store.sqlite"
@@ -63,11 +63,11 @@ class Store:
             make_folder(folder)
             if not path.exists():
                 _make_file(path)
-            store = cls(folder, layout.connect(path, "rw"))
+            store = cls(folder, schema.connect(path, "rw"))
             try:
-                layout.make(store.connection, path)
-                layout.check(store.connection, path)
-            except layout.OlderLayout:
+                schema.make(store.connection, path)
+                schema.check(store.connection, path)
+            except schema.OlderSchema:
                 store.close()
                 from separatrix.lab.upgrade import upgrade
 
@@ -82,18 +82,18 @@ class Store:
     def open(cls, folder: Path | str) -> Self:
         """Open the store in `folder` for reading; the folder need not be writable.
 
-        A store of the previous layout is upgraded first, for which it must be writable.
+        A store of the previous schema is upgraded first, for which it must be writable.
         """
         folder = Path(folder)
         path = file_in(folder)
         with plainly(path):
-            changeable = layout.writable(path) and layout.writable(folder)
-            store = cls(folder, layout.connect(path, "rw")) if changeable else cls._on_a_fixed_medium(folder)
+            changeable = schema.writable(path) and schema.writable(folder)
+            store = cls(folder, schema.connect(path, "rw")) if changeable else cls._on_a_fixed_medium(folder)
             try:
                 store.connection.execute("PRAGMA query_only = ON")
-                if not layout.check(store.connection, path):
+                if not schema.check(store.connection, path):
                     raise damaged(path, "it has no tables: it was cut short")
-            except layout.OlderLayout:
+            except schema.OlderSchema:
                 store.close()
                 if not changeable:
                     raise
@@ -114,14 +114,14 @@ class Store:
         path = folder / "store.sqlite"
         log, index = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
         if index.exists():
-            return cls(folder, layout.connect(path, "ro"))
+            return cls(folder, schema.connect(path, "ro"))
         if not log.exists():  # no process has the store open for writing, so SQLite may assume that it does not change
-            return cls(folder, layout.connect(path, "ro&immutable=1"))
+            return cls(folder, schema.connect(path, "ro&immutable=1"))
         copy = TemporaryDirectory(prefix="separatrix-")
         try:
             for file in (path, log):
                 shutil.copyfile(file, Path(copy.name, file.name))
-            return cls(folder, layout.connect(Path(copy.name, path.name), "rw"), copy)
+            return cls(folder, schema.connect(Path(copy.name, path.name), "rw"), copy)
         except BaseException:
             copy.cleanup()
             raise
@@ -154,9 +154,9 @@ class Store:
     def check_writable(self) -> None:
         """Raise a `DamagedError` if SQLite refuses to write the file although this user may write it."""
         with plainly(self.path):
-            if self._copy is None and layout.writable(self.path) and layout.writable(self.folder):
+            if self._copy is None and schema.writable(self.path) and schema.writable(self.folder):
                 self.connection.execute("PRAGMA query_only = OFF")
-                layout.check_writable(self.connection, self.path)
+                schema.check_writable(self.connection, self.path)
                 self.connection.execute("PRAGMA query_only = ON")
 
     def ask(self, question: str, values: Sequence[Any] = ()) -> Generator[Any, None, None]:
@@ -269,8 +269,8 @@ def _make_file(path: Path) -> None:
     with draft_folder(path) as draft, suppress(FileExistsError):
         made = draft / path.name
         os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(layout.connect(made, "rw")) as connection:
-            layout.make(connection, made)
+        with closing(schema.connect(made, "rw")) as connection:
+            schema.make(connection, made)
         link_in_place(made, path)
 
 

@@ -35,44 +35,48 @@ HIGHLIGHTS = (
         "separation/theorem-6.2/paths",
         Verdict.HOLDS_ASYMPTOTICALLY,
         "success_along_paths",
-        "Softmax does separate what linear attention cannot: on the theorem's narrowest terms, at astronomical lengths",
-        "The theorem asks for a width that grows faster than $n^{0.02}$. Along $n^{0.03}$, which it allows, softmax "
-        "attention separates and linear attention does not, with probability 0.99, from a length on that exceeds the "
-        "number of atoms in the Earth. The theorem is not sharp either: a width of order $\\log n$, which it excludes, "
-        "is enough.",
+        "Softmax attention does separate what linear attention cannot, but at widths near the theorem's narrowest "
+        "only for astronomical lengths",
+        "The theorem asks for a width that grows faster than $n^{0.02}$. With the width $n^{0.03}$, which it "
+        "allows, softmax attention tells the paper's two data sets apart and linear attention does not, with "
+        "probability 0.99, from some length $n$ on; but that length exceeds the number of atoms in the Earth. The "
+        r"theorem is not sharp either: a width of order $\log n$, which it excludes, is enough.",
     ),
     Highlight(
         "beyond/other-mechanisms/best-tau",
         Verdict.HOLDS,
         "separation_against_margin",
-        "Linear attention is not blind, it is short-sighted",
-        "Given the best threshold for it, linear attention separates the paper's data now and then, with a margin that "
-        "falls as $1/n$. Softmax attention separates nine times in ten, with a margin that does not depend on $n$.",
+        "Linear attention can separate the paper's data too, but by a margin that vanishes as sequences grow",
+        "At the threshold that suits it best, linear attention sometimes separates the paper's two data sets, with "
+        "a margin that falls as $1/n$. Softmax attention separates them nine times in ten, with a margin that does "
+        "not depend on $n$.",
     ),
     Highlight(
         "kronecker/lemma-e.1",
         Verdict.HOLDS,
         "sharp_rank",
         "Near-linear attention of order 3 needs far fewer columns than the paper proves",
-        "The paper counts $\\binom{3(d + g)}{3 g}$ columns for a polynomial of degree $g$. As few as "
-        "$\\binom{d + g}{g}$ do, and no fewer: this is what makes the algorithm one that can be run.",
+        r"The paper counts $\binom{3(d + g)}{3 g}$ columns for a polynomial of degree $g$. We find that $\binom{d + "
+        "g}{g}$ columns are enough, and that fewer are not. This smaller number is what makes the algorithm "
+        "practical.",
     ),
     Highlight(
         "selection/corollary-3.6",
         Verdict.FAILS_AS_PRINTED,
         "length_ratio",
         "A guarantee for longer sequences fails as printed",
-        "With a small training loss at one length, the loss at a longer one is said to be within a constant times the "
-        "square of the ratio of the lengths. The constant grows in proportion to the training length. The corollary "
-        "holds with the training time of the appendix in place of the small loss.",
+        "The corollary says that after training to a small loss at one length, the loss at a longer length is at "
+        "most a constant times the training loss times the square of the ratio of the lengths. But no constant will "
+        "do: the factor grows in proportion to the training length. The corollary holds if it asks for the training "
+        "time of the appendix in place of a small loss.",
     ),
     Highlight(
         "beyond/triples-by-training",
         Verdict.HOLDS,
         "match_accuracy",
         "Attention of order 3 learns what attention of order 2 does not",
-        "Which tokens have two others with which they sum to zero? Trained on the same inputs with as many parameters, "
-        "one layer of order 3 gets ahead of one of order 2.",
+        "The task is to find the tokens that sum to zero with two others. Trained on the same inputs with the same "
+        "number of parameters, one layer of order 3 becomes more accurate than one layer of order 2.",
     ),
 )
 
@@ -97,8 +101,8 @@ def _shown(one: Highlight, entry: Entry) -> Html:
     """The figure, or what is in its way."""
     verdict, note = entry.judgement.verdict, entry.judgement.finding.note
     if verdict is not one.verdict:
-        found = f"The verdict here is “{verdict}”; “{one.verdict}” is what was found."
-        said = f"This store does not show it. {found} {note}"
+        found = f"The verdict from them is “{verdict}”; the finding was made with the verdict “{one.verdict}”."
+        said = f"The results in this folder do not show this finding. {found} {note}"
         return tag("p", *typeset(said, tag), class_="note")
     panel = next(panel for panel in entry.panels if panel.name == one.figure)
     return figure(panel, one.claim, of="highlight", outline=sketch(json.loads(panel.json)))

@@ -82,13 +82,13 @@ def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
 
 
 def _rounded(value: Any) -> Any:
-    """What is drawn, in numbers of seven digits: no eye sees more, and the page is shorter. The CSV has them all.
+    """What is drawn, in numbers of five digits: no eye sees more, and the page is shorter. The CSV has them all.
 
     >>> _rounded({"x": [1 / 3, 12, "n", None], "y": (2e-300,)})
-    {'x': [0.3333333, 12, 'n', None], 'y': [2e-300]}
+    {'x': [0.33333, 12, 'n', None], 'y': [2e-300]}
     """
     if isinstance(value, float):
-        return float(f"{value:.7g}")
+        return float(f"{value:.5g}")
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
     return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value

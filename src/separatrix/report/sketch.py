@@ -10,7 +10,7 @@ import math
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from separatrix.report.markup import Html, tag
 from separatrix.report.theme import COLOURS, GREY
 
 _WIDE, _HIGH = 600.0, 400.0
-_CELLS = 24
+_CELLS = 32
 """A plane has so many cells along a side at most."""
 
 _MANY = 20
@@ -73,7 +73,8 @@ def _outline(figure: Mapping[str, Any]) -> tuple[list[Html], dict[str, _Axis]]:
         for kind in "xy":
             name = trace.get(f"{kind}axis", kind)
             axis = axes.setdefault(name, _axis(name, layout))
-            axis.values += [value for value in map(axis.number, _entries(trace, kind)) if value is not None]
+            values = [value for value in map(axis.number, _entries(trace, kind)) if value is not None]
+            axis.values += _edges(values) if trace["type"] == "heatmap" else values
     for name, axis in axes.items():
         if any(trace["type"] == "bar" and trace.get("yaxis", "y") == name for trace in traces):
             axis.values.append(0.0)
@@ -199,36 +200,52 @@ def _dash(trace: Mapping[str, Any]) -> str | None:
 
 
 def _bar(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:
-    ground = y.at(0.0)
-    path = "".join(f"M{one[0]:.1f} {ground:.1f}V{one[1]:.1f}" for one in _points(trace, x, y) if one is not None)
+    points = [one for one in _points(trace, x, y) if one is not None]
+    if trace.get("orientation") == "h":
+        path = "".join(f"M{x.at(0.0):.1f} {one[1]:.1f}H{one[0]:.1f}" for one in points)
+    else:
+        path = "".join(f"M{one[0]:.1f} {y.at(0.0):.1f}V{one[1]:.1f}" for one in points)
     return [_stroke(path, colour, 6, None)]
 
 
 def _heatmap(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:
-    """A plane, of some of its cells where it has many."""
+    """A plane, of some of its cells where it has many; cells of a row that have one colour are one box."""
     from plotly.colors import sample_colorscale  # type: ignore[import-untyped]
 
     rows = [list(row) for row in _listed(trace["z"])]
-    across, up = ([axis.at(axis.number(one) or 0.0) for one in _entries(trace, kind)]
-                  for axis, kind in ((x, "x"), (y, "y")))  # fmt: skip
+    across, up = ([axis.number(one) or 0.0 for one in _entries(trace, kind)] for axis, kind in ((x, "x"), (y, "y")))
     columns, lines = _some(len(across)), _some(len(up))
     known = [one for row in rows for one in row if one is not None and math.isfinite(one)]
     low, high = (trace.get("zmin", min(known)), trace.get("zmax", max(known)))
     axis = layout.get(trace.get("coloraxis", ""), {})
     scale = trace.get("colorscale") or axis.get("colorscale") or "Viridis"
-    wide, tall = (abs(places[-1] - places[0]) / max(1, len(places) - 1) or 12.0 for places in
-                  ([across[i] for i in columns], [up[j] for j in lines]))  # fmt: skip
-    drawn = []
-    for j in lines:
-        for i in columns:
-            value = rows[j][i]
-            if value is None or not math.isfinite(value):
-                continue
-            share = min(1.0, max(0.0, (value - low) / (high - low))) if high != low else 0.5
-            (fill,) = sample_colorscale(scale, [share])
-            box = f"M{across[i] - wide / 2:.1f} {up[j] - tall / 2:.1f}h{wide:.1f}v{tall:.1f}h{-wide:.1f}z"
-            drawn.append(tag("path", d=box, fill=fill))
-    return drawn
+    sides = [x.at(one) for one in _edges([across[i] for i in columns])]
+    tops = [y.at(one) for one in _edges([up[j] for j in lines])]
+
+    def fill(value: float | None) -> str | None:
+        if value is None or not math.isfinite(value):
+            return None
+        share = min(1.0, max(0.0, (value - low) / (high - low))) if high != low else 0.5
+        (found,) = sample_colorscale(scale, [share])
+        return str(found)
+
+    boxes: dict[str, list[str]] = {}
+    for j, (top, bottom) in zip(lines, pairwise(tops), strict=True):
+        fills = [fill(rows[j][i]) for i in columns]
+        for one, run in groupby(range(len(columns)), key=lambda i: fills[i]):
+            first, *_, last = [*run] * 2
+            if one is not None:
+                box = f"M{sides[first]:.1f} {top:.1f}H{sides[last + 1]:.1f}V{bottom:.1f}H{sides[first]:.1f}z"
+                boxes.setdefault(one, []).append(box)
+    return [tag("path", d="".join(each), fill=one, shape_rendering="crispEdges") for one, each in boxes.items()]
+
+
+def _edges(places: Sequence[float]) -> list[float]:
+    """The borders of cells around these places: halfway between two, and as far beyond the first and the last."""
+    if len(places) == 1:
+        return [places[0] - 0.5, places[0] + 0.5]
+    between = [(one + other) / 2 for one, other in pairwise(places)]
+    return [2 * places[0] - between[0], *between, 2 * places[-1] - between[-1]]
 
 
 _KINDS = {"scatter": _scatter, "bar": _bar, "heatmap": _heatmap}

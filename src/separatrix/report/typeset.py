@@ -44,6 +44,9 @@ def typeset(text: str, make: Make[Made]) -> list[Made | str]:
     return [make("math", mathml(piece.text)) if piece.is_formula else piece.text for piece in pieces(text)]
 
 
+_OPENING, _CLOSING = "([{⌈⌊⟨", ")]}⌉⌋⟩"
+
+
 def mathml(latex: str) -> Html:
     """What is in the element ``math`` of a formula."""
     return _written(parse(latex))
@@ -64,8 +67,11 @@ def _written(node: Node) -> Html:
     if node.kind == "scripts":
         return _scripts(node, parts)
     if node.kind.endswith((Kind.OPEN, Kind.CLOSE)):
-        form = "prefix" if node.kind.endswith(Kind.OPEN) else "postfix"
-        return tag("mo", node.text, form=form, stretchy="true" if node.kind.startswith("stretched") else "false")
+        opens = node.kind.endswith(Kind.OPEN)
+        # A bracket has one form, which browsers know, and is stretched unless it is told not to be.
+        form = None if node.text in (_OPENING if opens else _CLOSING) else "prefix" if opens else "postfix"
+        stretched = node.kind.startswith("stretched")
+        return tag("mo", node.text, form=form, stretchy=None if stretched and form is None else str(stretched).lower())
     if node.kind == "upright":
         return tag("mi", node.text, mathvariant="normal")
     if node.kind == Kind.SPACE:

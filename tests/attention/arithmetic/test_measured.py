@@ -8,12 +8,13 @@ import mpmath
 import pytest
 import torch
 
-from separatrix import native
+from separatrix import native_tensors
 from separatrix.attention.arithmetic import assumptions, measured
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
 from separatrix.attention.certificate import output as certificate
 from separatrix.attention.polynomial import greedy
 from separatrix.errors import SeparatrixError
+from separatrix.native import native
 
 
 def test_this_machine_keeps_every_assumption():
@@ -117,10 +118,12 @@ def test_an_exponential_that_does_not_underflow_is_found_out(monkeypatch):
 
 
 def test_an_exponential_of_the_kernels_that_is_worse_is_found_out(monkeypatch):
-    if native.native().library is None:
-        pytest.skip(f"There are no kernels to measure. {native.native().reason}")
-    kept = native.exp2
-    monkeypatch.setattr(native, "exp2", lambda library, x: kept(library, x) * (1 + 4 * torch.finfo(x.dtype).eps))
+    if native().library is None:
+        pytest.skip(f"There are no kernels to measure. {native().reason}")
+    kept = native_tensors.exp2
+    monkeypatch.setattr(
+        native_tensors, "exp2", lambda library, x: kept(library, x) * (1 + 4 * torch.finfo(x.dtype).eps)
+    )
     found = one("exp")
     assert not found.holds
     assert found.found < 12

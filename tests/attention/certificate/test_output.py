@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import separatrix as sx
 from separatrix.attention import certified, reference
-from separatrix.attention.arithmetic.summation import Summing, expanded_sum
+from separatrix.attention.arithmetic.rounding import Summing, expanded_sum
 from separatrix.attention.call import check_call
 from separatrix.attention.certificate import output as certificate
 from separatrix.attention.checker import check
+from separatrix.attention.planning import choice, forecast
 from separatrix.attention.planning import exact_type as exact_rounding
-from separatrix.attention.planning import forecast, plan
 from separatrix.attention.polynomial import frame
 from separatrix.attention.polynomial.greedy import greedy_alphas, greedy_tail
 from tests.contracts.attention_contract import draw, inputs
@@ -90,7 +90,7 @@ def test_certificates_hold_inside_autocast(method):
 def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
-    for module in (plan, exact_rounding):
+    for module in (choice, exact_rounding):
         monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type: False)
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
     wide = certified.exact_attention
@@ -230,7 +230,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
     exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
     assert "amplitudes" in result.plan.index_set
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
-    kept = plan._total_degree(plan_analysis(x), 0.9e-6, 0, math.inf)
+    kept = choice._total_degree(plan_analysis(x), 0.9e-6, 0, math.inf)
     assert result.plan.rank * 4 < kept[1]
 
 

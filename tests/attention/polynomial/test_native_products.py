@@ -7,12 +7,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.polynomial.greedy import greedy_alphas
 from separatrix.attention.polynomial.monomials import downward_closed, monomials, total_degree
 from separatrix.attention.polynomial.native_products import NativeProducts, laid
 from separatrix.attention.polynomial.products import in_pytorch, products
-from separatrix.native import kernels_for, native
+from separatrix.native import native
+from separatrix.native_tensors import kernels_for
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
 

@@ -6,19 +6,12 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.polynomial.expanded import Expanded, direct
+from separatrix.attention.polynomial.expanded import Expanded, direct, expanded_total_degree
 from separatrix.attention.polynomial.greedy import greedy_alphas
-from separatrix.attention.polynomial.lanes import Lanes, lanes
+from separatrix.attention.polynomial.lane_count import lanes
+from separatrix.attention.polynomial.lanes import Lanes
 from separatrix.attention.polynomial.monomials import downward_closed, total_degree
-from separatrix.attention.polynomial.products import (
-    Direct,
-    Factored,
-    expanded,
-    expanded_total_degree,
-    factoring,
-    in_pytorch,
-    products,
-)
+from separatrix.attention.polynomial.products import Direct, Factored, expanded, factoring, in_pytorch, products
 
 SETS = {
     "total degree 4 of 3": total_degree(3, 4),

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from separatrix.attention.polynomial.remainder import chebyshev, taylor, taylor_factor
+from separatrix.attention.polynomial.remainder import chebyshev, taylor, taylor_factor, taylor_factor_of_number
 
 mpmath.mp.dps = 50
 
@@ -31,6 +31,17 @@ def test_taylor_factor_is_the_tail(degree, radius):
     bound = mpmath.mpf(taylor_factor(degree, moment, torch.tensor([radius], dtype=torch.float64)).item())
     tail = mpmath.nsum(lambda p: mpmath.mpf(radius) ** (p - moment) / mpmath.factorial(p), [degree + 1, mpmath.inf])
     assert tail <= bound <= tail * (1 + mpmath.mpf(10) ** -8)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3, 7, 20, 61, 120])
+def test_taylor_factor_of_a_number_is_that_of_a_tensor(degree):
+    """But for multiply-adds rounded once or twice; a tensor takes as many terms as its largest radius needs."""
+    radii = torch.cat([torch.zeros(1), torch.logspace(-6, math.log10(50.0), 150)]).to(torch.float64)
+    for moment in {0, degree // 2, degree - degree % 2, degree}:
+        numbers = radii.new_tensor([taylor_factor_of_number(degree, moment, R) for R in radii.tolist()])
+        one_by_one = torch.cat([taylor_factor(degree, moment, R.reshape(1)) for R in radii])
+        torch.testing.assert_close(one_by_one, numbers, rtol=1e-13, atol=0)
+        torch.testing.assert_close(taylor_factor(degree, moment, radii), numbers, rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 5, 8])

@@ -9,7 +9,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import check_call
-from separatrix.attention.planning import forecast, plan
+from separatrix.attention.planning import choice, forecast
 from separatrix.attention.polynomial import rotation
 from separatrix.attention.polynomial.frame import key_mean, make_frame
 
@@ -84,7 +84,7 @@ def test_rank_is_saved(d, decay, size, gain):
     query, key, value = draw(5, n=300, d=d, decay=decay, size=size)
     before = forecast.analyse(check_call(query, key, value, scale=1.0))
     result = sx.certified_attention(query, key, value, tolerance=1e-3, scale=1.0, method="polynomial")
-    recipe = plan.recipes(before, 1e-3)
+    recipe = choice.recipes(before, 1e-3)
     assert recipe is None or result.plan.rank * gain < recipe.index_set.rank
     exact, _ = reference.tensor_attention(query, [key], [value], scale=1.0)
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-3

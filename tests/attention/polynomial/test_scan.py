@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import expanded_sum
+from separatrix.attention.arithmetic.rounding import expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial.chunks import chunk_tokens

@@ -7,7 +7,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.planning import plan as planning
+from separatrix.attention.planning import choice as planning
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.remainder import taylor

@@ -226,7 +226,7 @@ def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
     layer = TensorAttention(2, 1, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)
-    monkeypatch.setattr("separatrix.attention.arithmetic.summation.Summation.gamma", lambda *a: 1e-10)
+    monkeypatch.setattr("separatrix.attention.arithmetic.rounding.Summation.gamma", lambda *a: 1e-10)
     with pytest.raises(sx.SeparatrixError, match=r"tolerance: with \[3\] tokens outputs are certain to"):
         layer(x)
 

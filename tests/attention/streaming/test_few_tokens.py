@@ -48,7 +48,7 @@ def part(sets, start, stop):
 
 
 def in_pytorch(monkeypatch):
-    monkeypatch.setattr("separatrix.attention.streaming.state.kernels_for", lambda *tensors: None)
+    monkeypatch.setattr("separatrix.attention.streaming.few_choice.kernels_for", lambda *tensors: None)
     monkeypatch.setattr("separatrix.attention.polynomial.products.kernels_for", lambda *tensors: None)
     monkeypatch.setattr("separatrix.attention.polynomial.native_pass.kernels_for", lambda *tensors: None)
 

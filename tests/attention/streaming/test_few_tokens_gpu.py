@@ -10,8 +10,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arithmetic import host
-from separatrix.attention.streaming import few_tokens_gpu
-from separatrix.attention.streaming import state as stream
+from separatrix.attention.streaming import few_choice, few_tokens_gpu
 from separatrix.attention.streaming.few_tokens import roundings_of_few
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from tests.attention.streaming.test_few_tokens import part, tokens
@@ -50,8 +49,8 @@ def check_stream(order, d, d_v, batch, sizes):
     exact, _ = reference.tensor_attention(query, keys, values)
     assert (found - exact[..., :2, :]).abs().max() <= state.certificate.total <= 1e-2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream.gpu, "computes", lambda *given: False)
-        patch.setattr(stream, "kernels_for", lambda *given: None)
+        patch.setattr(few_choice.gpu, "computes", lambda *given: False)
+        patch.setattr(few_choice, "kernels_for", lambda *given: None)
         plain, want = run()
     assert plain._few is None
     torch.testing.assert_close(found, want, atol=1e-13, rtol=0)

@@ -12,53 +12,7 @@ from hypothesis import strategies as st
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.streaming import bounded_plan as bounded
-
-
-def uniform(seed, *shape, dtype=torch.float64, bound=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    return bound * (2 * torch.rand(*shape, dtype=dtype, generator=generator) - 1)
-
-
-def tokens(seed, order, n, d, d_v, batch=(), dtype=torch.float64, bound=1.0):
-    query = uniform(seed, *batch, n, d, dtype=dtype, bound=bound)
-    keys = [uniform(seed + m, *batch, n, d, dtype=dtype, bound=bound) for m in range(1, order)]
-    values = [uniform(seed + 50 + m, *batch, n, d_v, dtype=dtype) for m in range(1, order)]
-    return query, keys, values
-
-
-def part(sets, *where):
-    return [x[..., slice(*where), :] for x in sets]
-
-
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("batch", [(), (2, 3)])
-def test_decoding_equals_the_causal_call(order, batch):
-    """Token by token, and a prefill in chunks before it: to rounding of each other, within the certificate of exact."""
-    n, d, d_v = 23, 3, 4
-    query, keys, values = tokens(0, order, n, d, d_v, batch)
-
-    def state():
-        return sx.TensorAttentionState(order, d, d_v, bound=1.0, tolerance=1e-4, batch_shape=batch, dtype=torch.float64)
-
-    stepped, outputs = state(), []
-    for i in range(n):
-        stepped.append(part(keys, i, i + 1), part(values, i, i + 1))
-        outputs.append(stepped.attend(query[..., i : i + 1, :]))
-    decoded = torch.cat(outputs, -2)
-    exact, _ = reference.tensor_attention(query, keys, values, is_causal=True)
-    assert (decoded - exact).abs().max() <= stepped.certificate.total <= 1e-4
-
-    prefilled = state()
-    for start in (0, 5, 16):
-        stop = {0: 5, 5: 16, 16: 17}[start]
-        prefilled.append(part(keys, start, stop), part(values, start, stop))
-    rest = []
-    for i in range(17, n):
-        prefilled.append(part(keys, i, i + 1), part(values, i, i + 1))
-        rest.append(prefilled.attend(query[..., i : i + 1, :]))
-    torch.testing.assert_close(torch.cat(rest, -2), decoded[..., 17:, :], atol=1e-13, rtol=0)
-    assert stepped.tokens == prefilled.tokens == (n,) * (order - 1)
-    assert stepped.nbytes == state().nbytes
+from tests.attention.streaming.drawn_tokens import SEEN, part, tokens, uniform
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,22 +55,6 @@ def test_the_certificate_holds(order, d, lengths, bound, norm, tolerance, corner
         assert certificate.total <= tolerance * largest
 
 
-def test_a_token_beyond_the_bound_is_refused_and_nothing_is_added():
-    state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2)
-    good, bad = torch.ones(3, 2), torch.tensor([[1.0, 0.5], [1.0, -1.25], [0.0, 0.0]])
-    with pytest.raises(sx.ArgumentError, match=r"keys\[1\]: expected entries of at most 1, .* got 1.25 at token 1"):
-        state.append([good, bad], [good, good])
-    with pytest.raises(sx.ArgumentError, match=r"values\[0\]: expected finite"):
-        state.append([good, good], [torch.full((3, 2), math.nan), good])
-    with pytest.raises(sx.ArgumentError, match=r"query: expected entries of at most 1, .* got nan"):
-        state.attend(torch.full((1, 2), math.nan))
-    assert state.tokens == (0, 0)
-    assert not state.attend(good).any()
-    by_norm = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, norm="order")
-    with pytest.raises(sx.ArgumentError, match=r"keys\[0\]: expected l_3 norms of at most 1, .* got 1.25992"):
-        by_norm.append([good, good], [good, good])
-
-
 BAD = {
     "order": {"order": 1},
     "head_dim": {"head_dim": 0},
@@ -138,19 +76,6 @@ def test_bad_plans_are_named(name):
 def test_a_bound_out_of_reach_says_so():
     with pytest.raises(sx.SeparatrixError, match="lower the bound"):
         sx.TensorAttentionState(3, 16, 16, bound=5.0, tolerance=1e-3)
-
-
-def test_bad_tokens_are_named():
-    state = sx.TensorAttentionState(3, 2, 4, bound=1.0, tolerance=1e-2, batch_shape=(2,))
-    key, value = torch.zeros(2, 3, 2), torch.zeros(2, 3, 4)
-    with pytest.raises(sx.ArgumentError, match=r"keys: expected 2 sets"):
-        state.append(key, [value, value])
-    with pytest.raises(sx.ArgumentError, match=r"keys\[1\]: expected shape \(2, length, 2\)"):
-        state.append([key, key[0]], [value, value])
-    with pytest.raises(sx.ArgumentError, match=r"values\[1\]: expected as many"):
-        state.append([key, key], [value, value[:, :2]])
-    with pytest.raises(sx.ArgumentError, match=r"query: expected the state's dtype"):
-        state.attend(key.double())
 
 
 def test_merged_states_are_the_state_of_all_tokens():
@@ -273,90 +198,6 @@ def test_a_bound_whose_power_is_no_number():
         sx.TensorAttentionState(3, 2, 2, bound=1e200, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("length", [1, 3, 40])
-@pytest.mark.parametrize("wants_gradient", [False, True])
-def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(length, wants_gradient):
-    query, keys, values = tokens(3, 3, 60, 3, 2)
-    state = sx.TensorAttentionState(3, 3, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
-    state.extend(query[:20], part(keys, 20), part(values, 20))
-    before, held = state.tokens, [z.clone() for z in state.states]
-    state._roundings[0] = largest_that_is_kept(state)  # as after many tokens one by one; one more is one too many
-    values = [x.requires_grad_(wants_gradient) for x in values]
-    with pytest.raises(sx.SeparatrixError, match=r"tokens outputs are certain to"):
-        state.extend(query[20 : 20 + length], part(keys, 20, 20 + length), part(values, 20, 20 + length))
-    assert state.tokens == before
-    assert all(torch.equal(a, b) for a, b in zip(state.states, held, strict=True))
-    state.attend(query[:1])
-
-
-def refused(state, roundings, counts):
-    try:
-        state._refuse_roundings(counts, [1.0, 1.0], roundings)
-    except sx.SeparatrixError:
-        return True
-    return False
-
-
-def largest_that_is_kept(state):
-    """How many roundings the first set's tokens may have gone through, so that the state still attends."""
-    low, high = 0, 2**60
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refused(state, [middle, state._roundings[1]], [20, 20]) else (middle, high)
-    return low
-
-
-SEEN = torch.tensor([[[True, False, True, True, False, True]], [[False, False, False, True, True, True]]])
-"""Of six tokens those that each of two sequences sees, whatever the head."""
-
-
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, 3.0])
-def test_hidden_tokens_may_be_anything_and_are_not_added(order, wrong):
-    """Each sequence has the sums of the tokens that it sees, appended alone, and the certificate of their values."""
-    query, keys, values = tokens(0, order, 6, 3, 2, (2, 2))
-    spoilt = [[x.masked_fill(~SEEN.unsqueeze(-1), wrong) for x in sets] for sets in (keys, values)]
-    options = {"bound": 1.0, "tolerance": 1e-4, "dtype": torch.float64}
-    for cuts in ([6], [1] * 6, [2, 4]):
-        state = sx.TensorAttentionState(order, 3, 2, batch_shape=(2, 2), **options)
-        start = 0
-        for length in cuts:
-            masks = [SEEN[..., start : start + length]] * (order - 1)
-            state.append(*(part(sets, start, start + length) for sets in spoilt), key_masks=masks)
-            start += length
-        for row in range(2):
-            alone = sx.TensorAttentionState(order, 3, 2, batch_shape=(2,), **options)
-            alone.append(*([x[row][:, SEEN[row, 0]] for x in sets] for sets in (keys, values)))
-            torch.testing.assert_close(state.attend(query)[row], alone.attend(query[row]), rtol=0, atol=1e-13)
-        exact, _ = reference.tensor_attention(query, keys, values, key_masks=[SEEN.expand(2, 2, 6)] * (order - 1))
-        assert (state.attend(query) - exact).abs().max() <= state.certificate.total <= 1e-4
-        assert state.tokens == (6,) * (order - 1)
-        assert state.largest == tuple(float(v[SEEN.expand(2, 2, 6)].abs().max()) for v in values)
-
-
-@pytest.mark.parametrize("cuts", [[6], [1] * 6, [2, 3, 1]], ids=str)
-@pytest.mark.parametrize("shared", [False, True])
-def test_causal_attention_with_masks_goes_on(cuts, shared):
-    """As the causal call with the same masks, another for each set; where nothing is seen yet the output is zero."""
-    query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
-    other = SEEN.roll(1, -1)
-    queries = torch.stack([query, -query], -3) if shared else query
-    state = sx.TensorAttentionState(3, 3, 2, batch_shape=(2, 2), bound=1.0, tolerance=1e-4, dtype=torch.float64)
-    start, found = 0, []
-    for length in cuts:
-        here = slice(start, start + length)
-        sets = (part(x, start, start + length) for x in (keys, values))
-        found.append(state.extend(queries[..., here, :], *sets, key_masks=[SEEN[..., here], other[..., here]]))
-        start += length
-    for s, one in enumerate(queries.unbind(-3) if shared else [query]):
-        masks = [SEEN.expand(2, 2, 6), other.expand(2, 2, 6)]
-        exact, _ = reference.tensor_attention(one, keys, values, key_masks=masks, is_causal=True)
-        ours = torch.cat(found, -2)[:, :, s] if shared else torch.cat(found, -2)
-        assert (ours - exact).abs().max() <= state.certificate.total <= 1e-4
-        assert not ours[1, :, :3].any()
-        assert ours[1, :, 3:].all()
-
-
 def test_gradients_with_masks():
     """Hidden tokens have none, and a query that sees nothing has none either."""
     query, keys, values = tokens(0, 3, 4, 2, 2, (2,))
@@ -375,27 +216,6 @@ def test_gradients_with_masks():
     assert not grads[1][~seen].any()
     assert not grads[0][1].any()
     assert grads[1][0, seen[0]].all()
-
-
-def test_bad_masks_are_named_and_nothing_is_added():
-    _, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
-    state = sx.TensorAttentionState(3, 3, 2, batch_shape=(2, 2), bound=1.0, tolerance=1e-2, dtype=torch.float64)
-    whole = torch.ones(2, 2, 6, dtype=torch.bool)
-    for bad, said in (
-        ([whole], "key_masks: expected 2 sets"),
-        ([whole, whole.double()], r"key_masks\[1\]: expected a bool tensor, True for a token that is added"),
-        ([whole, [True] * 6], r"key_masks\[1\]: expected a bool tensor.*got list"),
-        ([whole[..., :5], whole], r"key_masks\[0\]: expected a shape that broadcasts to \(2, 2, 6\)"),
-        ([whole[..., :1], whole], r"key_masks\[0\]: expected a shape that broadcasts"),
-        ([whole.expand(1, 2, 2, 6), whole], r"key_masks\[0\]: expected a shape that broadcasts"),
-        ([whole, torch.ones(3, 1, 6, dtype=torch.bool)], r"key_masks\[1\]: expected a shape that broadcasts"),
-        ([whole, whole.to("meta")], r"key_masks\[1\]: expected the state's device cpu"),
-    ):
-        with pytest.raises(sx.ArgumentError, match=said):
-            state.append(keys, values, key_masks=bad)
-        with pytest.raises(sx.ArgumentError, match=said):
-            state.extend(keys[0], keys, values, key_masks=bad)
-    assert state.tokens == (0, 0)
 
 
 def test_merged_states_with_masks():

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import separatrix as sx
 from separatrix import doctor
 from separatrix.attention.planning.cost import exact_cost, polynomial_cost
-from separatrix.attention.polynomial.products import expanded_total_degree
+from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app

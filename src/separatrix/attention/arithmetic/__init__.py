@@ -3,7 +3,7 @@
 - `assumptions`: a number and a sentence for everything that is assumed.
 - `measured`: how well the machine at hand keeps the assumptions; `separatrix doctor` shows it.
 - `precision`: settings of PyTorch and modes of the processor that change arithmetic, noticed at each certified call.
-- `summation`: how often a number is rounded on its way into a sum.
+- `rounding`: how often a number is rounded on its way into a sum.
 - `host`: the one place where numbers of tensors are read on the host.
 - `incoming`: incoming gradients brought near 1 by a power of two.
 """

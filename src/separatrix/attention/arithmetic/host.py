@@ -7,9 +7,10 @@ count the looks, and answer for fake tensors.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def read(x: Tensor) -> Any:

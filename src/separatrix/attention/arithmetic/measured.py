@@ -17,10 +17,11 @@ from decimal import Context, Decimal, localcontext
 import torch
 from torch import Tensor
 
-from separatrix import native
+from separatrix import native_tensors
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS, Assumption
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.errors import SeparatrixError
+from separatrix.native import native
 
 _TYPES = (torch.float32, torch.float64)
 _DIGITS = Context(prec=60, Emax=10**6, Emin=-(10**6), traps=[])
@@ -117,13 +118,13 @@ def _exp(device: str) -> Found:
 
 def _kernel_exponential(dtype: torch.dtype, device: str) -> float:
     """The error of the powers of two that the kernels in C++ compute, where these run."""
-    library = native.native().library
+    library = native().library
     if library is None or device != "cpu":
         return 0.0
     highest = math.frexp(torch.finfo(dtype).max)[1] - 1
     x = _between(-0.88 * highest, float(highest), dtype, device, 12)
     two = Decimal(2).ln()
-    return _units(native.exp2(library, x), [(Decimal(each) * two).exp() for each in x.tolist()])
+    return _units(native_tensors.exp2(library, x), [(Decimal(each) * two).exp() for each in x.tolist()])
 
 
 def _log(device: str) -> Found:

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summation
+from separatrix.attention.arithmetic.rounding import Summation
 from separatrix.attention.call import Call, Changes, Gradients
 from separatrix.attention.exact import blocks, gpu, kernels
 from separatrix.attention.exact.balance import Size

@@ -16,15 +16,13 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summation, kernel_gradient_sum, kernel_sum
+from separatrix.attention.arithmetic.rounding import Summation, kernel_gradient_sum, kernel_sum
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.blocks import tangents
 from separatrix.errors import ArgumentError
 from separatrix.native import (
-    HALF_TYPES,
     MOST_SETS,
-    TYPES,
     ExactCall,
     ExactGradients,
     ExactLevels,
@@ -32,8 +30,8 @@ from separatrix.native import (
     done,
     function,
     native,
-    put,
 )
+from separatrix.native_tensors import HALF_TYPES, TYPES, put
 
 NAME = "kernels in C++"
 TAKES_AS_GIVEN = True

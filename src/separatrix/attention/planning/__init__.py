@@ -1,6 +1,8 @@
 """Planning: what is known of an input before it is attended, what each algorithm would cost, and which one is chosen.
 
-- `plan`: the plan, and how it is chosen; also from shapes alone.
+- `plan`: what a plan says.
+- `choice`: how the plan of a call is chosen.
+- `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
 - `call_plan`: the plan of a checked call, from its own entries.
 - `forecast`: bounds on the entries and a sample of the scores, and from them the error to expect.
 - `cost`: flops, memory and time of each algorithm.

@@ -8,9 +8,10 @@ import torch
 
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.readable import check_readable
+from separatrix.attention.planning.choice import choose, recipes, time_limit
 from separatrix.attention.planning.cost import basis_time, planning_time
 from separatrix.attention.planning.forecast import Analysis, analyse, turned
-from separatrix.attention.planning.plan import Plan, choose, recipes, time_limit
+from separatrix.attention.planning.plan import Plan
 from separatrix.errors import ArgumentError
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.expanded import Expanded
-from separatrix.attention.polynomial.lanes import lanes
-from separatrix.attention.polynomial.scan import scans_natively
+from separatrix.attention.polynomial.lane_count import lanes
+from separatrix.attention.polynomial.scan_choice import scans_natively
 from separatrix.native import native
+from separatrix.torch_threads import thread_count
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
         products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
         flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
-        scanned = scans_natively(torch.device("cpu"), len(shape.key_lengths))
+        scanned = scans_natively("cpu", len(shape.key_lengths))
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
         return Cost(flops, held, START + tokens * rank * width * rates.scanned)
@@ -171,7 +170,7 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
     tokens = heads * min(scan_chunk(heads, rank, width), max(shape.query_length, 1))
     chunk = 8.0 * tokens * ((sets + 3) * shape.d + (sets + 1) * (width + 1))
     states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
-    threads = min(torch.get_num_threads(), heads)
+    threads = min(thread_count(), heads)
     working = 8.0 * threads * rank * (sets * width + 16 * (sets + 1))
     return (
         2.0**18

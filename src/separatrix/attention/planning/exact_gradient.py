@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import EXPONENTIAL
+from separatrix.attention.arithmetic.rounding import EXPONENTIAL
 from separatrix.attention.certificate.gradient import GradientCertificate, Weights, certify_gradient
 from separatrix.attention.entries import largest_magnitudes
 from separatrix.attention.exact.blocks.passes import lowest

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
-from separatrix.attention.arithmetic.summation import Summing, expanded_gradient_sum, expanded_sum
+from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.gradient import reaches
 from separatrix.attention.certificate.output import ValueRange, key_norms, query_radii, value_range

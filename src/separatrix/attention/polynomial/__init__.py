@@ -8,12 +8,12 @@
 - `sums`: the states of the key sets, and queries against them, with gradients.
 - `causal`: queries that attend a prefix of the keys each, with gradients.
 - `run`: what was computed, as a differentiable function of the call's tensors.
-- `scan`: causal attention over a stretch of tokens by the kernels in C++.
+- `scan`, `scan_choice`: causal attention over a stretch of tokens by the kernels in C++, and for which calls.
 - `products`: products of a chunk's monomials with values, and their derivatives.
 - `native_products`: products and derivatives by the kernels in C++, where these compute.
 - `gpu`: products and causal attention by the kernels in Triton, on GPUs.
 - `native_pass`: states and queries in one pass over tokens as they lie, by the kernels in C++.
-- `lanes`: the tokens of a chunk side by side, one lane for each thread.
+- `lanes`, `lane_count`: the tokens of a chunk side by side, one lane for each thread, and in how many lanes.
 - `expanded`: how many monomials there are, and what a product with them costs.
 - `chunks`: how many tokens are taken at a time.
 """

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.polynomial import scan as native_scan
 from separatrix.attention.polynomial.chunks import causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.gpu import scan as gpu_scan
 from separatrix.attention.polynomial.monomials import monomials, monomials_backward
-from separatrix.attention.polynomial.scan import scans_natively
+from separatrix.attention.polynomial.scan_choice import scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
     Sums,
@@ -41,7 +41,7 @@ def scanner(query: Tensor, values: Sequence[Tensor]) -> ModuleType | None:
     """Whose kernels scan queries and values like these: those in Triton, those in C++, or None for plain PyTorch."""
     if gpu_scan.scans_on_gpu(query, values[0].shape[2] + 1):
         return gpu_scan
-    return native_scan if scans_natively(query.device, len(values)) else None
+    return native_scan if scans_natively(query.device.type, len(values)) else None
 
 
 def chunk_size(call: Call, rank: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
 """The largest rank and degree of a polynomial that is ever tried."""
+GROUP = 4
+"""The number of coordinates in a group of `products`: with nine columns each, about what a product needs."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,16 @@ class Expanded:
 def direct(rank: int) -> Expanded:
     """Monomials that are all multiplied out."""
     return Expanded(rank, rank, rank)
+
+
+def expanded_total_degree(d: int, degree: int) -> Expanded:
+    """The cost of products with all monomials of degree <= `degree`, by counting.
+
+    >>> expanded_total_degree(8, 4)
+    Expanded(rank=495, rows=165, pairs=800)
+    """
+    rank, rows = (math.comb(d + g, g) for g in (degree, max(degree - 1, 0)))
+    if degree < 2:
+        return direct(rank)
+    pairs = sum(math.comb(last + degree - 1, degree - 1) * min(GROUP, last) for last in range(d, 0, -GROUP))
+    return Expanded(rank, rows, pairs)

@@ -9,20 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 if TYPE_CHECKING:
     from separatrix.attention.polynomial.products import Products
-
-_SHORTEST = 256
-"""The smallest number of tokens in a lane: with fewer, starting a product takes as long as the product."""
-
-
-def lanes(heads: int, size: int) -> int:
-    """How many lanes the `size` tokens of a chunk are laid in: one, if there are many heads or few tokens."""
-    return max(1, min(torch.get_num_threads() // heads, size // _SHORTEST))
 
 
 class Lanes:

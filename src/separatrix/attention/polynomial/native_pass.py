@@ -15,7 +15,8 @@ from torch import Tensor
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.native_products import laid
-from separatrix.native import TYPES, Pass, done, kernels_for, put
+from separatrix.native import Pass, done
+from separatrix.native_tensors import TYPES, kernels_for, put
 
 
 class NativePass:

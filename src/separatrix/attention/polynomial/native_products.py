@@ -1,6 +1,6 @@
 """Products with monomials by the kernels in C++, which write none of them: a tile of tokens at a time, in cache.
 
-`csrc/near_linear.hpp` says in which order they add up. Counted as in `arithmetic/summation.py`, a token goes through no
+`csrc/near_linear.hpp` says in which order they add up. Counted as in `arithmetic/rounding.py`, a token goes through no
 more roundings in the type of the monomials than a tile has tokens in a lane, of which there are 128 at the most; then,
 in float64, through four for the lanes, one for each tile of its task, one for each task of its head, and one for each
 call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514, because it has 2^16 tokens or
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.polynomial.monomials import IndexSet
-from separatrix.native import TYPES, Monomials, ProductsCall, done, put
+from separatrix.native import Monomials, ProductsCall, done
+from separatrix.native_tensors import TYPES, put
 
 TOKENS_OF_A_LANE = 64
 """The largest number of tokens whose monomials are added up in float32: a tile has 256, and a vector four lanes or

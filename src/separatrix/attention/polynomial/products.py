@@ -10,13 +10,12 @@ largest coordinate of alpha and beta = alpha less one there,
     x^alpha W = x^beta (x_l W),    sum_alpha x^alpha M_alpha = sum_l x_l sum_beta x^beta M_(beta + e_l),
 
 so that only the betas are multiplied out, C(d + g - 1, g - 1) of C(d + g, g), and the products are as wide as there
-are coordinates. A beta meets only coordinates from its largest on: coordinates go in groups of `_GROUP`, and a group
+are coordinates. A beta meets only coordinates from its largest on: coordinates go in groups of `GROUP`, and a group
 meets the betas that end in it or before, which come first.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,9 +26,10 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.polynomial.expanded import Expanded, direct
+from separatrix.attention.polynomial.expanded import GROUP, Expanded, direct
 from separatrix.attention.polynomial.gpu import products as gpu_products
-from separatrix.attention.polynomial.lanes import Lanes, lanes
+from separatrix.attention.polynomial.lane_count import lanes
+from separatrix.attention.polynomial.lanes import Lanes
 from separatrix.attention.polynomial.monomials import (
     Array,
     IndexSet,
@@ -39,10 +39,7 @@ from separatrix.attention.polynomial.monomials import (
     monomials_backward,
 )
 from separatrix.attention.polynomial.native_products import NativeProducts
-from separatrix.native import kernels_for
-
-_GROUP = 4
-"""The number of coordinates in a group: with nine columns each, about what a product needs to be efficient."""
+from separatrix.native_tensors import kernels_for
 
 
 class Products(Protocol):
@@ -92,13 +89,13 @@ def factoring(index_set: IndexSet) -> Factoring:
     They are sorted by the group that their largest coordinate is in, so that those a group meets are the first.
     """
     d, top = index_set.dimension, index_set.levels[-1][0]
-    group = (d - 1 - index_set.last) // _GROUP  # counted from the last coordinate; alpha = 0 has one more than all
+    group = (d - 1 - index_set.last) // GROUP  # counted from the last coordinate; alpha = 0 has one more than all
     order = np.argsort(-group[:top], kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(top)
     last = index_set.last[order]
     betas = make_steps(index_set.alphas[order].sum(1), last, place[index_set.parents[order]])
-    ends = [(max(0, stop - _GROUP), stop) for stop in range(d, 0, -_GROUP)]
+    ends = [(max(0, stop - GROUP), stop) for stop in range(d, 0, -GROUP)]
     groups = tuple((first, stop, int((last < stop).sum())) for first, stop in ends)
     offsets = np.cumsum([0, *(met * (stop - first) for first, stop, met in groups)])
     g, coordinate = group[1:], index_set.last[1:]
@@ -111,19 +108,6 @@ def expanded(index_set: IndexSet) -> Expanded:
     """What products with the monomials of a set cost."""
     has_factors = index_set.degree > 1 and index_set.dimension > 0
     return factoring(index_set).expanded() if has_factors else direct(index_set.rank)
-
-
-def expanded_total_degree(d: int, degree: int) -> Expanded:
-    """The cost of products with all monomials of degree <= `degree`, by counting.
-
-    >>> expanded_total_degree(8, 4)
-    Expanded(rank=495, rows=165, pairs=800)
-    """
-    rank, rows = (math.comb(d + g, g) for g in (degree, max(degree - 1, 0)))
-    if degree < 2:
-        return direct(rank)
-    pairs = sum(math.comb(last + degree - 1, degree - 1) * min(_GROUP, last) for last in range(d, 0, -_GROUP))
-    return Expanded(rank, rows, pairs)
 
 
 def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:

@@ -22,18 +22,21 @@ sum_t |s_t|^(m-1) <= N^(1/m) (sum_t s_t^m)^((m-1)/m), by Hoelder's inequality.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
-from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Number = TypeVar("Number", float, "Tensor")
 _ROUNDING = 2.0**-40
 """Relative room for the rounding of the numbers below, which are sums of some dozens of positive terms."""
 
@@ -59,7 +62,7 @@ class Polynomial:
     def factors(self, radii: Tensor) -> Tensor:
         """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii, entry by entry."""
         if self.factor is not None:
-            return torch.full_like(radii, self.factor)
+            return radii.new_full(radii.shape, self.factor)
         return taylor_factor(self.degree, self.moment, radii)
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
@@ -83,7 +86,7 @@ class Polynomial:
 
 def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
     """sum_p |coefficients[p]| at^p."""
-    total = torch.full_like(at, abs(coefficients[-1]) if coefficients else 0.0)
+    total = at.new_full(at.shape, abs(coefficients[-1]) if coefficients else 0.0)
     for coefficient in reversed(coefficients[:-1]):
         total.mul_(at).add_(abs(coefficient))
     return total
@@ -92,23 +95,50 @@ def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
 def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     """sum_{p > degree} radii^(p - moment) / p!, from above: the terms are positive, so nothing cancels.
 
+    >>> import torch
     >>> R = torch.tensor([1.0], dtype=torch.float64)
     >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 8)
     (True, 0.71828183)
     """
-    first = degree + 1
+    one = radii.new_ones(())
+
+    def one_plus(total: Tensor, share: float) -> Tensor:
+        return one.addcmul(total, radii, value=share)
+
     largest = number(radii.max()) if radii.numel() else 0.0
+    return _tail(degree, moment, radii, largest, radii.new_full(radii.shape, 2.0), one_plus)
+
+
+def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:
+    """`taylor_factor` of one number, for which torch need not be imported.
+
+    >>> round(taylor_factor_of_number(1, 0, 1.0), 8)
+    0.71828183
+    """
+    return _tail(degree, moment, radius, radius, 2.0, lambda total, share: 1.0 + total * radius * share)
+
+
+def _tail(
+    degree: int,
+    moment: int,
+    radii: Number,
+    largest: float,
+    total: Number,
+    one_plus: Callable[[Number, float], Number],
+) -> Number:
+    """The sum of `taylor_factor`, given twos in the shape of the radii and 1 + total * radii * share."""
+    first = degree + 1
     # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-30 of the first, and beyond
     # which the terms halve at least: from there on they sum to no more than twice that term.
     last, term = first, 1.0
     while term > 2.0**-30 or last < 2 * largest:
         last += 1
         term *= largest / last
-    one = torch.ones((), dtype=radii.dtype, device=radii.device)
-    total = torch.full_like(radii, 2.0)
     for p in range(last, first, -1):
-        total = torch.addcmul(one, total, radii, value=1 / p)
-    return total.mul_(radii ** (first - moment)).mul_((1 + _ROUNDING) / float(math.factorial(first)))
+        total = one_plus(total, 1 / p)
+    total *= radii ** (first - moment)
+    total *= (1 + _ROUNDING) / float(math.factorial(first))
+    return total
 
 
 def taylor(degree: int) -> Polynomial:
@@ -129,6 +159,7 @@ def _to_chebyshev(terms: int) -> npt.NDArray[np.float64]:
 def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
     """The polynomial that is Taylor's below `moment` and near-minimax in the weight s^moment from there on.
 
+    >>> import torch
     >>> best = chebyshev(4, 0, 1.0)
     >>> round(best.factor / taylor(4).factors(torch.tensor([1.0])).item(), 3)  # both bound the error on [-1, 1]
     0.059

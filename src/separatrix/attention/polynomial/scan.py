@@ -18,12 +18,8 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.sums import Expansion
-from separatrix.native import MOST_SETS, Scan, ScanGradients, ScanResults, addresses, done, function, native
-
-
-def scans_natively(device: torch.device, sets: int) -> bool:
-    """Whether causal attention of so many key sets runs in C++: on the CPU, wherever the kernels are installed."""
-    return device.type == "cpu" and sets <= MOST_SETS and native().library is not None
+from separatrix.native import Scan, ScanGradients, ScanResults, done, function
+from separatrix.native_tensors import addresses
 
 
 def scan(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.incoming import Power
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.entries import pieces
 from separatrix.attention.polynomial.chunks import chunk_tokens
@@ -28,7 +28,7 @@ from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.polynomial.native_pass import native_pass
 from separatrix.attention.polynomial.native_products import TOKENS_OF_A_LANE
 from separatrix.attention.polynomial.products import Products, products
-from separatrix.native import kernels_for
+from separatrix.native_tensors import kernels_for
 
 
 @dataclass(frozen=True)

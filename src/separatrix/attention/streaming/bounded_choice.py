@@ -10,7 +10,7 @@ from separatrix.attention.arithmetic.precision import float32_products_are_float
 from separatrix.attention.call import Call
 from separatrix.attention.exact.error_bound import relative_bound
 from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.polynomial.products import expanded_total_degree
+from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.attention.positions import Positions
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, sum_rounding
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
 from separatrix.attention.arithmetic.host import number
-from separatrix.attention.arithmetic.summation import Step, Summation, Summing, expanded_sum
+from separatrix.attention.arithmetic.rounding import Step, Summation, Summing, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.polynomial.causal import causal_summing

@@ -2,7 +2,7 @@
 
 `csrc/stream.hpp` says in which order they add up. The tokens of a call are added up before they are added to the state:
 a new token goes through as many roundings as there are tokens in the call, and then, with all that were there, through
-one more. All other steps are counted as in `arithmetic/summation.py`, where the monomials are added up in any order.
+one more. All other steps are counted as in `arithmetic/rounding.py`, where the monomials are added up in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from separatrix.attention.polynomial.native_products import laid
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
-from separatrix.native import MOST_SETS, REFUSED, TYPES, StreamCall, done
+from separatrix.native import MOST_SETS, REFUSED, StreamCall, done
+from separatrix.native_tensors import TYPES
 
 FEW = 8
 """The largest number of tokens in a call: with more, products of whole tiles of tokens cost less."""

@@ -13,15 +13,73 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.polynomial.monomials import IndexSet
+from separatrix.attention.streaming.bounded_plan import balanced_exponents
 from separatrix.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from separatrix.attention.streaming.state import TensorAttentionState
+
 Configuration = Mapping[str, object]
+
+
+def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
+    """The tensors of a state to save: its `state_dict`."""
+    saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(state._states)}
+    saved["tokens"] = torch.tensor(state._tokens)
+    saved["largest"] = torch.tensor(state._largest, dtype=torch.float64)
+    saved["roundings"] = torch.tensor(state._roundings)
+    saved["configuration"] = as_bytes(configuration(state))
+    return saved if state._hidden is None else {**saved, "hidden": state._hidden.clone()}
+
+
+def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
+    """Replace the tokens of a state by those that were saved: its `load_state_dict`."""
+    if not isinstance(saved, Mapping):
+        raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
+    if "configuration" in saved:  # first: what differs in it explains the rest
+        compare("saved", configuration(state), from_bytes(saved["configuration"]))
+    entries = {name: x for name, x in state.state_dict().items() if name != "hidden"}
+    check_entries(saved, {**entries, "hidden": state._hidden_counts()} if "hidden" in saved else entries)
+    states = [saved[f"states.{m}"].detach().to(state.device, copy=True) for m in range(state.order - 1)]
+    tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
+    largest = [float(x) for x in saved["largest"]]
+    hidden = saved["hidden"].to(state.device, copy=True) if "hidden" in saved else None
+    check_sums_of(state, "saved", states, tokens, largest, roundings, hidden)
+    state.states, state._tokens, state._largest, state._roundings = states, tokens, largest, roundings
+    state._hidden = hidden
+
+
+def configuration(state: TensorAttentionState) -> dict[str, object]:
+    """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""
+    names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
+    found: dict[str, object] = {name: getattr(state, name) for name in names}
+    found["dtype"] = str(state.dtype).removeprefix("torch.")
+    found["batch_shape"] = list(state.batch_shape)
+    found["radius"], found["degree"] = state.plan.radius, state.plan.degree
+    found["exponents"] = balanced_exponents(state.order, state.bound, state.scale)
+    return found
+
+
+def check_sums_of(
+    state: TensorAttentionState,
+    argument: str,
+    states: list[Tensor],
+    tokens: list[int],
+    largest: list[float],
+    roundings: list[int],
+    hidden: Tensor | None,
+) -> None:
+    """Raise an `ArgumentError` unless the sums can be those of tokens that the state would have accepted."""
+    exponents = balanced_exponents(state.order, state.bound, state.scale)
+    sizes = [state._most * 2.0**exponent for exponent in exponents[1:]]
+    check_sums(argument, states, tokens, largest, roundings, sizes, state.plan.index_set, hidden)
 
 
 def as_bytes(configuration: Configuration) -> Tensor:

@@ -14,38 +14,25 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES
-from separatrix.attention.arithmetic.host import number, truth
-from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.certificate.output import Certificate
-from separatrix.attention.dispatch import gpu
 from separatrix.attention.planning.plan import check_tolerance
-from separatrix.attention.polynomial.causal import causal_summing
-from separatrix.attention.polynomial.products import against_monomials, sum_of_monomials
-from separatrix.attention.polynomial.sums import contraction, with_ones
+from separatrix.attention.streaming.appending import append
+from separatrix.attention.streaming.attending import attend
 from separatrix.attention.streaming.bounded_plan import (
     BoundedPlan,
-    balanced_exponents,
     expansion,
     largest_token,
     plan_bounded,
     score_radius,
 )
-from separatrix.attention.streaming.causal_after import attend_after, causal_call
-from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
+from separatrix.attention.streaming.extending import extend
+from separatrix.attention.streaming.few_tokens import FewTokens
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
-from separatrix.attention.streaming.saved_state import as_bytes, check_entries, check_sums, compare, from_bytes
-from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding, roundings_of_chunks
-from separatrix.attention.streaming.token_checks import (
-    as_sets,
-    batch_indices,
-    check_bound,
-    check_finite,
-    check_tensor,
-    seen_tokens,
-)
+from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
+from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding
+from separatrix.attention.streaming.token_checks import batch_indices, check_bound, check_tensor
 from separatrix.checks import is_whole, positive
-from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.native import MOST_SETS, kernels_for
+from separatrix.errors import ArgumentError
 
 NORMS = ("entries", "order")
 
@@ -195,101 +182,7 @@ class TensorAttentionState:
             key_masks: For each set a bool tensor that broadcasts to (*batch_shape, L_m), or None, as in
                 `tensor_attention`: **a token where it is False is not added**, whatever its key and value are.
         """
-        require_ieee_arithmetic()
-        key_sets, value_sets, masks = self._tokens_of(keys, values, key_masks)
-        few = None if masks else self._kernels(key_sets, value_sets)
-        if few is not None:
-            return self._append_few(few, key_sets, value_sets)
-        self._refuse_tokens(key_sets, value_sets)
-        self._append_checked(key_sets, value_sets, masks)
-
-    def _append_checked(self, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> None:
-        for m, (key, value) in enumerate(zip(keys, values, strict=True)):
-            self._append(m, self._flat(key), self._flat(value), masks[m] if masks else None)
-
-    def _tokens_of(
-        self,
-        keys: Tensor | Sequence[Tensor],
-        values: Tensor | Sequence[Tensor],
-        key_masks: Tensor | Sequence[Tensor | None] | None,
-    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """The keys and values of each set, of the shapes, type and device that the state is for; and their masks.
-
-        Masks are (heads, L_m), one for each set, or there are none. Keys and values that they hide are zero.
-        """
-        key_sets, value_sets = as_sets("keys", keys, self.order), as_sets("values", values, self.order)
-        for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
-            self._check(f"keys[{m}]", key, self.head_dim)
-            self._check(f"values[{m}]", value, self.value_dim)
-            if key.shape[-2] != value.shape[-2]:
-                expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
-                raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
-        mask_sets = [] if key_masks is None else as_sets("key_masks", key_masks, self.order)
-        if all(mask is None for mask in mask_sets):
-            return key_sets, value_sets, []
-        seen = [
-            seen_tokens(f"key_masks[{m}]", mask, (*self.batch_shape, key.shape[-2]), self.device)
-            for m, (mask, key) in enumerate(zip(mask_sets, key_sets, strict=True))
-        ]
-        key_sets, value_sets = (
-            [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, seen, strict=True)]
-            for sets in (key_sets, value_sets)
-        )
-        return key_sets, value_sets, [mask.reshape(self._heads, mask.shape[-1]) for mask in seen]
-
-    def _kernels(self, tokens: list[Tensor], values: Sequence[Tensor] = ()) -> FewTokens | FewTokensOnGpu | None:
-        """The kernels, where they append or attend: a few tokens, as many of each set, and no gradient is wanted."""
-        length = tokens[0].shape[-2]
-        if not 0 < length <= FEW or self._heads == 0:
-            return None
-        if len(tokens) > 1 and any(x.shape[-2] != length for x in tokens):
-            return None
-        tensors = (*tokens, *values, *self._states)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-            return None
-        on_gpu = FewTokensOnGpu.takes(self.order, self.value_dim) and gpu.computes(*tensors)
-        library = kernels_for(*tensors) if not on_gpu and self.order - 1 <= MOST_SETS else None
-        if not on_gpu and library is None:
-            return None
-        if self._few is None:
-            sizes = (self._heads, self.value_dim, self.bound, self.scale, self._most, self.norm)
-            made = FewTokens(library, self.plan, *sizes) if library is not None else None
-            self._few = made or FewTokensOnGpu(self.device, self.plan, *sizes)
-        return self._few
-
-    def _append_few(self, few: FewTokens | FewTokensOnGpu, keys: list[Tensor], values: list[Tensor]) -> None:
-        length = keys[0].shape[-2]
-        largest = few.append(self._own_states(), keys, values, checked=False)
-        if largest is None:
-            self._refuse_tokens(keys, values)
-            largest = few.append(self._own_states(), keys, values, checked=True)
-            assert largest is not None
-        self._roundings = [roundings_of_few(before, length) for before in self._roundings]
-        for m, magnitude in enumerate(largest):
-            self._tokens[m] += length
-            self._largest[m] = max(self._largest[m], magnitude)
-
-    def _refuse_tokens(self, keys: list[Tensor], values: list[Tensor]) -> None:
-        """Refuse what the state is not planned for, and values that are not finite."""
-        for m, (key, value) in enumerate(zip(keys, values, strict=True)):
-            self.refuse_beyond_bound(f"keys[{m}]", key)
-            check_finite(f"values[{m}]", value)
-
-    def _append(self, m: int, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-        length = key.shape[1]
-        if length == 0 or self._heads == 0:
-            return
-        size = self._expansion.even_chunk(self._heads, length)
-        x = self._expansion.frame.coordinates(key.to(torch.float64), m + 1)
-        W = with_ones(value, mask, torch.float64)
-        self._states[m] = self._states[m] + sum_of_monomials(x, W, self.plan.index_set, size)
-        self._shared = True  # it may be part of a graph
-        self._roundings[m] = roundings_of_chunks(self._roundings[m], length, size)
-        self._tokens[m] += length
-        self._largest[m] = max(self._largest[m], number(value.detach().abs().max()))
-        if mask is not None:
-            self._hidden = self._hidden_counts().clone()
-            self._hidden[m] += (~mask).sum(-1)
+        append(self, keys, values, key_masks)
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
@@ -297,20 +190,7 @@ class TensorAttentionState:
         Before every set has a token, or where masks hide all tokens of a set, there is nothing to attend, and the
         output is zero.
         """
-        require_ieee_arithmetic()
-        self._check("query", query, self.head_dim)
-        few = None if self._sees_nothing() else self._kernels([query])
-        if few is None or 0 in self._tokens:
-            self.refuse_beyond_bound("query", query)
-        shape = (*self.batch_shape, query.shape[-2], self.value_dim)
-        if 0 in self._tokens or 0 in shape:
-            return query.new_zeros(shape)
-        self._refuse_roundings(self._tokens, self._largest, self._roundings)
-        return self._attend(query).reshape(shape) if few is None else self._attend_few(few, query)
-
-    def _sees_nothing(self) -> bool:
-        """Whether masks hide all tokens of some set from some head, for which its column of ones adds up to 0."""
-        return self._hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in self._states)
+        return attend(self, query)
 
     def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
         """Refuse to attend sums that were rounded too often for what was promised."""
@@ -350,93 +230,15 @@ class TensorAttentionState:
             >>> bool((torch.cat(parts) - exact).abs().max() <= 1e-3)
             True
         """
-        require_ieee_arithmetic()
-        key_sets, value_sets, masks = self._tokens_of(keys, values, key_masks)
-        length = key_sets[0].shape[-2]
-        shared = isinstance(query, Tensor) and query.dim() == len(self.batch_shape) + 3
-        for one in query.unbind(-3) if shared else [query]:
-            self._check("query", one, self.head_dim)
-        for name, x in (("query", query), *((f"keys[{m}]", key) for m, key in enumerate(key_sets))):
-            if x.shape[-2] != length:
-                raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
-        self.refuse_beyond_bound("query", query)
-        if length == 1:  # whose queries are asked together
-            chunk = self._expansion.even_chunk(self._heads, 1)
-            by_kernels = not masks and self._kernels(key_sets, value_sets) is not None
-            roundings = [
-                roundings_of_few(before, 1) if by_kernels else roundings_of_chunks(before, 1, chunk)
-                for before in self._roundings
-            ]
-            self._refuse_roundings([n + 1 for n in self._tokens], self._largest, roundings)
-            self.append(key_sets, value_sets, key_masks=key_masks)
-            return self.attend(query.squeeze(-2)).unsqueeze(-2) if shared else self.attend(query)
-        self._refuse_tokens(key_sets, value_sets)
-        few = None if masks else self._kernels([query, *key_sets], value_sets)
-        if few is not None and few.ONE_BY_ONE:
-            roundings = [max(before, 1) + length for before in self._roundings]
-            self._refuse_roundings([n + length for n in self._tokens], self._largest, roundings)
-            tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
-            return torch.cat([self.extend(q, x[: self.order - 1], x[self.order - 1 :]) for q, *x in tokens], -2)
-        out = self._attend_after(query if shared else query.unsqueeze(-3), key_sets, value_sets, masks)
-        self._append_checked(key_sets, value_sets, masks)
-        return out if shared else out.squeeze(-3)
-
-    def _attend_after(self, query: Tensor, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> Tensor:
-        """The outputs (*batch_shape, s, L, d_v) of queries (*batch_shape, s, L, d) for tokens not appended yet."""
-        length = query.shape[-2]
-        if 0 in query.shape or self._heads == 0:
-            return query.new_zeros(*query.shape[:-1], self.value_dim)
-        flat = [self._flat(x) for x in (*keys, *values)]
-        magnitudes = [number(value.detach().abs().max()) for value in values]
-        largest = [max(pair) for pair in zip(self._largest, magnitudes, strict=True)]
-        outputs = []
-        for one in query.unbind(-3):
-            call = causal_call(self._flat(one), flat, masks, self.scale)
-            scan = causal_summing(call, self.plan.rank).tokens([length])
-            roundings = [before + scan.count() + scan.count(wide=True) for before in self._roundings]
-            self._refuse_roundings([count + length for count in self._tokens], largest, roundings)
-            out = attend_after(self._expansion, self.scale, masks, call.query, *flat, *self._states)
-            if not truth(torch.isfinite(out).all()):
-                self._check_reached(math.inf)
-            outputs.append(out.reshape(*self.batch_shape, length, self.value_dim))
-        return torch.stack(outputs, -3)
-
-    def _attend(self, query: Tensor) -> Tensor:
-        flat = self._flat(query)
-        met = contraction(self._states, self._expansion)[..., :-1]
-        x = self._expansion.frame.coordinates(flat.to(torch.float64), 0)
-        sums = against_monomials(x, met, self.plan.index_set, self._expansion.even_chunk(self._heads, flat.shape[1]))
-        D = sums[:, -1:]
-        found = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
-        self._check_reached(number(found.detach().abs().max()))
-        return found.mT.to(self.dtype)
-
-    def _attend_few(self, few: FewTokens | FewTokensOnGpu, query: Tensor) -> Tensor:
-        states = [z.contiguous() for z in self._states]
-        found = few.attend(states, query, checked=False)
-        if found is None:
-            self.refuse_beyond_bound("query", query)
-            found = few.attend(states, query, checked=True)
-            assert found is not None
-        out, reached = found
-        self._check_reached(reached)
-        return out
-
-    def _check_reached(self, reached: float) -> None:
-        most = torch.finfo(self.dtype).max
-        if not reached <= most:
-            raise SeparatrixError(
-                f"values: outputs reach {reached:.3g}, and {self.dtype} ends at {most:.3g}. Take a state of a wider "
-                "type, or multiply the values by a power of two."
-            )
+        return extend(self, query, keys, values, key_masks)
 
     def merge(self, other: TensorAttentionState) -> None:
         """Add the tokens of another state of the same plan and shape; the other is left as it is."""
         if not isinstance(other, TensorAttentionState):
             raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
-        compare("other", self._configuration(), other._configuration())
+        compare("other", configuration(self), configuration(other))
         compare("other", {"device": str(self.device)}, {"device": str(other.device)})
-        self._check_sums("other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
+        check_sums_of(self, "other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
         if other._hidden is not None:
             self._hidden = other._hidden + self._hidden_counts()
         self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
@@ -489,12 +291,7 @@ class TensorAttentionState:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
-        saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(self._states)}
-        saved["tokens"] = torch.tensor(self._tokens)
-        saved["largest"] = torch.tensor(self._largest, dtype=torch.float64)
-        saved["roundings"] = torch.tensor(self._roundings)
-        saved["configuration"] = as_bytes(self._configuration())
-        return saved if self._hidden is None else {**saved, "hidden": self._hidden.clone()}
+        return saved_tensors(self)
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Replace the tokens of this state by those that were saved.
@@ -506,48 +303,13 @@ class TensorAttentionState:
             ArgumentError: The state was made with other arguments, which are named, or its numbers cannot be those of
                 any tokens. This state is then left as it was.
         """
-        if not isinstance(saved, Mapping):
-            raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
-        if "configuration" in saved:  # first: what differs in it explains the rest
-            compare("saved", self._configuration(), from_bytes(saved["configuration"]))
-        entries = {name: x for name, x in self.state_dict().items() if name != "hidden"}
-        check_entries(saved, {**entries, "hidden": self._hidden_counts()} if "hidden" in saved else entries)
-        states = [saved[f"states.{m}"].detach().to(self.device, copy=True) for m in range(self.order - 1)]
-        tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
-        largest = [float(x) for x in saved["largest"]]
-        hidden = saved["hidden"].to(self.device, copy=True) if "hidden" in saved else None
-        self._check_sums("saved", states, tokens, largest, roundings, hidden)
-        self.states, self._tokens, self._largest, self._roundings = states, tokens, largest, roundings
-        self._hidden = hidden
+        load(self, saved)
 
     def _hidden_counts(self) -> Tensor:
         """How many tokens of each set a mask hid from each head, (order - 1, heads)."""
         if self._hidden is not None:
             return self._hidden
         return torch.zeros(self.order - 1, self._heads, dtype=torch.int64, device=self.device)
-
-    def _check_sums(
-        self,
-        argument: str,
-        states: list[Tensor],
-        tokens: list[int],
-        largest: list[float],
-        roundings: list[int],
-        hidden: Tensor | None,
-    ) -> None:
-        exponents = balanced_exponents(self.order, self.bound, self.scale)
-        sizes = [self._most * 2.0**exponent for exponent in exponents[1:]]
-        check_sums(argument, states, tokens, largest, roundings, sizes, self.plan.index_set, hidden)
-
-    def _configuration(self) -> dict[str, object]:
-        """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""
-        names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
-        found: dict[str, object] = {name: getattr(self, name) for name in names}
-        found["dtype"] = str(self.dtype).removeprefix("torch.")
-        found["batch_shape"] = list(self.batch_shape)
-        found["radius"], found["degree"] = self.plan.radius, self.plan.degree
-        found["exponents"] = balanced_exponents(self.order, self.bound, self.scale)
-        return found
 
     def _check(self, name: str, x: Tensor, width: int) -> None:
         check_tensor(name, x, self.batch_shape, width, self.dtype, self.device)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.attention.arithmetic.summation import Summing
+from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.certificate.output import SMALLEST_SCALE
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.errors import SeparatrixError

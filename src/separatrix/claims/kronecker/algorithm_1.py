@@ -57,9 +57,9 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Algorithm 1",
-    says="The near-linear algorithm: expand the polynomial in $U_1$, $U_2$, $U_3$, sum each key set "
-    r"once, multiply the sums, meet the queries, divide. Its output is within $2 \epsilon B^2 / (1 - \epsilon)$ of "
-    "attention, in $2 n r (3 d + 1)$ flops.",
+    says="The near-linear algorithm expands the polynomial in $U_1$, $U_2$, $U_3$, sums over each key set once, "
+    "multiplies the sums with each other and with the rows of the queries, and divides. Its output is within $2 "
+    r"\epsilon B^2 / (1 - \epsilon)$ of attention, in $2 n r (3 d + 1)$ flops.",
     cells=_cells,
     neighbours=(
         Neighbour("without the division of Step 3", {"output": "unnormalised"}),

@@ -11,8 +11,8 @@ from separatrix.claims.ledger import Finding, Found, claim
 @claim(
     paper="kronecker",
     where="Conjecture 4.3",
-    says=r"Three-way orthogonal vectors of dimension $c \log n$ take time $n^{3 - \epsilon}$ for no $\epsilon > 0$, "
-    r"with $c$ depending on $\epsilon$; the Strong Exponential Time Hypothesis implies it.",
+    says=r"For every $\epsilon > 0$ there is a $c$ such that no algorithm solves three-way orthogonal vectors of "
+    r"dimension $c \log n$ in time $n^{3 - \epsilon}$. The Strong Exponential Time Hypothesis implies this.",
     cells=size_cells,
     figures=("chain_sizes",),
     neighbours=(FEWER,),

@@ -130,18 +130,19 @@ def degree_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Corollary D.2",
     says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max\lbrace "
-    r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ is $\exp$ on $[-B, B]$ up to a relative "
-    r"$\epsilon$. We find that 3 times the corrected formula is enough, and that half of it is not.",
+    r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ approximates $\exp$ on $[-B, B]$ up to a "
+    r"relative error of $\epsilon$. We find that 3 times the degree of the corrected formula is enough, and that "
+    "half of it is not.",
     cells=degree_cells,
     errata=(
         Erratum(
             rank=Rank.STATEMENT,
             printed=r"$g = \Theta(\max\lbrace \frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B "
             r"\rbrace)$ for every $B > 1$ and $\epsilon \in (0, 0.1)$.",
-            right=r"$\log(e + \log(1/\epsilon) / B)$ in the denominator.",
-            why=r"The printed logarithm is zero where $\log(1/\epsilon) = B$, so that the degree is not "
-            "defined, and just above it the degree is beyond every multiple of what is needed. Lemma E.2 and "
-            "Algorithm 1 repeat it with $B^3$.",
+            right=r"The denominator is $\log(e + \log(1/\epsilon) / B)$.",
+            why=r"The printed logarithm is zero where $\log(1/\epsilon) = B$, so that the degree is not defined "
+            r"there. Where $\log(1/\epsilon)$ is just above $B$, the degree exceeds every multiple of what is "
+            "needed. Lemma E.2 and Algorithm 1 repeat the formula with $B^3$ for $B$.",
             shown_by="the printed degree is undefined or a hundred times too large",
         ),
     ),

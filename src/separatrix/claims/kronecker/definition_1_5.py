@@ -64,8 +64,9 @@ def _order_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition 1.5",
-    says=r"Attention of order $k$: $n^{k - 1}$ weights a query, $\exp$ of the mean product of $k$ entries, over the "
-    "column-wise Kronecker product of $k - 1$ values. Both algorithms of the library compute it, $k = 2$ to $5$.",
+    says=r"Attention of order $k$ has $n^{k - 1}$ weights for each query, in proportion to $\exp$ of the mean "
+    "product of $k$ entries, and averages the rows of the column-wise Kronecker product of $k - 1$ value sets with "
+    "them. Both algorithms of the library compute it, for $k = 2$ to $5$.",
     cells=_order_cells,
     figures=("definition_errors",),
     errata=(
@@ -74,8 +75,9 @@ def _order_cells() -> Iterator[Cell]:
             r"\operatorname{diag}(\exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})) / d) \mathbf{1}$.",
             right=r"$A = \exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})^\top / d)$, and "
             r"$D = \operatorname{diag}(A \mathbf{1})$.",
-            why="The brackets are misplaced: $Q$ and the product of the keys have no product without the "
-            r"transpose, and at $k = 3$ it must be Definition 1.1, which transposes and divides within $\exp$.",
+            why="The brackets are misplaced: $Q$ and the product of the keys have no product without the transpose, "
+            "and at $k = 3$ the definition must agree with Definition 1.1, which transposes and divides inside "
+            r"$\exp$.",
             rank=Rank.TYPOGRAPHICAL,
             shown_by="the printed formula is another one for d > 1",
         ),

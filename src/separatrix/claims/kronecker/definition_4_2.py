@@ -60,8 +60,8 @@ def kinds(found: Sequence[Found]) -> str:
 @claim(
     paper="kronecker",
     where="Definition 4.2",
-    says="Three-way orthogonal vectors, and what is known of it: splitting the variables in three turns a formula into "
-    "an instance whose orthogonal triples are its satisfying assignments.",
+    says="The problem of three-way orthogonal vectors is defined, with a known reduction: splitting the variables "
+    "of a formula in three turns it into an instance whose orthogonal triples are the satisfying assignments.",
     cells=chain_cells,
     neighbours=(Neighbour(r"the sets have at most $2^{\lfloor v/3 \rfloor}$ vectors", {"rounded": math.floor}),),
 )

@@ -11,9 +11,9 @@ from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
 @claim(
     paper="kronecker",
     where="Definition 4.6",
-    says="Gap-MaxIP: for each $a_i$, tell a triple of inner product at least $t$ from all at most "
-    r"$(1 - \epsilon) t$. Orthogonal vectors reach it directly too, with $3 m$ coordinates, $t = m$ and "
-    r"$\epsilon = 1/m$, and attention decides it.",
+    says="The problem Gap-MaxIP is to tell, for each $a_i$, whether some triple has an inner product of at least "
+    r"$t$ or all have at most $(1 - \epsilon) t$. Orthogonal vectors can also be reduced to it directly, with $3 m$ "
+    r"coordinates, $t = m$ and $\epsilon = 1/m$, and attention decides it.",
     cells=chain_cells,
     neighbours=(Neighbour(r"$\epsilon = 2/m$", {"apart": 2}),),
 )

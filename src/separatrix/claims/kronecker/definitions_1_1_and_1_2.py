@@ -61,8 +61,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition 1.1",
-    says=r"Attention of order 3: $n^2$ weights a query, $\exp$ of the mean product of three entries, over the "
-    "column-wise Kronecker product of two value sets.",
+    says=r"Attention of order 3 has $n^2$ weights for each query, in proportion to $\exp$ of the mean product of "
+    "three entries, and averages the rows of the column-wise Kronecker product of two value sets with them.",
     cells=_cells,
     defines=("separatrix.tensor_attention", "separatrix.attention.reference.tensor_attention"),
     neighbours=(
@@ -81,7 +81,7 @@ def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
 @claim(
     paper="kronecker",
     where="Definition 1.2",
-    says=r"The problem $\operatorname{ATAttC}(n, d, B, \epsilon_a)$: for five matrices with entries up to "
+    says=r"The problem $\operatorname{ATAttC}(n, d, B, \epsilon_a)$ is to find, for five matrices with entries up to "
     r"$B$, a matrix whose every entry is within $\epsilon_a$ of attention of order 3.",
     cells=_cells,
     defines=("separatrix.certified_attention",),

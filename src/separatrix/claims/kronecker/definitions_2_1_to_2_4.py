@@ -75,7 +75,7 @@ def _operator(where: str, says: str, defines: str, right: str, wrong: str, inste
 
 _operator(
     "Definition 2.1",
-    "The entrywise (Hadamard) product, $C_{i, j} = A_{i, j} B_{i, j}$.",
+    "The entrywise (Hadamard) product is $C_{i, j} = A_{i, j} B_{i, j}$.",
     "torch.mul",
     "entrywise",
     "matrix",
@@ -83,7 +83,8 @@ _operator(
 )
 _operator(
     "Definition 2.2",
-    r"The tensor of three matrices, $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$: the scores of order 3.",
+    r"The tensor of three matrices is $T_{i, j, l} = \sum_a A_{i, a} B_{j, a} C_{l, a}$. Its entries are the scores "
+    "of order 3.",
     "separatrix.attention.reference.tensor_scores",
     "tensor",
     "dotted",
@@ -91,8 +92,8 @@ _operator(
 )
 _operator(
     "Definition 2.3",
-    r"The Kronecker product, $n^2 \times d^2$, in whose rows and columns the first index runs fastest: in the usual "
-    r"order it is $K_2 \otimes K_1$.",
+    r"The Kronecker product is the $n^2 \times d^2$ matrix in whose rows and columns the first index runs fastest; "
+    r"in the usual notation it is $K_2 \otimes K_1$.",
     "torch.kron",
     "kronecker",
     "turned",
@@ -100,8 +101,8 @@ _operator(
 )
 _operator(
     "Definition 2.4",
-    r"The column-wise Kronecker product, $n^2 \times d$: row $i_1 + (i_2 - 1) n$ is the entrywise product of rows "
-    "$i_1$ and $i_2$.",
+    r"The column-wise Kronecker product is $n^2 \times d$, and its row $i_1 + (i_2 - 1) n$ is the entrywise product "
+    "of row $i_1$ of the first matrix and row $i_2$ of the second.",
     "separatrix.attention.reference.column_kronecker",
     "column",
     "other_order",

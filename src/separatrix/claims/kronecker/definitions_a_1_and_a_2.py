@@ -53,7 +53,7 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition A.1",
-    says="The inner product of $k$ vectors, the sum over coordinates of the products of $k$ entries.",
+    says="The inner product of $k$ vectors is the sum over coordinates of the products of their $k$ entries.",
     cells=_cells,
     defines=("separatrix.hardness.orthogonal_vectors.inner_products",),
     neighbours=(Neighbour("the sum of the dot products of all pairs", {"product": "pairwise"}),),
@@ -67,7 +67,7 @@ def definition_a_1(found: Sequence[Found], product: str = "products") -> Finding
 @claim(
     paper="kronecker",
     where="Definition A.2",
-    says="The largest inner product of three vectors, one of each of three sets.",
+    says="The quantity is the largest inner product of three vectors, one from each of three sets.",
     cells=_cells,
     defines=("separatrix.hardness.maxip.largest_products",),
     neighbours=(Neighbour("the least inner product", {"which": "least"}),),

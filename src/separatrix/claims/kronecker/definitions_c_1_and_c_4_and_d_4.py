@@ -100,8 +100,8 @@ def _approximated_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Definition C.1",
-    says=r"Ordinary attention, restated: $D^{-1} A V$ with $A = \exp(Q K^\top / d)$ and "
-    r"$D = \operatorname{diag}(A \mathbf{1})$.",
+    says=r"Ordinary attention is restated as $D^{-1} A V$ with $A = \exp(Q K^\top / d)$ and $D = "
+    r"\operatorname{diag}(A \mathbf{1})$.",
     cells=_ordinary_cells,
     defines=("separatrix.tensor_attention",),
     neighbours=(
@@ -120,7 +120,7 @@ _INDEX = "T has no entry for some printed index"
 @claim(
     paper="kronecker",
     where="Definition C.4",
-    says=r"A tensor contracted with a matrix along each of its axes, $T(X, Y, Z)_{i, j, l} = \sum_{a, b, c} T_{a, "
+    says=r"A tensor contracted with a matrix along each of its axes is $T(X, Y, Z)_{i, j, l} = \sum_{a, b, c} T_{a, "
     "b, c} X_{a, i} Y_{b, j} Z_{c, l}$.",
     cells=_contracted_cells,
     defines=("torch.einsum",),
@@ -134,7 +134,7 @@ _INDEX = "T has no entry for some printed index"
             shown_by=_INDEX,
         ),
     ),
-    neighbours=(Neighbour("$X$ meets the second axis and $Y$ the first", {"axes": "turned"}),),
+    neighbours=(Neighbour("$X$ is contracted with the second axis and $Y$ with the first", {"axes": "turned"}),),
 )
 def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
     """Every entry over random integers; sizes for which the printed range has indices that do not exist."""
@@ -151,8 +151,8 @@ def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
 @claim(
     paper="kronecker",
     where="Definition D.4",
-    says=r"An $(\epsilon, r)$-approximation of a positive tensor: $U_1 \odot U_2 \odot U_3$ with $r$ columns, every "
-    r"entry within $\epsilon$ times itself.",
+    says=r"An $(\epsilon, r)$-approximation of a positive tensor is a tensor $U_1 \odot U_2 \odot U_3$ with $r$ "
+    r"columns, each of whose entries has a relative error of at most $\epsilon$.",
     cells=_approximated_cells,
     defines=("separatrix.attention.polynomial.monomials.total_degree",),
     neighbours=(

@@ -64,13 +64,13 @@ def _restated(
 @claim(
     paper="kronecker",
     where="Definition C.2",
-    says="It restates Definition 1.1, tensor attention of order 3.",
+    says="The definition restates Definition 1.1, tensor attention of order 3.",
     cells=_restatement_cells,
     errata=(
         Erratum(
             printed=r"$A = Q (K_1 \otimes K_2)^\top$.",
             right=r"$A = \exp(Q (K_1 \otimes K_2)^\top / d)$.",
-            why=r"Without $\exp$ it is linear attention: weights may be negative and their sum may vanish. "
+            why=r"Without $\exp$ this is linear attention: weights may be negative, and their sum may vanish. "
             r"Definition 1.1 and the lemmas that use it have $\exp$, and divide by $d$.",
             rank=Rank.STATEMENT,
             shown_by=_DIFFERS,
@@ -78,7 +78,7 @@ def _restated(
         Erratum(
             printed=r"$D \in \mathbb{R}^{n \times n^2}$.",
             right=r"$D \in \mathbb{R}^{n \times n}$.",
-            why=r"$D = \operatorname{diag}(A \mathbf{1})$ is the diagonal matrix of $n$ row sums, and is inverted.",
+            why=r"$D = \operatorname{diag}(A \mathbf{1})$ is the diagonal matrix of $n$ row sums, and it is inverted.",
             rank=Rank.TYPOGRAPHICAL,
             shown_by=_COLUMNS,
         ),
@@ -97,7 +97,7 @@ def definition_c_2(found: Sequence[Found], formula: str = "corrected") -> Findin
 @claim(
     paper="kronecker",
     where="Definition D.1",
-    says="It restates Definition 1.2, whose attention is that of Definition 1.1.",
+    says="The definition restates Definition 1.2, whose attention is that of Definition 1.1.",
     cells=_restatement_cells,
     errata=(
         Erratum(

@@ -75,8 +75,8 @@ def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
 @claim(
     paper="kronecker",
     where="Hypothesis 4.1",
-    says=r"The Strong Exponential Time Hypothesis: for every $\epsilon > 0$ there is a $k$ such that $k$-SAT takes "
-    r"more than $2^{(1 - \epsilon) v}$ time.",
+    says=r"The Strong Exponential Time Hypothesis says that for every $\epsilon > 0$ there is a $k$ such that "
+    r"$k$-SAT takes more than $2^{(1 - \epsilon) v}$ time.",
     cells=size_cells,
     figures=("chain_sizes",),
     neighbours=(FEWER,),

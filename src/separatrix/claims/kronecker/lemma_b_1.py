@@ -162,15 +162,17 @@ def lemma_b_1(found: Sequence[Found], error: float = 1.0, threshold: float = 2.0
     paper="kronecker",
     where="Lemma B.1",
     part="values",
-    says="The attention matrix has eight blocks, one of them with the inner products, and $v$ picks that one out.",
+    says="The attention matrix has eight blocks, one of which holds the inner products, and the vector $v$ picks "
+    "out this block.",
     cells=_value_cells,
     errata=(
         Erratum(
-            printed="$v$ has $n^2$ ones and then $3 n^2$ zeros, and $V$ has one row $v$, the rest 0.",
+            printed="$v$ has $n^2$ ones and then $3 n^2$ zeros; one row of $V$ is $v$, and the others are 0.",
             right=r"$v$ is the column-wise Kronecker product of $(\mathbf{1}_n, \mathbf{0}_n)$ and "
             r"$(\mathbf{1}_n, \mathbf{0}_n)$, in one column of $V$.",
             why="In the order of Definition 2.4 the pairs of two vectors are not the first $n^2$ of the $4 n^2$ "
-            "columns: the printed $v$ takes every $b$, and the blanks, with the first half of the $c$ alone.",
+            "columns: the printed $v$ selects every $b$ and every blank row, but each only together with the first "
+            "half of the $c$.",
             rank=Rank.PROOF,
             at="Lemma B.1, proof: the choice of the values",
             shown_by="the printed v decides rows wrongly",
@@ -195,9 +197,9 @@ def lemma_b_1_values(found: Sequence[Found], v: str = "right") -> Finding:
     paper="kronecker",
     where="Lemma B.1",
     part="smallest beta",
-    says=r"The proof takes $\beta = \frac{40 C}{C_0 \epsilon} \ln n$. We find the least: about "
-    r"$\frac{4 C}{C_0 \epsilon} \ln n$ on exact outputs, and $2 d \ln(12 n^2) / (\epsilon t)$ by the lemma's rule "
-    "with its error; just below either, instances fail.",
+    says=r"The proof takes $\beta = \frac{40 C}{C_0 \epsilon} \ln n$. We find the least $\beta$ that works: about "
+    r"$\frac{4 C}{C_0 \epsilon} \ln n$ if outputs are exact, and $2 d \ln(12 n^2) / (\epsilon t)$ by the lemma's "
+    "rule with the error that it allows. Just below either value some instances fail.",
     cells=_smallest_cells,
     figures=("smallest_beta",),
     neighbours=(

@@ -80,25 +80,27 @@ def _threshold_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Lemma B.1",
     part="constants",
-    says=r"Equations (3), (4) and (9): with $\beta = B^3$ the exponential of Equation (9) is $n^{10}$, and the "
-    r"threshold $\tilde{t}$ is at least the error $\epsilon_a$ that is allowed.",
+    says=r"Equations (3), (4) and (9) say that with $\beta = B^3$ the exponential of Equation (9) is $n^{10}$, and "
+    r"the threshold $\tilde{t}$ is at least the error $\epsilon_a$ that is allowed.",
     cells=_constant_cells,
     errata=(
         Erratum(
             printed=r"$C_b = \sqrt{40 C / (C_0 \epsilon)}$.",
             right=r"$C_b = \sqrt[3]{40 C / (C_0 \epsilon)}$.",
-            why=r"$\beta = B^3 = C_b^3 \ln n$, so $\exp(0.25 \beta \epsilon C_0 / C)$ is $n^{10}$ with the cube "
-            r"root alone. (The square root gives a larger $\beta$: it would only cost, were it not for $C_a$.)",
+            why=r"$\beta = B^3 = C_b^3 \ln n$, so $\exp(0.25 \beta \epsilon C_0 / C)$ is $n^{10}$ only with the cube "
+            r"root. (The square root gives a larger $\beta$, which would only make the entries larger, if $C_a$ did "
+            "not depend on it.)",
             rank=Rank.PROOF,
             at="Equation (3), in the proof of Lemma B.1",
             shown_by="the square root misses n^10",
         ),
         Erratum(
             printed="$C_a = 2 + C_b^2 (1 - C_0 / C)$.",
-            right=r"$C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + \log_n 12$, with $0.5$ for $0.25$ in Equation (8).",
-            why=r"The proof of $\tilde{t} \ge \epsilon_a$ puts $\beta = C_b^2 \ln n$ where Equation (5) has "
-            r"$C_b^3 \ln n$: as printed $\tilde{t}$ is below $\epsilon_a$, and the error may be larger than what is "
-            "to be seen.",
+            right=r"$C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + \log_n 12$, with the factor $0.5$ in Equation (8), as "
+            "corrected there.",
+            why=r"The proof of $\tilde{t} \ge \epsilon_a$ uses $\beta = C_b^2 \ln n$, but Equation (5) has $C_b^3 "
+            r"\ln n$. With the printed constants $\tilde{t}$ is below $\epsilon_a$, so that the error may hide the "
+            "difference between the two cases.",
             rank=Rank.PROOF,
             at="Equation (4), in the proof of Lemma B.1",
             shown_by="with the printed C_a, t tilde is below eps_a",
@@ -135,17 +137,18 @@ def lemma_b_1_constants(
     paper="kronecker",
     where="Lemma B.1",
     part="threshold",
-    says=r"Equation (8) and the two cases: $u$ above $2 \tilde{t}$ in case 1, below it in case 2.",
+    says=r"With the threshold of Equation (8), the output $u$ is above $2 \tilde{t}$ in case 1 and below it in case "
+    "2.",
     cells=_threshold_cells,
     figures=("lemma_b1_outputs",),
     errata=(
         Erratum(
             printed=r"$\tilde{t} = \exp(0.25 \beta t / d) / (12 n^2 \tau)$, and in case 2 scores of at most "
             r"$0.25 \beta (1 - \epsilon) t / d$.",
-            right="$0.5$ for $0.25$, in Equation (8) and in both cases.",
-            why=r"The width is $2 d$, so a score is $0.5 \beta \langle a, b, c \rangle / d$. Case 1 survives the "
-            r"weaker $0.25$; case 2 does not: for $\epsilon \le 1/2$ the printed threshold is below the outputs of "
-            r"case 2 whatever $\beta$ is.",
+            right="The factor is $0.5$ where $0.25$ is printed, in Equation (8) and in both cases.",
+            why=r"The width is $2 d$, so a score is $0.5 \beta \langle a, b, c \rangle / d$. Case 1 is true with the "
+            r"smaller $0.25$ as well. Case 2 is not: for $\epsilon \le 1/2$ the printed threshold is below the "
+            r"outputs of case 2, whatever $\beta$ is.",
             rank=Rank.PROOF,
             at="Equation (8), in the proof of Lemma B.1",
             shown_by="the printed threshold does not decide at every beta",
@@ -153,7 +156,7 @@ def lemma_b_1_constants(
         Erratum(
             printed=r"$3 \tilde{t} / 4 + \tilde{t} = 2 \tilde{t}$.",
             right=r"$3 \tilde{t} / 4 + \tilde{t} = 1.75 \tilde{t} < 2 \tilde{t}$.",
-            why=r"$\exp(\cdots) = 16 n^2$ leaves a quarter of $\tilde{t}$ to spare; $12 n^2$ would do.",
+            why=r"$\exp(\cdots) = 16 n^2$ leaves a quarter of $\tilde{t}$ to spare; $12 n^2$ would be enough.",
             rank=Rank.TYPOGRAPHICAL,
             at="Lemma B.1, proof: case 2",
             shown_by="case 2 with its error stays below 2 t tilde",

@@ -71,8 +71,8 @@ def _check_part(found: Sequence[Found], part: str, degree: int) -> Finding:
     paper="kronecker",
     where="Lemma C.5",
     part="part 1",
-    says=r"The matrix $Q (K_1 \otimes K_2)^\top$ is the tensor of the triple inner products, its column "
-    "$j_1 + (j_2 - 1) n$ being the pair $(j_1, j_2)$.",
+    says=r"The matrix $Q (K_1 \otimes K_2)^\top$ is the tensor of the triple inner products, and its column $j_1 + "
+    "(j_2 - 1) n$ belongs to the pair $(j_1, j_2)$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
     neighbours=(Neighbour("column $j_2 + (j_1 - 1) n$ is the pair $(j_1, j_2)$", {"part": "part1_turned"}),),
@@ -85,7 +85,7 @@ def lemma_c_5_part_1(found: Sequence[Found], part: str = "part1") -> Finding:
     paper="kronecker",
     where="Lemma C.5",
     part="part 2",
-    says="Its row sums need only the column sums of $K_1$ and $K_2$.",
+    says=r"The row sums of $Q (K_1 \otimes K_2)^\top$ need only the column sums of $K_1$ and $K_2$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
     neighbours=(Neighbour("they need only the column sums of $K_1$", {"part": "part2_once"}),),
@@ -98,8 +98,8 @@ def lemma_c_5_part_2(found: Sequence[Found], part: str = "part2") -> Finding:
     paper="kronecker",
     where="Lemma C.5",
     part="part 3",
-    says=r"Its product with $V_1 \otimes V_2$ is $Q$ times the entrywise product of $K_1^\top V_1$ and "
-    r"$K_2^\top V_2$.",
+    says=r"The product of $Q (K_1 \otimes K_2)^\top$ with $V_1 \otimes V_2$ is $Q$ times the entrywise product of "
+    r"$K_1^\top V_1$ and $K_2^\top V_2$.",
     cells=_tensor_cells,
     proof="The scores as a tensor",
     neighbours=(Neighbour(r"of $K_1^\top V_2$ and $K_2^\top V_1$", {"part": "part3_crossed"}),),

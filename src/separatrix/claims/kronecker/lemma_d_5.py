@@ -41,7 +41,8 @@ def _denominator_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Lemma D.5",
-    says=r"If every entry of a positive $A$ is known to a relative $\epsilon_A$, so is every row sum.",
+    says=r"If every entry of a positive matrix $A$ is known up to a relative error of $\epsilon_A$, so is every row "
+    "sum.",
     cells=_denominator_cells,
     figures=("denominator_error",),
     proof="Errors of weights and of their sums",

@@ -79,9 +79,10 @@ def _output_cells() -> Iterator[Cell]:
             r"$\lvert \tilde{D} - D \rvert \le \epsilon_D D$.",
             right=r"$D = \operatorname{diag}(A \mathbf{1})$ and "
             r"$\tilde{D} = \operatorname{diag}(\tilde{A} \mathbf{1})$, as in Lemma D.5.",
-            why=r"The proof uses that the rows of $\tilde{D}^{-1} \tilde{A}$ and of $D^{-1} A$ sum to one. Without "
-            r"the first, $\tilde{A} = (1 + \epsilon_A) A$ and $\tilde{D} = (1 - \epsilon_D) D$ exceed the bound by "
-            r"the factor $1 / (1 - \epsilon_D)$; without the second, by any.",
+            why=r"The proof uses that the rows of $\tilde{D}^{-1} \tilde{A}$ and of $D^{-1} A$ sum to one. If the "
+            r"rows of the first do not, $\tilde{A} = (1 + \epsilon_A) A$ and $\tilde{D} = (1 - \epsilon_D) D$ exceed "
+            r"the bound by the factor $1 / (1 - \epsilon_D)$; if those of the second do not, the bound can be "
+            "exceeded by any factor.",
             rank=Rank.STATEMENT,
             at="Lemma D.6, hypotheses",
             shown_by="other D and D~ exceed the bound",

@@ -84,11 +84,11 @@ def _cells() -> Iterator[Cell]:
     where="Lemma E.1",
     says=r"For a polynomial $P$ of degree $g$, the tensor $P(X \odot Y \odot Z)$ is $U_1 \odot U_2 \odot U_3$ with "
     r"$\binom{3 (d + g)}{3 g}$ columns, which can be built in time $O(n r g)$. We find that $\binom{d + g}{g}$ "
-    "columns do, and that no fewer do.",
+    "columns are enough, and that fewer are not.",
     cells=_cells,
     figures=("sharp_rank",),
     neighbours=(
-        Neighbour(r"$\binom{d + g}{g} - 1$ columns do, and no fewer", {"fewer": 1}),
+        Neighbour(r"$\binom{d + g}{g} - 1$ columns are enough, and fewer are not", {"fewer": 1}),
         Neighbour(r"at most $\binom{d + g - 1}{g}$ columns are needed", {"most": _homogeneous}),
     ),
 )
@@ -132,7 +132,7 @@ def lemma_e_1(
         Erratum(
             printed=r"$P(x) = \sum_{i = 0}^d c_i x^i$.",
             right=r"$P(x) = \sum_{i = 0}^g c_i x^i$.",
-            why="$P$ has degree $g$; $d$ is the width of $X$, $Y$ and $Z$. Wherever $g > d$, the printed sum is "
+            why="$P$ has degree $g$; $d$ is the width of $X$, $Y$ and $Z$. Where $g > d$, the printed sum is "
             "another polynomial.",
             rank=Rank.TYPOGRAPHICAL,
             shown_by="the sum to d is another polynomial where g > d",

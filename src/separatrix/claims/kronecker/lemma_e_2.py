@@ -131,18 +131,18 @@ RANGE = "the printed degree is below every constant times 1"
         Erratum(
             rank=Rank.PROOF,
             printed="It takes $O(n r)$ time to construct $U_1$, $U_2$ and $U_3$.",
-            right="$O(n r g)$, as in Lemma E.1, Algorithm 1 and Theorem E.3. $O(n r)$ is possible too, if every column "
-            "is made from an earlier one with one multiplication.",
-            why="The proof applies Lemma E.1, which multiplies up to $g$ factors for an entry.",
+            right="It takes $O(n r g)$ time, as in Lemma E.1, Algorithm 1 and Theorem E.3. A time of $O(n r)$ is "
+            "possible too, if every column is made from an earlier one with one multiplication.",
+            why="The proof applies Lemma E.1, which multiplies up to $g$ factors for each entry.",
             shown_by=TIME,
         ),
         Erratum(
             rank=Rank.STATEMENT,
             printed=r"For every $B > 0$ and $\epsilon \in (0, 1)$ there are positive integers $g$ and $r$.",
-            right=r"$B > 1$ and $\epsilon \in (0, 0.1)$, as in Corollary D.2 and Definition D.4, which the "
-            "proof applies.",
-            why=r"For small $B$ and $\epsilon$ near 1 the printed order of $g$ is below every multiple "
-            r"of 1, and where $\log(1/\epsilon) = B^3$ it is not defined.",
+            right=r"The hypotheses are $B > 1$ and $\epsilon \in (0, 0.1)$, as in Corollary D.2 and Definition D.4, "
+            "which the proof applies.",
+            why=r"For small $B$ and $\epsilon$ near 1 the printed order of $g$ is smaller than any positive "
+            r"constant, and where $\log(1/\epsilon) = B^3$ it is not defined.",
             shown_by=RANGE,
         ),
     ),

@@ -61,15 +61,15 @@ def _sum_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Lemma C.3",
     part="proof",
-    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed one, "
-    "each a pair $(i, j)$.",
+    says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed vector, one for "
+    "each pair $(i, j)$.",
     cells=_product_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$A_{\ast, i}$ is the column $i$ of $A$, in $\mathbb{R}^{n^2}$, for $i \in [d]$; "
             r"$A^\top B$ is the sum of $A_{\ast, i} B_{\ast, i}^\top$ for $i$ from 1 to $n^2$.",
-            right=r"$A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
+            right=r"It should be $A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
             why=r"$A$ is $n^2 \times d_1$: it has $d_1$ columns, of length $n^2$. Its rows are $a_{1, i} "
             r"\circ a_{2, j}$, as the next line says.",
             shown_by=_COLUMNS,
@@ -102,15 +102,15 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
     paper="kronecker",
     where="Lemma D.5",
     part="proof",
-    says="The proof compares two row sums, of A~ and of A, entry by entry.",
+    says=r"The proof compares a row sum of $\tilde{A}$ with one of $A$, entry by entry.",
     cells=_sum_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$\lvert \sum_{l = 1}^{n^2} \tilde{A}_{i, l} - \sum_{j = 1}^{n^2} A_{i, l} \rvert$.",
-            right="Both sums over $l$.",
-            why="The second sum runs over $j$, which its terms do not have: it is $n^2 A_{i, l}$."
-            " (It rests on a single sign of the text that was read.)",
+            right="Both sums run over $l$.",
+            why="The second sum runs over $j$, on which its terms do not depend, so that it is $n^2 A_{i, l}$. "
+            "(This erratum rests on a single character of the text that we read.)",
             shown_by=_SUM,
         ),
     ),

@@ -244,7 +244,7 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     where="Section 1",
     part="pairs cannot",
     says="Ordinary attention units cannot detect triples: what a head passes on does not grow with $n$, and what "
-    "Match3 asks does.",
+    "the task Match3 needs does.",
     cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
     neighbours=(
         Neighbour("disjointness of $m$ elements has rank $2^m - 1$", {"less": 1}),

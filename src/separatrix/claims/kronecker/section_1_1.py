@@ -45,8 +45,8 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Section 1.1",
     part="largest order",
-    says=r"With entries up to $B$, the largest order $k$ with $B < (\log n)^{1/k}$ is the one to use: it can be "
-    "computed quickly, and a higher one cannot.",
+    says=r"With entries up to $B$, the largest order $k$ with $B < (\log n)^{1/k}$ is the one to use: attention of "
+    "this order can be computed quickly, and attention of a higher order cannot.",
     cells=_cells,
     figures=("largest_order",),
     neighbours=(

@@ -55,15 +55,17 @@ def _cells() -> Iterator[Cell]:
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"Given $U_1$, $U_2$, $U_3$, $\tilde{D}$ is computed in $O(n d)$ time.",
-            right="In $O(n r)$ time, $r$ the number of their columns, as in Algorithm 1.",
-            why="Their $n r$ entries must be read; $r$ is the number of monomials, and $r / d$ is not bounded.",
+            right="It is computed in $O(n r)$ time, where $r$ is the number of columns of $U_1$, $U_2$ and $U_3$, "
+            "as in Algorithm 1.",
+            why="The $n r$ entries of each of the three must be read; $r$ is the number of monomials, and $r / d$ "
+            "is not bounded.",
             shown_by=_SUMS,
         ),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ "
             "time.",
-            right=r"In $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
+            right=r"It is computed in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
             why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and $r "
             r"\times d$.",
             shown_by=_PRODUCTS,

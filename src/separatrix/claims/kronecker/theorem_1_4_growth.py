@@ -97,7 +97,7 @@ def _cells() -> Iterator[Cell]:
     where="Theorem 1.4",
     part="linear growth",
     says="With bounded entries, Algorithm 1 approximates attention in time almost linear in $n$: at a given rank "
-    "each step is a product with $n$ rows, or does not see $n$ at all.",
+    "each step is a product with $n$ rows, or does not depend on $n$ at all.",
     cells=_cells,
     figures=("linear_growth",),
     neighbours=(
@@ -105,10 +105,11 @@ def _cells() -> Iterator[Cell]:
         Neighbour("the flops grow as $n^{0.99}$", {"power": 0.99}),
     ),
     history=(
-        "Until 2026-11-17 the counted flops had to be the plan's as well. They still are; but our count against our "
-        "plan says nothing of the theorem, and decides nothing any more.",
-        "The tolerance was 3e-4 until gradients had a certificate that keeps it too: at order 4 that takes another "
-        "degree at n = 128 than beyond, which says nothing of growth. It was changed to 2e-4 after this was seen.",
+        "Until 2026-11-17 the counted flops also had to equal those of the plan. They still do; but a comparison of "
+        "our count with our plan says nothing about the theorem, and no longer decides anything.",
+        "The tolerance was 3e-4 until the certificate covered gradients too: at order 4 this tolerance then takes "
+        "another degree at n = 128 than at larger n, which says nothing about growth. It was changed to 2e-4 after "
+        "this was seen.",
     ),
 )
 def linear_growth(found: Sequence[Found], power: float = 1.0) -> Finding:

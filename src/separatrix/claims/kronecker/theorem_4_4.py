@@ -62,7 +62,7 @@ def _code_cells() -> Iterator[Cell]:
     says="There are systematic codes over a fixed field, of constant rate and distance, whose triple products lie in "
     "another such code; both are encoded and checked in polynomial time.",
     cells=_code_cells,
-    neighbours=(Neighbour("rate and distance of at least 1/5 at once", {"promised": Fraction(1, 5)}),),
+    neighbours=(Neighbour("rate and distance are both at least 1/5", {"promised": Fraction(1, 5)}),),
 )
 def theorem_4_4(found: Sequence[Found], promised: Fraction = PRINTED_DISTANCE) -> Finding:
     """Reed-Solomon codes have all four properties but the fixed field, so the theorem is illustrated by them."""

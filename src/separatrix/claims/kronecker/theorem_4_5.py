@@ -69,17 +69,20 @@ def _soundness_cells() -> Iterator[Cell]:
 @claim(
     paper="kronecker",
     where="Theorem 4.5",
-    says="A four-party protocol for disjointness: Alice always accepts disjoint sets, and sets that meet with "
-    "probability at most $1/2$ whatever Merlin sends.",
+    says="There is a four-party protocol for disjointness in which Alice always accepts disjoint sets, and accepts "
+    "sets that meet with probability at most $1/2$, whatever Merlin sends.",
     cells=_soundness_cells,
     figures=("protocol_soundness",),
     errata=(
         Erratum(
-            printed="Acceptance at most $1/2$, from codes of relative distance at least $0.01$ (Theorem 4.4).",
-            right="Acceptance at most 1 minus the relative distance of $C'$: $1/2$ needs a distance of $1/2$, or "
-            "with $0.01$ the same word of Merlin's checked at 69 places, tossed independently.",
+            printed="Alice accepts sets that meet with probability at most $1/2$, with codes of relative distance "
+            "at least $0.01$ (Theorem 4.4).",
+            right="The probability is at most 1 minus the relative distance of $C'$. For $1/2$ the distance must be "
+            "$1/2$; or, at the distance $0.01$, Alice must check Merlin's word at 69 places that are drawn "
+            "independently.",
             why=r"A word that Alice may accept and $\mu$ are two words of $C'$, so they may agree in all places but "
-            "a hundredth. Merlin's best lie, computed, reaches the bound; $(1 - 0.01)^{69} < 1/2$.",
+            "a hundredth. We computed Merlin's best lie, and it reaches the bound. With 69 places the bound is $(1 "
+            "- 0.01)^{69} < 1/2$.",
             rank=Rank.STATEMENT,
             at="Theorem 4.5, soundness",
             shown_by="a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2",

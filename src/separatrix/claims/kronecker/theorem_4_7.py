@@ -19,11 +19,12 @@ from separatrix.lab.registry import experiment
 @claim(
     paper="kronecker",
     where="Theorem 4.7",
-    says=r"Unless the Strong Exponential Time Hypothesis fails, Gap-MaxIP with $d$ and $t$ of order $\log n$ and "
-    r"$\epsilon = 1/2$ takes time $n^{3 - \delta}$ for no $\delta > 0$.",
+    says="Unless the Strong Exponential Time Hypothesis fails, no algorithm solves Gap-MaxIP with $d$ and $t$ of "
+    r"order $\log n$ and $\epsilon = 1/2$ in time $n^{3 - \delta}$, for any $\delta > 0$.",
     cells=size_cells,
     figures=("chain_sizes",),
-    alone=r"A lower bound for all algorithms: nothing that runs would tell $n^{3 - \delta}$ from $n^{2 - \delta}$.",
+    alone="The theorem is a lower bound for all algorithms: no program that we could run would tell $n^{3 - "
+    r"\delta}$ from $n^{2 - \delta}$.",
 )
 def theorem_4_7(found: Sequence[Found]) -> Finding:
     """Illustrated by the reduction itself: its cases are checked apart, here is how it grows."""
@@ -105,16 +106,17 @@ def _time_cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 4.7",
     part="cases",
-    says="The inner product of the protocol's vectors counts the coins with which Alice accepts, so its largest value "
-    "over Merlin's words tells orthogonal triples from the others.",
+    says="The inner product of the protocol's vectors counts the outcomes of the coins with which Alice accepts, so "
+    "its largest value over Merlin's words tells orthogonal triples from the others.",
     cells=_vector_cells,
     errata=(
         Erratum(
-            printed=r"If $\alpha, \beta, \gamma$ are orthogonal the inner product is at most $m/2$; otherwise some "
-            r"$\mu$ has $m$.",
-            right=r"If they are orthogonal some $\mu$ has $m$; otherwise every $\mu$ has at most $m/2$.",
-            why="Alice accepts disjoint sets always, and sets that meet with probability at most $1/2$ (Theorem "
-            "4.5): the two cases are exchanged.",
+            printed=r"If $\alpha, \beta, \gamma$ are orthogonal the inner product is at most $m/2$; otherwise it is "
+            r"$m$ for some $\mu$.",
+            right=r"If they are orthogonal, the inner product is $m$ for some $\mu$; otherwise it is at most $m/2$ "
+            r"for every $\mu$.",
+            why="Alice always accepts disjoint sets, and she accepts sets that meet with probability at most $1/2$ "
+            "(Theorem 4.5). In the printed text the two cases are exchanged.",
             rank=Rank.PROOF,
             at="Theorem 4.7, proof: the two cases",
             shown_by="triples contradict the printed cases",
@@ -143,7 +145,8 @@ def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Findin
     paper="kronecker",
     where="Theorem 4.7",
     part="time",
-    says="The last step of the proof: what orthogonal vectors need is what Gap-MaxIP is claimed to need.",
+    says="The last step of the proof shows that the time that orthogonal vectors need is the time that Gap-MaxIP is "
+    "claimed to need.",
     cells=_time_cells,
     errata=(
         Erratum(

@@ -104,11 +104,13 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem B.2",
     says=r"Assuming the Strong Exponential Time Hypothesis, tensor attention with $d$ of order $\log n$, entries up "
-    r"to a constant times $(\log n)^{1/3}$ and an error that is a power of $1/n$ takes time $n^{3 - q}$ for no "
-    "$q > 0$.",
+    r"to a constant times $(\log n)^{1/3}$ and an error that is a power of $1/n$ cannot be computed in time $n^{3 - "
+    "q}$, for any $q > 0$.",
     cells=_cells,
     figures=("lower_bound_plane", "lower_bound_phase"),
-    neighbours=(Neighbour("the rank passes $n^2$ below 0.3 of the $B$ that decides", {"below": 0.3}),),
+    neighbours=(
+        Neighbour("the rank exceeds $n^2$ already below 0.3 times the $B$ that decides Gap-MaxIP", {"below": 0.3}),
+    ),
 )
 def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
     """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""

@@ -60,15 +60,15 @@ def _cells() -> Iterator[Cell]:
     paper="kronecker",
     where="Theorem 4.5",
     part="proof",
-    says="The proof encodes the $m / T$ bits of each part of the universe, the first entries of its codeword.",
+    says="The proof encodes the $m / T$ bits of each part of the universe; they are the first entries of its codeword.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"For each $i \in [n / T]$ the entries of the three codewords are bits.",
-            right=r"For each $i \in [m / T]$.",
-            why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4 and no number of the protocol."
-            " (It rests on a single sign of the text that was read.)",
+            right=r"They are bits for each $i \in [m / T]$.",
+            why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4, and does not occur in the "
+            "protocol. (This erratum rests on a single character of the text that we read.)",
             shown_by=_RANGE,
         ),
     ),
@@ -91,22 +91,23 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
     paper="kronecker",
     where="Theorem 4.7",
     part="sizes",
-    says="The vectors have a coordinate for every pair of messages and every coin, $(T')^2 m$ in all.",
+    says="The vectors of the proof have a coordinate for every pair of messages and every outcome of the coins, "
+    "$(T')^2 m$ coordinates in all.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed="Gap-MaxIP with $d = 2 (T')^2 m$; the vectors have dimension $2 (T')^2 m$.",
             right="$d = (T')^2 m$.",
-            why=r"They are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the "
-            r"constant in $d = O(\log n)$ changes.",
+            why=r"The vectors are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the constant "
+            r"in $d = O(\log n)$ changes.",
             shown_by=_TWICE,
         ),
         Erratum(
             rank=Rank.PROOF,
             printed=r"$(\lvert A \rvert + \lvert B \rvert + \lvert C \rvert)^{3 - \delta_{\text{OV}}} = "
             r"(2^{m/c})^{3 - \delta_{\text{OV}}}$.",
-            right=r"$(3 \cdot 2^{m/c})^{3 - \delta_{\text{OV}}}$, which is at least that.",
+            right=r"$(3 \cdot 2^{m/c})^{3 - \delta_{\text{OV}}}$, which is at least the printed value.",
             why="Each of the three sets has $2^{m/c}$ vectors. The constant does not change the order.",
             shown_by=_SUM,
         ),

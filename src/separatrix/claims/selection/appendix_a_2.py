@@ -62,8 +62,8 @@ def _query_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Appendix A.2",
-    says="On the original task, with $T$ queries a sequence, the population loss is $T$ times that of the task "
-    "with one, so that gradient descent differs by the scale of its rate alone.",
+    says="On the original task, with $T$ queries in each sequence, the population loss is $T$ times that of the "
+    "task with one query, so that gradient descent differs only in the scale of its rate.",
     cells=_query_cells,
     neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )

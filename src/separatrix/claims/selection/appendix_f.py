@@ -41,17 +41,18 @@ def _sampled_cells() -> Iterator[Cell]:
     cells=_sampled_cells,
     errata=(
         Erratum(
-            printed="Encodings chosen by a dot-product threshold will satisfy the property.",
-            right="They do not, at any threshold that rejection can meet here: the experiments lie outside the "
-            "hypothesis of the theorems, and work all the same.",
-            why="A pair of disjoint sets of 3 and 6 positions is exhibited whose block of products has norm above "
-            "$1/2$.",
+            printed="Encodings that are chosen by a threshold on their dot products satisfy the $(q, "
+            r"\delta)$-property.",
+            right="They do not, at any threshold at which sampling by rejection succeeds here. The experiments lie "
+            "outside the hypothesis of the theorems, and work all the same.",
+            why="We exhibit two disjoint sets, of 3 and of 6 positions, whose matrix of dot products has a norm "
+            "above $1/2$.",
             rank=Rank.STATEMENT,
             at="Appendix F, positional encoding sampling",
             shown_by="delta is at least 1/2 at every threshold",
         ),
     ),
-    alone="It fails: what is printed is itself rejected.",
+    alone="The claim fails: the check rejects the printed statement itself.",
 )
 def sampled(found: Sequence[Found]) -> Finding:
     """A lower bound on delta is a pair of sets; above 1/2 the property of Definition 2.3 is refuted."""

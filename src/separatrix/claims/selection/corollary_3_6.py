@@ -49,17 +49,19 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
     figures=("length_ratio",),
     errata=(
         Erratum(
-            printed=r"With a training loss of at most $\epsilon$, that at $T_2$ is $O(T_2^2 \epsilon / T_1^2)$.",
-            right="When the training time is at least that of Theorem E.6, as in Corollary E.9.",
-            why="That time makes $1 - q s_+$ itself small. The training loss is smaller than its square by the "
-            r"factor $q / (T_1 - q)$, because $\alpha$ settles above 1 to offset what the attention loses at $T_1$; "
-            "at $T_2$ the offset is wrong, and the ratio of the losses is of order $T_1 / q$.",
+            printed=r"If the training loss is at most $\epsilon$, the loss at $T_2$ is $O(T_2^2 \epsilon / T_1^2)$.",
+            right="The loss at $T_2$ has this bound if the training time is at least that of Theorem E.6, as in "
+            "Corollary E.9.",
+            why="That training time makes $1 - q s_+$ itself small. A small training loss does not: it is smaller "
+            r"than the square of $1 - q s_+$ by the factor $q / (T_1 - q)$, because $\alpha$ settles above 1 to "
+            "offset what the attention loses at $T_1$. At $T_2$ this offset is wrong, and the ratio of the losses "
+            "is of order $T_1 / q$.",
             rank=Rank.STATEMENT,
             at="Corollary 3.6",
             shown_by="the ratio grows with T_1",
         ),
     ),
-    alone="It fails: what is printed is itself rejected.",
+    alone="The claim fails: the check rejects the printed statement itself.",
 )
 def corollary_3_6(found: Sequence[Found]) -> Finding:
     """No constant bounds the ratio over T_2^2 / T_1^2: it grows in proportion to T_1."""

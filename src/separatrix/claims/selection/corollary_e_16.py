@@ -82,23 +82,23 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Corollary E.16",
-    says="After the time of Theorem E.6, the transformer with any one encoding of the $(q, "
-    r"\delta)$-property has a loss of at most $\epsilon$: one fixed set of encodings serves all inputs.",
+    says=r"After the time of Theorem E.6, the transformer with any one encoding that has the $(q, \delta)$-property "
+    r"has a loss of at most $\epsilon$, so that one fixed set of encodings is enough for all inputs.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.PROOF,
             printed=r"All $S_y(i)$ are the same; with $s_+ = S_y(i)$ the argument of Theorem E.6 applies.",
-            right=r"Those with $i \in y$ are. The last term of the loss is $\alpha^2 \sum_{i \notin y} S_y(i)^2$, "
-            r"which is at least $\alpha^2 (1 - q s_+)^2 / (T - q)$.",
-            why=r"Outside of $y$ the weights are alike in the mean over encodings alone (Lemma E.14).",
+            right=r"Only those with $i \in y$ are the same. The last term of the loss is $\alpha^2 \sum_{i \notin y} "
+            r"S_y(i)^2$, which is at least $\alpha^2 (1 - q s_+)^2 / (T - q)$.",
+            why="Outside of $y$ the weights are equal only in the mean over encodings (Lemma E.14).",
             shown_by=EQUAL,
         ),
         Erratum(
             rank=Rank.PROOF,
             printed=r"By Corollary E.8 and Lemma E.15 the loss is at most $\epsilon$.",
-            right=r"$\alpha$ is bounded by (IH2) at the mean weight $\bar{s}_+$, of which Corollary E.8 "
-            r"keeps $\alpha \le 1 + \frac{8}{5} x$ alone; with (IH2) itself the loss is at most $0.72 \epsilon$.",
+            right=r"$\alpha$ is bounded by (IH2) at the mean weight $\bar{s}_+$, of which Corollary E.8 keeps only "
+            r"$\alpha \le 1 + \frac{8}{5} x$; with (IH2) itself the loss is at most $0.72 \epsilon$.",
             why="An encoding whose overlaps are all negative has $s_+$ near $1/q$ and a loss of "
             r"$\frac{d}{2 q} (\alpha - 1)^2$, up to $1.28 \epsilon$ for $\alpha = 1 + \frac{8}{5} x$.",
             shown_by=ALONE,

@@ -77,13 +77,13 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"$O(T_2^{1.9} \epsilon / T_1^{1.9})$ with stochastic encodings", {"drawn": 1.9}),
     ),
     history=(
-        "Until 2026-11-17 T_2 went to 10 T_1 and the constant 1 was all that was compared, which T_2 / T_1 in the "
-        "place of its square passes too. Longer sequences and the power were added after results had been seen; the "
-        "verdict stayed.",
-        "On 2026-11-17 the power was taken at epsilon = 1e-2, where the loss at 250 T_1 saturates: 1.73, to be at most "
-        "2.1, which powers from 1.7 on pass; the constant was to be 1, which an O() does not promise; and encodings "
-        "were orthogonal. The powers of T_2 / T_1, T_1 and epsilon at 1e-6, and a cell with stochastic encodings, took "
-        "their place; the verdict stayed.",
+        "Until 2026-11-17 T_2 went up to 10 T_1, and the rule asked only that the constant is at most 1, which a "
+        "bound with T_2 / T_1 in the place of its square passes too. Longer sequences and the power were added "
+        "after results had been seen; the verdict stayed.",
+        "On 2026-11-17 the power was measured at epsilon = 1e-2, where the loss at 250 T_1 saturates: it was 1.73 "
+        "and had to be at most 2.1, which powers from 1.7 on pass. The constant had to be 1, which an O() does not "
+        "promise, and the encodings were orthogonal. The rule now is about the powers of T_2 / T_1, T_1 and epsilon "
+        "at 1e-6, with a cell with stochastic encodings; the verdict stayed.",
     ),
 )
 def corollary_e_9(
@@ -142,7 +142,8 @@ LAST_LINE = (
         at="Corollary E.9, proof: the last line",
         shown_by="epsilon of the first term",
         printed=r"$\frac{T_2 (T_2 - q_2) q_1^3}{2 q_2^2 T_1 (T_1 - q_1)}$.",
-        right=r"Times $\epsilon$ (and over $q_2^3$; with $q_2^2$ it is still an upper bound).",
+        right=r"The bound has the factor $\epsilon$ (and the denominator has $q_2^3$; with $q_2^2$ it is still an "
+        "upper bound).",
         why=r"It is $\frac{d}{2} \cdot \frac{T_2}{(T_2 - q_2) q_2}$ times the square of the bound on $1 - q_2 s'$, "
         r"which has $\sqrt{\epsilon}$.",
     ),
@@ -220,8 +221,8 @@ def _proof_cells() -> Iterator[Cell]:
         Neighbour(r"of order $T_2^{1.9} \epsilon / T_1^{1.9}$", {"power": 1.9}),
     ),
     history=(
-        "Until 2026-11-17 the first of the four terms was all that was computed. All four, their sum and their orders "
-        "are since; the verdict stayed.",
+        "Until 2026-11-17 only the first of the four terms was computed. Since then all four, their sum and their "
+        "orders are; the verdict stayed.",
     ),
 )
 def corollary_e_9_proof(

@@ -181,8 +181,8 @@ def task_finding(found: Sequence[Found], target: str, variance: float) -> Findin
 @claim(
     paper="selection",
     where="Definition 2.1",
-    says="The task: the mean of the $q$ tokens whose positions the query lists; tokens standard Gaussian, the set "
-    "uniform.",
+    says="The task is to output the mean of the $q$ tokens whose positions the query lists. The tokens are standard "
+    "Gaussian, and the set of positions is uniform.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection", "separatrix.selection.task.subset_average"),
     neighbours=SELECTION_NEIGHBOURS,
@@ -194,7 +194,8 @@ def definition_2_1(found: Sequence[Found], target: str = "mean", variance: float
 @claim(
     paper="selection",
     where="Definition 2.2",
-    says="One-hot positional encodings: $e_i$ is the unit vector $i$, and $e_y$ the sum over a subset.",
+    says="With one-hot positional encodings, $e_i$ is the unit vector $i$, and $e_y$ is the sum of $e_i$ over a "
+    "subset.",
     cells=_encoding_cells,
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(
@@ -211,8 +212,8 @@ def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "
 @claim(
     paper="selection",
     where="Definition 2.3",
-    says=r"Near-orthogonal positional encodings: entries $\pm 1 / \sqrt{d_e}$ and inner products of at "
-    r"most $\delta$; a subset's code is $E_y (E_y^\top E_y)^{-1} \mathbf{1}$.",
+    says=r"Near-orthogonal positional encodings have entries $\pm 1 / \sqrt{d_e}$ and inner products of at most "
+    r"$\delta$, and the code of a subset is $E_y (E_y^\top E_y)^{-1} \mathbf{1}$.",
     cells=_encoding_cells,
     defines=("separatrix.selection.near_orthogonal_encoding", "separatrix.selection.encodings.subset_code"),
     neighbours=(
@@ -230,13 +231,13 @@ def definition_2_3(found: Sequence[Found], entries: str = "entries", share: floa
 @claim(
     paper="selection",
     where="Definition 2.4",
-    says="One layer of attention with the product of query and key matrices as one matrix $W$: $V Z "
-    r"\operatorname{softmax}(Z^\top W z_{\text{query}})$.",
+    says="The model is one layer of attention in which the product of the query and key matrices is one matrix $W$: "
+    r"its output is $V Z \operatorname{softmax}(Z^\top W z_{\text{query}})$.",
     cells=_transformer_cells,
     defines=("separatrix.selection.SelectionTransformer",),
     neighbours=(
         Neighbour(r"with $W^\top$ in the place of $W$", {"form": "turned"}),
-        Neighbour(r"with scores over $\sqrt{d + d_e}$", {"form": "scaled"}),
+        Neighbour(r"with scores divided by $\sqrt{d + d_e}$", {"form": "scaled"}),
         Neighbour("with the encodings alone in the scores", {"form": "blind"}),
     ),
 )
@@ -257,8 +258,8 @@ STOCHASTIC_NEIGHBOURS = (Neighbour("the mean over all encodings, valid or not", 
 @claim(
     paper="selection",
     where="Definition 2.5",
-    says="The same with positional encodings drawn anew: its output is the mean over encodings, given that they are "
-    "valid.",
+    says="The model is that of Definition 2.4 with positional encodings that are drawn anew. Its output is the mean "
+    "over encodings, given that they are valid.",
     cells=stochastic_cells,
     defines=("separatrix.selection.StochasticSelectionTransformer",),
     neighbours=STOCHASTIC_NEIGHBOURS,

@@ -90,9 +90,9 @@ def _isometry_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Definition A.1",
-    says=r"Restricted isometry and orthogonality: $\lVert E v \rVert^2$ within $\delta \lVert v \rVert^2$ "
-    r"of $\lVert v \rVert^2$ for supports of up to $q$, and $\lvert \langle E v, E v' \rangle \rvert \le \delta "
-    r"\lVert v \rVert \lVert v' \rVert$ for disjoint supports of up to $q$ and $2 q$.",
+    says=r"Restricted isometry and orthogonality means that $\lVert E v \rVert^2$ is within $\delta \lVert v "
+    r"\rVert^2$ of $\lVert v \rVert^2$ for supports of up to $q$, and that $\lvert \langle E v, E v' \rangle \rvert "
+    r"\le \delta \lVert v \rVert \lVert v' \rVert$ for disjoint supports of up to $q$ and $2 q$.",
     cells=_isometry_cells,
     defines=("separatrix.selection.isometry.restricted_isometry",),
     neighbours=(
@@ -109,7 +109,7 @@ def definition_a_1(found: Sequence[Found], form: str = "it") -> Finding:
 @claim(
     paper="selection",
     where="Definition A.4",
-    says="The task once more, to be compared with the original one.",
+    says="The definition repeats the task of Definition 2.1, for comparison with the original one.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection",),
     neighbours=SELECTION_NEIGHBOURS,
@@ -121,7 +121,7 @@ def definition_a_4(found: Sequence[Found], target: str = "mean", variance: float
 @claim(
     paper="selection",
     where="Definition D.3",
-    says="One-hot encodings once more: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
+    says="The definition repeats one-hot encodings: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
     cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(Neighbour("$e_y$ is the mean over the subset", {"code": "mean"}),),
@@ -139,14 +139,15 @@ SHAPES = (
         r"zeros of these shapes.",
         right=r"$W \in \mathbb{R}^{(d + d_e) \times (d + d_e)}$, $V \in \mathbb{R}^{d \times (d + d_e)}$, as in "
         r"Definition 2.5.",
-        why=r"They meet $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks that do not vanish.",
+        why="They are multiplied with $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks "
+        "that are not zero.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rows of Z",
         printed=r"Equation (11): $Z \in \mathbb{R}^{(d + T) \times T}$.",
         right=r"$\mathbb{R}^{(d + d_e) \times T}$, as in Equation (14).",
-        why=r"Encodings have $d_e$ coordinates here; $T$ is the number for one-hot ones.",
+        why="Encodings have $d_e$ coordinates here; one-hot encodings have $T$.",
     ),
 )
 
@@ -154,7 +155,7 @@ SHAPES = (
 @claim(
     paper="selection",
     where="Definition E.1",
-    says="The transformer with stochastic encodings once more.",
+    says="The definition repeats the transformer with stochastic encodings.",
     cells=lambda: (
         *stochastic_cells(),
         *(shapes.cell(seed=0, d=d, width=width, T=T) for d, width, T in ((2, 8, 5), (1, 16, 3), (5, 170, 200))),

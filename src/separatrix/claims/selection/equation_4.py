@@ -51,12 +51,12 @@ def two_objectives(
     paper="selection",
     where="Equation (4)",
     part="two objectives",
-    says="Training with one fresh encoding a step minimises the mean of the loss over encodings, which is above "
-    "equation (4)'s loss of the mean output; either falls as $1/t$.",
+    says="Training with one fresh encoding at each step minimises the mean of the loss over encodings. This is "
+    "above the loss of the mean output, which is that of equation (4). Both fall as $1/t$.",
     cells=lambda: [two_objectives.cell(seed=0, T=200, q=3, d=5, width=170, threshold=0.4, encodings=16)],
     figures=("two_objectives",),
     neighbours=(
-        Neighbour(r"the inverse loss gains $8 \mu^2 \eta / d_e$ a step", {"factor": 2.0}),
+        Neighbour(r"the inverse of the loss grows by $8 \mu^2 \eta / d_e$ at each step", {"factor": 2.0}),
         Neighbour("the mean of the loss is below the loss of the mean", {"above": -1}),
     ),
 )

@@ -46,8 +46,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Equation (6)",
-    says=r"Along the trajectory gradient descent is approximately an ordinary differential equation for $\alpha$ "
-    "and $C$.",
+    says="Along its trajectory, gradient descent approximately follows an ordinary differential equation for "
+    r"$\alpha$ and $C$.",
     cells=_cells,
     neighbours=(
         Neighbour("the distance falls as the square of the rate", {"power": 2}),

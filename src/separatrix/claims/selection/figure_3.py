@@ -11,8 +11,8 @@ from separatrix.claims.selection.figure_8 import figure_8
 @claim(
     paper="selection",
     where="Figure 3",
-    says="Heat maps of the two matrices: random before training; after it only the position block of $W$ and the "
-    "token block of $V$ are left, both along the identity.",
+    says="The heat maps show that the two matrices are random before training, and that after training only the "
+    "position block of $W$ and the token block of $V$ are left, both in the direction of the identity.",
     profile="full",
     cells=figure_8.cells,
     neighbours=figure_8.neighbours,

@@ -67,22 +67,22 @@ def heat_maps(
 
 _CHOSEN = (
     r"$x_{\text{query}}$: a token drawn for every example. With $x_{\text{query}} = 0$, or one token for the whole "
-    "run, the first $d$ columns of $W$ keep their random start, and the caption does not come out",
+    "run, the first $d$ columns of $W$ keep their random start, and the result in the caption does not come out",
     "the dot-product threshold: 0.2; the whole run also with 0.4",
     "$q = 3$, stochastic encodings and batches of 256",
     "the rates: 0.3 and, in the second half, 0.1",
 )
 _HISTORY = (
-    "Until 2026-11-17 x_query was zero in all runs, the first d columns of W were left out of the cosines, and that "
-    "they keep their random start was an erratum (two, in 'holds corrected'). Lemma E.7 allows any fixed token, and "
-    "the runs' own is not printed: the errata were withdrawn, and all entries are counted where every example has its "
-    "own token.",
+    "Until 2026-11-17 x_query was zero in all runs, the first d columns of W were left out of the cosines, and it "
+    "was counted as an erratum that they keep their random start (there were two such errata, and the verdict was "
+    "'holds corrected'). But Lemma E.7 allows any fixed token, and the paper does not print the token of its runs: "
+    "the errata were withdrawn, and all entries are counted in runs where every example has its own token.",
     "Until 2026-11-17 there was one run, with seed 0 and a threshold of 0.2, and the neighbour with x_query = 0 was "
-    "judged on a run that was 10 to 50 times shorter, where the claim itself was rejected too. Now it has as many "
-    "steps, and of the whole run all seeds and thresholds must come out.",
+    "judged on a run that was 10 to 50 times shorter, where the claim itself was rejected too. Now that run has as "
+    "many steps, and the result must come out with all seeds and thresholds of the whole run.",
 )
 _NEIGHBOURS = (
-    Neighbour("the block of $W$ that meets the tokens turns to the identity", {"truth": "cosine_tokens"}),
+    Neighbour("the block of $W$ for the tokens turns to the identity", {"truth": "cosine_tokens"}),
     Neighbour(r"with $x_{\text{query}} = 0$, too", {"query": "zero"}),
 )
 
@@ -139,8 +139,8 @@ def figure_8_start(found: Sequence[Found], truth: str = "cosine_W", query: str =
 @claim(
     paper="selection",
     where="Figure 8",
-    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all "
-    "other entries go to zero, over 50,000 steps (Figure 3 has the first and the last).",
+    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all other "
+    "entries go to zero, over 50,000 steps (Figure 3 shows the first and the last step).",
     profile="full",
     cells=lambda: _cells(50_000, 3, (0.4,)),
     figures=("weight_heat_maps",),

@@ -43,7 +43,7 @@ def _width_cells() -> Iterator[Cell]:
     says=r"For some absolute constant $C$, random signs of width $C q \log T / \delta^2$ have the "
     r"$(q, \delta)$-restricted isometry and orthogonality property with positive probability.",
     cells=_width_cells,
-    neighbours=(Neighbour("$C = 2.5$ will do", {"most": 2.5}),),
+    neighbours=(Neighbour("$C = 2.5$ is enough", {"most": 2.5}),),
 )
 def lemma_a_2(found: Sequence[Found], most: float = 32.0) -> Finding:
     """No finite number of sizes shows that a constant is absolute; each size shows one that does there."""

@@ -31,12 +31,12 @@ CODE = (
         printed=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta}{1 - 2 \delta}$ for every $i$ outside "
         "$v$.",
         right=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta \sqrt{q}}{1 - \delta}$.",
-        why=r"$\langle e_i, e_v \rangle = \langle E \mathbf{1}_i, E u \rangle$ with "
-        r"$u = (E_v^\top E_v)^{-1} \mathbf{1}$ of norm at most $\sqrt{q} / (1 - \delta)$, and the property gives "
-        r"$\delta \lVert u \rVert$. Lemma 2.1 of Candes and Tao, cited for it, spares the $\sqrt{q}$ only outside "
-        "an exceptional set. With $q$ orthogonal vectors and one that has the same small product with each, the "
-        r"overlap is $\delta \sqrt{q}$. Section 2.2, Theorem C.3, Lemmas E.7, E.15, Theorem E.6 and Corollary E.16 "
-        "take it over.",
+        why=r"$\langle e_i, e_v \rangle = \langle E \mathbf{1}_i, E u \rangle$ with $u = (E_v^\top E_v)^{-1} "
+        r"\mathbf{1}$ of norm at most $\sqrt{q} / (1 - \delta)$, and the $(q, \delta)$-property bounds the product "
+        r"by $\delta \lVert u \rVert$. Lemma 2.1 of Candes and Tao, which the proof cites, avoids the factor "
+        r"$\sqrt{q}$ only outside an exceptional set. If one vector has the same small product with each of $q$ "
+        r"orthogonal vectors, the overlap is $\delta \sqrt{q}$. Section 2.2, Theorem C.3, Lemmas E.7 and E.15, "
+        "Theorem E.6 and Corollary E.16 use the printed bound.",
     ),
 )
 
@@ -99,9 +99,9 @@ def _code_cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Lemma A.3",
-    says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of "
-    r"at most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, product 1 with the encodings in the set, "
-    r"and at most $\delta / (1 - 2 \delta)$ with all others.",
+    says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of at "
+    r"most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, inner product 1 with the encodings in the "
+    r"set, and inner products of at most $\delta / (1 - 2 \delta)$ with all others.",
     cells=_code_cells,
     errata=CODE,
     neighbours=(

@@ -23,9 +23,9 @@ PLANE = (
         slip="sign of the gradients",
         shown_by="sign of the gradient in V",
         printed=r"The gradient in $V$ is $+\mathbb{E} (X Y / q - V Z S)(Z S)^\top$.",
-        right="With the minus sign of Lemma D.1.",
-        why=r"The loss is half the square of $\text{STS} - f$. The update rules that follow have the sign of a "
-        "descent, so that the slip is made twice.",
+        right="It has the minus sign of Lemma D.1.",
+        why=r"The loss is half the square of $\text{STS} - f$. The update rules that follow have the right sign for "
+        "a descent, so that a second sign error cancels this one.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -43,7 +43,7 @@ PLANE = (
         shown_by="share of the subsets",
         printed=r"$\binom{T - 1}{q} / \binom{T}{q}$ of the subsets contain a position.",
         right=r"$\binom{T - 1}{q - 1} / \binom{T}{q} = q / T$.",
-        why="One member is chosen, and $q - 1$ of the $T - 1$ others remain to be. The next line has $q / T$.",
+        why="One member is given, and $q - 1$ of the $T - 1$ others remain to be chosen. The next line has $q / T$.",
     ),
 )
 

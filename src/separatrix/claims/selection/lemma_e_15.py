@@ -22,7 +22,7 @@ WEIGHTS = (
         printed=r"$S_y(i) \le \frac{e^C}{q + (T - q) e^{-c C}}$, equal to the bound of the lemma; $c$ is "
         r"$\delta / (1 - 2 \delta)$.",
         right=r"$\frac{e^C}{q e^C + (T - q) e^{-c C}}$.",
-        why="The $q$ positions of the subset have the score $C$ each. The next line has it.",
+        why="Each of the $q$ positions of the subset has the score $C$. The next line has the right denominator.",
     ),
     Erratum(
         rank=Rank.STATEMENT,
@@ -86,12 +86,13 @@ def _beyond(weight: float, q: int, outside: int, C: float, c: float) -> tuple[fl
     errata=WEIGHTS,
     neighbours=(
         *as_printed(WEIGHTS),
-        Neighbour("with $0.9 c$ for $c$ in the lower bound", {"below": 0.9}),
-        Neighbour("with $0.9 c$ for $c$ in the upper bound", {"above": 0.9}),
+        Neighbour("with $0.9 c$ in the place of $c$ in the lower bound", {"below": 0.9}),
+        Neighbour("with $0.9 c$ in the place of $c$ in the upper bound", {"above": 0.9}),
     ),
     history=(
-        "Until 2026-11-17 all overlaps were positive, so that the upper bound was never near, and what is printed was "
-        "the only neighbour. Encodings that lean away from the subset, or to both sides, were added.",
+        "Until 2026-11-17 all overlaps were positive, so that the upper bound was never nearly reached, and the "
+        "printed statement was the only wrong neighbour. Encodings with negative overlaps, and with overlaps of "
+        "both signs, were added.",
     ),
 )
 def lemma_e_15(found: Sequence[Found], misprint: str = "", below: float = 1.0, above: float = 1.0) -> Finding:

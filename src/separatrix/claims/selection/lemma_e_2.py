@@ -21,9 +21,9 @@ MEAN = (
         shown_by="mean of a product",
         printed=r"The mean output over encodings is $V Z \mathbb{E}[S_y]$, and the gradient in $V$ has "
         r"$Z \mathbb{E}[S_y]$.",
-        right=r"$\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$; they agree where $V_e = 0$, as along the trajectory "
-        "from zero.",
-        why="$Z$ contains $E$, so that the mean over $E$ cannot pass it.",
+        right=r"They are $\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$. These agree with the printed ones where $V_e "
+        "= 0$, as along the trajectory from zero.",
+        why="$Z$ contains $E$, so that the mean over $E$ cannot be taken of $S_y$ alone.",
     ),
 )
 

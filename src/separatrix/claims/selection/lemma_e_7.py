@@ -21,11 +21,11 @@ UPDATES = (
         rank=Rank.STATEMENT,
         at="Lemma E.7",
         shown_by="update of alpha",
-        printed=r"$\alpha + \eta s \left( 1 - q \alpha s + \frac{\alpha (1 - q s)^2}{(T - q) s} \right)$, $s$ the "
-        "mean weight; so too the remark after it and the head of the proof of Theorem E.6.",
-        right="A minus sign before the last term, as in Theorem D.4.",
-        why=r"It is $s - \alpha \lVert \bar{S} \rVert^2$, with $\bar{S}$ the mean of $S$. With the plus sign the "
-        r"point $\alpha^\ast$, used two lines later, is not stationary.",
+        printed=r"$\alpha + \eta s \left( 1 - q \alpha s + \frac{\alpha (1 - q s)^2}{(T - q) s} \right)$, where $s$ "
+        "is the mean weight; the remark after it and the beginning of the proof of Theorem E.6 repeat this.",
+        right="The last term has a minus sign, as in Theorem D.4.",
+        why=r"The increment is $\eta$ times $s - \alpha \lVert \bar{S} \rVert^2$, where $\bar{S}$ is the mean of "
+        r"$S$. With the plus sign the point $\alpha^\ast$, used two lines later, is not stationary.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -39,10 +39,10 @@ UPDATES = (
         rank=Rank.TYPOGRAPHICAL,
         at="Lemma E.7, proof",
         shown_by="first term of C",
-        printed=r"Term 1 of the gradient in $W$ without the factor $\alpha(t)$.",
-        right="With it.",
+        printed=r"Term 1 of the gradient in $W$ is printed without the factor $\alpha(t)$.",
+        right=r"Term 1 has the factor $\alpha(t)$.",
         why=r"The gradient in $W$ has $V^\top$ before the residual. With orthogonal encodings the second term is "
-        "zero, and the first is all of it.",
+        "zero, and the first is the whole gradient.",
     ),
 )
 
@@ -127,11 +127,12 @@ def _cells() -> Iterator[Cell]:
     errata=UPDATES,
     neighbours=(*as_printed(UPDATES), Neighbour("the interval for $C$ has nine tenths of its width", {"share": 0.9})),
     history=(
-        "Until it was looked at again the loss was taken from Lemma E.3's formula, a function of alpha and the "
-        "position block alone, at one size: of the other blocks it could say nothing.",
-        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, where the lower bound on the step of C is "
-        "not above zero, and the neighbour was half of the interval, at any size. Sizes with overlaps below 1 and a "
-        "large C were added, where the bound is nearly reached, and the neighbour is judged where they are below 1.",
+        "At first the loss was taken from the formula of Lemma E.3, which is a function of alpha and the position "
+        "block alone, at one size, so that the check could say nothing about the other blocks.",
+        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, where the lower bound on the step of C "
+        "is not above zero, and the neighbour was half of the interval, at any size. Then sizes with overlaps below "
+        "1 and a large C were added, where the bound is nearly reached, and the neighbour is now judged where the "
+        "overlaps are below 1.",
     ),
 )
 def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:

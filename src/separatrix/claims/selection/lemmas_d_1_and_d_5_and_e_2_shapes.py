@@ -51,16 +51,15 @@ D_5 = (
         shown_by="size of the identity",
         printed=r"$E X^\top X = d I_d$.",
         right=r"$d I_T$, as in the proof of Lemma D.2.",
-        why=r"$X$ is $d \times T$."
-        " (It rests on a single sign of the text that was read.)",
+        why=r"$X$ is $d \times T$. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
-        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero at $t = 0$ alone. (The proof of Lemma E.7 prints $W(t) "
-        r"= 0$ in the same place.)",
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. (The proof of Lemma E.7 prints $W(t) "
+        "= 0$ in the same place.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -129,8 +128,8 @@ def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | 
     """A claim on shapes; `encoding` says which of the two encodings a claim on the product with V is about."""
     exchanged = Neighbour(r"$V [E; X]$ for $V Z = V [X; E]$", {"exchanged": True})
     history = (
-        "Until 2026-11-17 the shapes compared were of matrices of ones that the check had made; V, the attention and "
-        "the output are now a transformer's.",
+        "Until 2026-11-17 the check compared the shapes of matrices of ones that it had made itself; now V, the "
+        "attention and the output are those of a transformer.",
     )
 
     @claim(
@@ -154,7 +153,7 @@ def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | 
 _register("Lemma D.1", "The differential of the loss has $V Z$ before the differential of the attention.", D_1, 0)
 _register(
     "Lemma D.5",
-    r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero at the start alone.",
+    r"The mean of $X^\top X$ is $d$ times the identity of $T$ rows, and $V$ is zero only at the start.",
     D_5,
 )
-_register("Lemma E.2", "The residual has $V Z S_y$, as the model has.", E_2, 1)
+_register("Lemma E.2", "The residual contains $V Z S_y$, which is the output of the model.", E_2, 1)

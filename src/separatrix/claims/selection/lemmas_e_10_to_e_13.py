@@ -103,15 +103,16 @@ def _unit(printed: str, right: str) -> Erratum:
 
 _symmetry(
     "Lemma E.10",
-    "Flipping the sign of a row of the encodings, a coordinate of all of them, changes no weight, "
-    r"nor $E_y^\top E_y$.",
+    "Flipping the sign of a row of $E$, that is, of one coordinate of all encodings, changes neither a weight nor "
+    r"$E_y^\top E_y$.",
     "row flipped",
     "position flipped",
     "flipping the sign of one position's encoding changes no weight",
 )
 _symmetry(
     "Lemma E.11",
-    r"Exchanging two rows of the encodings changes no weight, nor $E_y^\top E_y$.",
+    r"Exchanging two rows of $E$, that is, two coordinates of all encodings, changes neither a weight nor $E_y^\top "
+    "E_y$.",
     "rows exchanged",
     "positions exchanged",
     "exchanging the encodings of two positions changes no weight",
@@ -132,7 +133,8 @@ _symmetry(
 )
 _symmetry(
     "Lemma E.13",
-    "And equal entries on the diagonal.",
+    r"In the mean over valid encodings, $f(S_y) e_i e_y^\top$ has equal entries on the diagonal, for every function "
+    "$f$.",
     "apart",
     "single apart",
     "for every single encoding",

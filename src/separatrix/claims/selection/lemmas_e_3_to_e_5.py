@@ -105,16 +105,16 @@ _formula(
 )
 _formula(
     "Lemma E.4",
-    r"The gradient in $V$ is then $-E_y[\sum_{i \in y} E[S_y(i)] / q] + \alpha E_y \lVert E[S_y] "
-    r"\rVert^2$ times $[I, 0]$.",
+    r"While both matrices keep their directions, the gradient in $V$ is $-E_y[\sum_{i \in y} E[S_y(i)] / q] + \alpha "
+    r"E_y \lVert E[S_y] \rVert^2$ times $[I, 0]$.",
     "E.4",
     "E.4 outside",
     r"with $\mathbb{E} \lVert S_y \rVert^2$ in the place of $\lVert \mathbb{E}[S_y] \rVert^2$",
 )
 _formula(
     "Lemma E.5",
-    r"The position block of the gradient in $W$ is then $-d \alpha$ times the mean of $E "
-    r"(\operatorname{diag}(S_y) - S_y S_y^\top)(Y / q - \alpha E[S_y]) e_y^\top$.",
+    r"While both matrices keep their directions, the position block of the gradient in $W$ is $-d \alpha$ times the "
+    r"mean of $E (\operatorname{diag}(S_y) - S_y S_y^\top)(Y / q - \alpha E[S_y]) e_y^\top$.",
     "E.5",
     "E.5 inside",
     "with $S_y$ itself in the residual, as the proof of Lemma E.7 prints it for other blocks",

@@ -22,8 +22,8 @@ SHAPES = (
         shown_by="columns of E_y",
         printed=r"$E_y$ is $d_e \times T$.",
         right=r"$d_e \times q$.",
-        why=r"$E_y$ holds the encodings of the $q$ positions in $y$, and $(E_y^\top E_y)^{-1}$ meets the vector of "
-        "$q$ ones.",
+        why=r"$E_y$ holds the encodings of the $q$ positions in $y$, and $(E_y^\top E_y)^{-1}$ multiplies the vector "
+        "of $q$ ones.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -39,7 +39,7 @@ SHAPES = (
         shown_by="outputs of a net",
         printed=r"The function $g$ behind the first layer maps to $\mathbb{R}^{T d}$.",
         right=r"To $\mathbb{R}^d$.",
-        why="It estimates one token's average, of $d$ coordinates.",
+        why="It estimates the average of tokens, which has $d$ coordinates.",
     ),
 )
 
@@ -99,8 +99,9 @@ def _size(name: str, T: int, q: int, d: int, width: int) -> int:
         Neighbour(r"$g$ maps to $\mathbb{R}^{q d}$", {"outputs": "q d"}),
     ),
     history=(
-        "Until 2026-11-17 matrices of ones with the dimensions in question were multiplied, which says nothing of the "
-        "models. The dimensions are now those of the library's models; the code of a subset is compared in numbers.",
+        "Until 2026-11-17 the check multiplied matrices of ones with the dimensions in question, which says nothing "
+        "about the models. The dimensions are now those of the library's models; the code of a subset is compared "
+        "in numbers.",
     ),
 )
 def section_2(found: Sequence[Found], misprint: str = "", columns: str = "d + d_e", outputs: str = "d") -> Finding:

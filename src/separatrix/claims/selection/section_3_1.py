@@ -18,8 +18,10 @@ RATE = (
         at="Section 3.1",
         shown_by="rate of s_+",
         printed="$s_+$ converges to $1/q$ at a rate of $O(1/t)$.",
-        right=r"At the rate $1 / \sqrt{t}$; the loss, which is quadratic in $1 - q s_+$, at $1/t$.",
-        why=r"$1 - q s_+$ tends to $\sqrt{(T - 1)(T - q) / (2 d \eta t)}$, and the loss to $(T - 1) / (4 \eta t)$.",
+        right=r"$s_+$ converges at the rate $1 / \sqrt{t}$; the loss, which is quadratic in $1 - q s_+$, converges "
+        "at the rate $1/t$.",
+        why=r"For large $t$, $1 - q s_+$ is close to $\sqrt{(T - 1)(T - q) / (2 d \eta t)}$, and the loss is close "
+        r"to $(T - 1) / (4 \eta t)$.",
     ),
 )
 
@@ -51,7 +53,7 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     paper="selection",
     where="Section 3.1",
     part="tail",
-    says="In the end $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss with it.",
+    says="Late in training $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss converges with it.",
     cells=lambda: [tail.cell(seed=0, T=T, q=q, d=d) for T, q, d in ((20, 2, 1), (60, 3, 5), (200, 3, 5))],
     figures=("population_tail",),
     errata=RATE,

@@ -136,10 +136,10 @@ TOLERANCE = 0.05
         Neighbour(r"within $T^2 / (\sqrt{d} \eta \epsilon)$ steps", {"in_d": -0.5}),
     ),
     history=(
-        "Until 2026-11-17 no time was to be above T^2 d / (eta epsilon) with the constant 1, at corners of the "
-        "hypotheses too. Powers of T from 1.5 on, d^-0.5 and epsilon^-0.7 passed as well, and a statement up to "
-        "logarithms promises no constant. That the local powers of T, 1/epsilon, d and 1/eta, where they have settled, "
-        "are at most the bound's took its place; the verdict stayed.",
+        "Until 2026-11-17 the rule was that no time is above T^2 d / (eta epsilon) with the constant 1, at corners "
+        "of the hypotheses too. Powers of T from 1.5 on, d^-0.5 and epsilon^-0.7 passed as well, and a statement up "
+        "to logarithms promises no constant. The rule now is that the local powers of T, 1/epsilon, d and 1/eta, "
+        "where they have settled, are at most those of the bound; the verdict stayed.",
     ),
 )
 def theorem_3_1(

@@ -140,8 +140,9 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
     paper="selection",
     where="Theorem 3.5",
     part="trained nets",
-    says="Trained to the end, nets of several depths and activations stay above the infimum for their first width, and "
-    "the transformer goes below that for $T d - 1$ neurons, with fewer parameters than the nets that have as many.",
+    says="Trained until they no longer improve, nets of several depths and activations stay above the infimum for "
+    "the width of their first layer. The transformer goes below the infimum for $T d - 1$ neurons, with fewer "
+    "parameters than the nets with $T d - 1$ neurons in the first layer.",
     profile="full",
     cells=_long_cells,
     figures=("fully_connected_widths",),
@@ -151,8 +152,9 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
         Neighbour("the transformer goes below a hundredth of the infimum for $T d - 1$ neurons", {"part": 0.01}),
     ),
     history=(
-        "Until 2026-11-17 the transformer stood beside the nets and was compared with nothing, and the claim said that "
-        "it has fewer parameters than all of them. It has fewer than those with T d - 1 neurons in the first layer.",
+        "Until 2026-11-17 the transformer was shown beside the nets but not compared with anything, and the claim "
+        "said that it has fewer parameters than all of them. In fact it has fewer than those with T d - 1 neurons "
+        "in the first layer.",
     ),
 )
 def theorem_3_5_trained(

@@ -89,15 +89,15 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="selection",
     where="Theorem C.1",
-    says="Theorem 3.5, in full: no net whose first layer has at most $T d - 1$ neurons has a smaller expected "
-    r"squared error than $\frac{T - q}{T q (T - 1)}$.",
+    says="The theorem is Theorem 3.5 in full: no net whose first layer has at most $T d - 1$ neurons has a smaller "
+    r"expected squared error than $\frac{T - q}{T q (T - 1)}$.",
     cells=_cells,
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
             printed=r"$W_s = W[:, Td]$ is the submatrix of the first $Td$ rows of $W$.",
             right=r"Of its first $Td$ columns, $W_s \in \mathbb{R}^{k \times Td}$.",
-            why=r"$W$ has $k \le Td - 1$ rows; the tokens meet its first $Td$ columns.",
+            why=r"$W$ has $k \le Td - 1$ rows; the tokens are multiplied by its first $Td$ columns.",
             shown_by=ROWS,
         ),
     ),

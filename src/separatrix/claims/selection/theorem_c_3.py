@@ -171,9 +171,10 @@ def _size_cells() -> Iterator[Cell]:
         Neighbour(r"to within $\epsilon / 100$ at the same scale", {"part": 0.01}),
     ),
     history=(
-        "Until 2026-11-17 the width was 10 q log T at T = 512 alone, q up to 8, and 10 log T was what was rejected: "
-        "10 sqrt(q) log T was enough there too. The constant 3, T to 4096 and q to 64 took its place, and what is "
-        "rejected are other powers of q and of log T that agree with it at T = 256, q = 4; the verdict stayed.",
+        "Until 2026-11-17 the width was 10 q log T, only at T = 512 with q up to 8, and the rejected neighbour was "
+        "10 log T; but 10 sqrt(q) log T was enough there too. Now the constant is 3, T goes up to 4096 and q up to "
+        "64, and the rejected neighbours are other powers of q and of log T that agree with the claim at T = 256, q "
+        "= 4; the verdict stayed.",
     ),
 )
 def theorem_c_3(
@@ -229,7 +230,7 @@ PROOF = (
         at="Theorem C.3, proof: the lower bound of a weight",
         shown_by="lower bound of the softmax",
         printed=r"$\frac{e^a}{q e^a + N e^{a/2}} \ge \frac{1}{q} - \frac{T}{q^2} e^{-a}$.",
-        right=r"$\frac{1}{q} - \frac{T}{q^2} e^{-a/2}$; $N$ is $T$.",
+        right=r"The right side is $\frac{1}{q} - \frac{T}{q^2} e^{-a/2}$; and $N$ is $T$.",
         why=r"The quotient is $1 / (q + T e^{-a/2})$, and $1 / (q + u) \ge 1/q - u / q^2$.",
     ),
     Erratum(
@@ -247,19 +248,20 @@ PROOF = (
         printed=r"$a = \lceil 2 \log(2 T) / \epsilon \rceil$ makes the lower bound $1/q - \epsilon / (2 q)$, for "
         r"any $\epsilon$.",
         right=r"$a = 2 \log(2 T / \epsilon)$.",
-        why=r"$T e^{-a/2} \le \epsilon q / 2$ is what is needed. The printed scale is too small for some $\epsilon$ "
+        why=r"The proof needs $T e^{-a/2} \le \epsilon q / 2$. The printed scale is too small for some $\epsilon$ "
         "above 1, and exponentially larger than needed for small ones.",
     ),
     Erratum(
         rank=Rank.PROOF,
         at="Theorem C.3, proof: the width of the encodings",
         shown_by="width of the encodings",
-        printed=r"$d_e$ of order $q \log T$ gives $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ overlaps of at most "
-        "$1/2$ with all others.",
-        right=r"With $d_e$ of order $q^2 \log T$; or with $q \log T$ and, for $e_y$, the dual vector of Lemma 2.2 "
-        "of Candes and Tao.",
-        why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and where a position leans on a subset it is "
-        r"about that (Lemma A.3). The dual vector spares the $\sqrt{q}$; it is what the theorem that is cited has.",
+        printed=r"If $d_e$ is of order $q \log T$, the overlaps of $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ with "
+        "the encodings of all other positions are at most $1/2$.",
+        right=r"This needs $d_e$ of order $q^2 \log T$; or it needs $q \log T$ and, in the place of $e_y$, the dual "
+        "vector of Lemma 2.2 of Candes and Tao.",
+        why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and it is about as large as that where the "
+        "encoding of one position has the same small product with all those of a subset (Lemma A.3). The dual "
+        r"vector avoids the factor $\sqrt{q}$, and the theorem that the proof cites is about the dual vector.",
     ),
 )
 

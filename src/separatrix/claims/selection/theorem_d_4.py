@@ -40,9 +40,9 @@ PROOF = (
         shown_by="lower bound in Phase II",
         printed=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{q (T - 1) D}$.",
         right=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{(T - 1)(T - q)}$.",
-        why="$(T - q) q s^2 - D = -w^2$, so that the printed inequality is the reverse of a true one. "
-        r"$\alpha^\ast \ge 1$ gives the right one, and the rest of the proof goes through, with 32 for 8 in the "
-        "first stage.",
+        why="Because $(T - q) q s^2 - D = -w^2$, the printed inequality is the reverse of a true one. The right "
+        r"inequality follows from $\alpha^\ast \ge 1$, and the rest of the proof goes through, with 32 in the place "
+        "of 8 in the first stage.",
     ),
     Erratum(
         rank=Rank.PROOF,
@@ -51,8 +51,8 @@ PROOF = (
         printed=r"The increment of $C$ is at least $\frac{\eta}{8} \cdot \frac{w^2}{q (T - 1) D}$ for all $t$.",
         right=r"At least $\frac{\eta}{8} \cdot \frac{w^2}{(T - 1)(T - q)}$, from the end of Phase I on.",
         why=r"The bound for Phase I uses $\alpha \ge 1 - 0.1 x$, which is where that phase ends; at $t = 0$, "
-        r"$\alpha$ is zero and $C$ does not move. The $O(T \log(d / \epsilon) / \eta)$ steps of the phase are "
-        "counted in the end anyway.",
+        r"$\alpha$ is zero and $C$ does not move. The final count includes the $O(T \log(d / \epsilon) / \eta)$ "
+        "steps of that phase anyway.",
     ),
     Erratum(
         rank=Rank.PROOF,
@@ -61,8 +61,8 @@ PROOF = (
         printed=r"The second stage needs $C \ge \log \left( \frac{1}{q} \sqrt{\frac{d T}{q (T - q) \epsilon}} "
         r"\right)$.",
         right=r"$C \ge \log \left( \frac{T - q}{q} (1/x - 1) \right)$.",
-        why="That is where $s$ reaches $(1 - x) / q$. The factor $T - q$ is in Theorem E.6, and the count's "
-        "logarithm is the same.",
+        why="At this value of $C$, $s$ reaches $(1 - x) / q$. Theorem E.6 has the factor $T - q$, and the logarithm "
+        "in the count is the same.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -70,15 +70,15 @@ PROOF = (
         shown_by="sign at the lower end",
         printed=r"For $\alpha_1 = 1 - 0.1 x$: $(q \alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2$.",
         right="$(q s - 1 - 0.1 q s x)^2$.",
-        why=r"$\alpha_1$ is below 1; the next line expands the right one. Theorem E.6 repeats it.",
+        why=r"$\alpha_1$ is below 1, and the next line expands the right square. Theorem E.6 repeats the misprint.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         at="Theorem D.4, proof: the loss",
         shown_by="loss at alpha*",
         printed=r"The loss at $\alpha^\ast$ is $\frac{d T w^2}{2 q (T - q)}$.",
-        right=r"It is $\frac{d w^2}{2 q D}$, at most that.",
-        why=r"$D \ge (T - q) / T$. Theorem E.6 repeats it.",
+        right=r"It is $\frac{d w^2}{2 q D}$, which is at most the printed value.",
+        why=r"The reason is $D \ge (T - q) / T$. Theorem E.6 repeats the misprint.",
     ),
     Erratum(
         rank=Rank.PROOF,
@@ -86,8 +86,9 @@ PROOF = (
         shown_by="constant of the induction",
         printed=r"$\alpha \le \left( 1 + \frac{(d - 1) w}{d q s (T s - 1)} \right) \alpha^\ast$, and the last "
         "factor of the increment of $C$ is at least $w / (d D)$.",
-        right="$(8 d - 1) / (8 d)$, as in (IH1), and $w / (8 d D)$.",
-        why="The hypothesis of the induction is the weaker one; its conclusion is the same.",
+        right="The fraction $(d - 1) / d$ is $(8 d - 1) / (8 d)$, as in (IH1), and the last factor is at least $w / "
+        "(8 d D)$.",
+        why="The hypothesis of the induction is the weaker of the two; the conclusion is the same.",
     ),
     Erratum(
         rank=Rank.PROOF,
@@ -95,7 +96,8 @@ PROOF = (
         shown_by="square of gamma",
         printed=r"$(1 - \gamma)(1 + \gamma r) \le 1 - \gamma^2$ with $r = \frac{w}{q s (T s - 1)} \le 1$, for all "
         r"$\gamma$.",
-        right=r"For $\gamma \in [0, 1]$; for $\gamma$ below 0, $(1 - \gamma)(1 + \gamma r) \le (1 + r)^2 / (4 r)$.",
+        right=r"The inequality holds for $\gamma \in [0, 1]$; for $\gamma$ below 0, $(1 - \gamma)(1 + \gamma r) \le "
+        "(1 + r)^2 / (4 r)$.",
         why=r"Where $\alpha$ is below $\alpha^\ast$, $\gamma$ is negative and the inequality reverses; below $-1$ "
         "the printed bound on a positive increment is negative.",
     ),
@@ -175,9 +177,10 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and eta "
-        "are, and three steps had a neighbour. Quotients of what moves and what it may move, a neighbour for every "
-        "step and the total of the steps took their place; the verdict stayed.",
+        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and "
+        "eta are, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves "
+        "with how far it may move, every step has a neighbour, and the total of the steps is checked; the verdict "
+        "stayed.",
     ),
 )
 def theorem_d_4_proof(found: Sequence[Found], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:

@@ -53,7 +53,7 @@ PROOF = (
         shown_by="constant of stage two",
         printed=r"$\frac{7 \eta (T - q) \frac{1}{2 q} \cdot \frac{1}{2 q}}{64 T (T / q - 1)^2} \ge \frac{7 "
         r"\eta}{128 T (T - q)}$.",
-        right=r"It is $\frac{7 \eta}{256 T (T - q)}$.",
+        right=r"The right side is $\frac{7 \eta}{256 T (T - q)}$.",
         why=r"$\left( \frac{1}{2 q} \right)^2$ is $1 / (4 q^2)$, and 4 times 64 is 256.",
     ),
     Erratum(
@@ -70,8 +70,9 @@ PROOF = (
         shown_by="power of d_e in the rate",
         printed=r"$\eta \le d_e / (40 d^2 T)$.",
         right=r"$\eta \le d_e^2 / (40 d^2 T)$, as in the theorem.",
-        why=r"The two terms sum to at most $4.35 \eta d / d_e$, and the left side is $d_e / (8 d T)$: the step "
-        "allows rates that grow as $d_e^2$, and the theorem's would not meet the printed condition.",
+        why=r"The two terms sum to at most $4.35 \eta d / d_e$, and the left side is $d_e / (8 d T)$: this step of "
+        "the proof allows rates that grow as $d_e^2$, and the rates of the theorem would not meet the printed "
+        "condition.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -85,10 +86,11 @@ PROOF = (
         rank=Rank.STATEMENT,
         at="Theorem 3.3, the number of steps",
         shown_by="power of T on the plateau",
-        printed=r"$T^{2 - 2 \delta} / \eta$ steps.",
-        right=r"$T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$, as in Theorem E.6; and with "
-        r"$\delta \sqrt{q} / (1 - \delta)$ in the place of $\delta / (1 - 2 \delta)$, as Lemma A.3 needs it.",
-        why=r"The proof counts $T^{2 + 4 \delta / (1 - 3 \delta)}$ steps, which is Theorem E.6's power.",
+        printed=r"Training takes $T^{2 - 2 \delta} / \eta$ steps.",
+        right=r"It takes $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, as in Theorem E.6; and in the "
+        r"derivation $\delta / (1 - 2 \delta)$ must be replaced by $\delta \sqrt{q} / (1 - \delta)$, because of the "
+        "erratum in Lemma A.3.",
+        why=r"The proof counts $T^{2 + 4 \delta / (1 - 3 \delta)}$ steps, which is the power of $T$ in Theorem E.6.",
     ),
 )
 
@@ -154,10 +156,11 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and eta "
-        "are, and three steps had a neighbour; c was delta / (1 - 2 delta), and "
-        "epsilon 1e-3. Quotients of what moves and what it may move, a neighbour for every "
-        "step, the right c, three epsilons and the total of the steps took their place; the verdict stayed.",
+        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and "
+        "eta are, and only three steps had a wrong neighbour; c was delta / (1 - 2 delta), and epsilon was 1e-3. "
+        "Now each quotient compares how far a quantity moves with how far it may move, every step has a neighbour, "
+        "c is the right one, there are three values of epsilon, and the total of the steps is checked; the verdict "
+        "stayed.",
     ),
 )
 def theorem_e_6_proof(found: Sequence[Found], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:

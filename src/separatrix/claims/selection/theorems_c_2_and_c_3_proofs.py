@@ -21,10 +21,10 @@ SCALE = (
         rank=Rank.PROOF,
         shown_by="scale of the pair",
         printed=r"$\xi = u / (2 \max_j \lVert u_j \rVert)$, which gives a loss of at least $1 / (2 q)$.",
-        right=r"$\xi = \sqrt{2 q} u / (2 \max_j \lVert u_j \rVert)$. With the printed $\xi$ it is the norm "
-        "that is at least $1 / (2 q)$, and the squared norm at least $1 / (4 q^2)$.",
-        why=r"The theorem is about the squared norm. Tokens are not bounded, so that the pair may be scaled and the "
-        "statement is true.",
+        right=r"$\xi = \sqrt{2 q} u / (2 \max_j \lVert u_j \rVert)$. With the printed $\xi$ the norm is at least $1 "
+        "/ (2 q)$, and the squared norm is only at least $1 / (4 q^2)$.",
+        why="The theorem is about the squared norm. Tokens are not bounded, so that the two inputs may be scaled, "
+        "and the statement is true.",
     ),
 )
 MATRICES = (
@@ -33,8 +33,8 @@ MATRICES = (
         shown_by="blocks of Q and K",
         printed=r"$Q = [0_{d \times d}, I_{d_e}, 0_{d_e \times d_e}]$ and $K = [0_{d \times d}, 0_{d_e \times d_e}, "
         r"I_{d_e}]$.",
-        right=r"$0_{d_e \times d}$ in the first place of both.",
-        why=r"The blocks of a row of blocks have as many rows, $d_e$, and the first meets $d$ rows of tokens.",
+        right=r"The first block of both is $0_{d_e \times d}$.",
+        why="All blocks have the same number of rows, $d_e$, and the first multiplies the $d$ rows of the tokens.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -47,7 +47,7 @@ MATRICES = (
         rank=Rank.STATEMENT,
         shown_by="tokens beyond the unit ball",
         printed=r"The unit approximates the task to $\epsilon$, for any input.",
-        right=r"For tokens of norm at most 1.",
+        right="The unit approximates the task for tokens of norm at most 1.",
         why=r"The last line sums $\lvert 1/q - S_i \rvert$ and $S_i$ without the norms of the tokens; "
         "the error grows with them.",
     ),
@@ -108,7 +108,7 @@ def _matrix_cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem C.2",
     part="proof",
-    says="The proof scales a pair of inputs that the net cannot tell apart.",
+    says="The proof scales two inputs that the net cannot tell apart.",
     cells=_zero_cells,
     errata=SCALE,
     neighbours=as_printed(SCALE),
@@ -122,7 +122,8 @@ def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
     paper="selection",
     where="Theorem C.3",
     part="matrices",
-    says="The construction: $Q$ picks the subset's code, $K$ the encodings, $V$ the tokens, from one input matrix.",
+    says="In the construction, from one input matrix, $Q$ selects the code of the subset, $K$ the encodings, and "
+    "$V$ the tokens.",
     cells=_matrix_cells,
     errata=MATRICES,
     neighbours=as_printed(MATRICES),

@@ -26,9 +26,9 @@ def _upper(shown_by: str) -> Erratum:
         rank=Rank.PROOF,
         slip=_AT_THE_END,
         shown_by=shown_by,
-        printed=r"Loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$: the terms in $(1 - q s)^2$ are $\frac{4 "
+        printed=r"In the loss at $\alpha_2 = \alpha^\ast + \Delta \alpha$ the terms in $(1 - q s)^2$ are $\frac{4 "
         r"x}{T} (\alpha^\ast)^2 (1 - q s)^2 + \frac{4 q (T - q) \epsilon}{d T^3} (\alpha^\ast)^2 (1 - q s)^2$.",
-        right=r"$\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
+        right=r"The two coefficients are $\frac{4x}{T s}$ and $\frac{4 q (T - q) \epsilon}{d T^3 s^2}$.",
         why=r"The bound is on $\Delta \alpha \cdot s \le \frac{2 x}{T} \alpha^\ast$, so that $\Delta "
         r"\alpha$ itself has $1/s$. The terms of first order then cancel, as $\alpha^\ast$ is a minimum, and the "
         r"loss is still at most $\epsilon$.",
@@ -43,60 +43,59 @@ E_6 = (
         shown_by="factor T in the decrement",
         printed=r"$\ldots - \frac{\Delta s}{q s^2 (T s - 1)} - \frac{\Delta s}{q s (T s - 1)^2}$.",
         right=r"$\frac{T \Delta s}{q s (T s - 1)^2}$ in the last term.",
-        why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 T "
-        r"s - 1$, is the sum with it."
-        " (It rests on a single sign of the text that was read.)",
+        why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 "
+        "T s - 1$, is the sum with it. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first term after (***)",
         printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
         r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
-        right=r"Times $\eta$.",
-        why=r"(UP1), which is put in, has it; so has the next line."
-        " (It rests on a single sign of the text that was read.)",
+        right=r"The bound has the factor $\eta$.",
+        why="(UP1), which is inserted here, has this factor, and so has the next line. (This erratum rests on a "
+        "single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="second term after (***)",
         printed=r"$\frac{135 (1 - q s) \Delta C}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q}$.",
         right=r"$\frac{135 (1 - q s)}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q d_e}$.",
-        why=r"(UP2) is put in for $\Delta C$, which is left standing, and its $d_e$ is lost.",
+        why=r"(UP2) is inserted for $\Delta C$; but the printed product still contains $\Delta C$, and has lost the "
+        "$d_e$ of (UP2).",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="power of s in (##)",
         printed=r"$\frac{405 \eta q (T - q)^2 s^5 (1 - q s)^3}{256 D^4} \le \frac{405 \eta}{256} (T - q)^2 \frac{1 - q "
         r"s}{q (T s - 1)} \cdot \frac{q s^5 (1 - q s)^2}{D^3}$.",
-        right=r"$s^4$ on the right.",
-        why=r"$D \ge q s (T s - 1)$ takes a power of $s$; with $s^5$ the inequality is false, and the next line has "
-        r"$s^4$."
-        " (It rests on a single sign of the text that was read.)",
+        right="The right side has $s^4$.",
+        why=r"Using $D \ge q s (T s - 1)$ removes a power of $s$; with $s^5$ the inequality is false, and the next "
+        "line has $s^4$. (This erratum rests on a single character of the text that we read.)",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="factor (T - q)^2 / T in (##)",
         printed=r"$\frac{1215 \eta (T - q)^2 s^2 (1 - q s)^3}{512 q T (T s - 1) D^3} \le \frac{1215 \eta}{512} \cdot "
         r"\frac{1 - q s}{q (T s - 1)} \cdot \frac{(1 - q s)^2}{D^2 (T q - 2 q / s + 1 / s^2)}$.",
-        right=r"Times $\frac{(T - q)^2}{T}$.",
-        why=r"Without it the right side is too small by about $T$; with it the next line, $\frac{1215 \eta}{4096}$, "
-        r"follows.",
+        right=r"The right side has the factor $\frac{(T - q)^2}{T}$.",
+        why="Without this factor the right side is too small by a factor of about $T$; with it the next line, "
+        r"$\frac{1215 \eta}{4096}$, follows.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first stage's count",
         printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
         right=r"$\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta)$.",
-        why=r"The step that is divided by has $\eta$; the theorem has it.",
+        why=r"The count divides by the step of $C$, which contains $\eta$; and the theorem has it.",
     ),
     Erratum(
         rank=Rank.PROOF,
         shown_by="alpha in Phase I",
         printed=r"In Phase I, $1/2 < \alpha < 1$, and $\Delta C \ge \frac{7 \eta d T}{16 d_e (T - q)} E[(1 - q s_+)(1 "
         r"- q s) s_+]$.",
-        right=r"From $\alpha \ge 1/2$ on, which takes $O(T / \eta)$ steps more.",
-        why=r"Phase I begins at $\alpha = 0$, where $C$ does not move. The steps of the phase are counted in the end "
-        r"anyway.",
+        right=r"The bound holds from $\alpha \ge 1/2$ on, which takes $O(T / \eta)$ further steps.",
+        why=r"Phase I begins at $\alpha = 0$, where $C$ does not move. The final count includes the steps of this "
+        "phase anyway.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -104,8 +103,8 @@ E_6 = (
         printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^\ast$, as the reason "
         "that $C$ does not fall.",
         right=r"$\frac{8 T d - d_e}{8 T d}$ in the place of $\frac{d - 1}{d}$, as in (IH2).",
-        why="It is Theorem D.4's, where it is misprinted too. At $d = 1$ the printed one would say "
-        r"$\alpha \le \alpha^\ast$.",
+        why=r"The printed bound comes from Theorem D.4, where it is misprinted too. At $d = 1$ it would say $\alpha "
+        r"\le \alpha^\ast$.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -230,7 +229,7 @@ def _cells() -> Iterator[Cell]:
     paper="selection",
     where="Theorem D.4",
     part="displays",
-    says=r"At the end of the proof the loss is bounded at the upper end of the interval of $\alpha$.",
+    says=r"At its end the proof bounds the loss at the upper end of the interval in which $\alpha$ lies.",
     cells=_cells,
     errata=D_4,
     neighbours=as_printed(D_4),
@@ -244,8 +243,8 @@ def theorem_d_4_displays(found: Sequence[Found], misprint: str = "") -> Finding:
     paper="selection",
     where="Theorem E.6",
     part="displays",
-    says="The displays of the proof: the decrement before (***), its two terms, the two terms of (##), the first "
-    "stage, Phase I, and the loss at the end.",
+    says="The claim is about the displays of the proof: the decrement before (***), its two terms, the two terms of "
+    "(##), the first stage, Phase I, and the loss at the end.",
     cells=_cells,
     errata=E_6,
     neighbours=as_printed(E_6),

@@ -11,8 +11,8 @@ from separatrix.claims.separation.fact_a_1 import trick_cells, trick_finding
 @claim(
     paper="separation",
     where="Claim C.3",
-    says=r"Block $j_0$ of $(A_1 \otimes A_2) \text{vec}(Q K^\top)$ is row $j_0$ of $A_1 Q K^\top A_2^\top$: that is "
-    r"$u_{\text{lin}}$, and $\alpha_{\text{lin}}$ is its sum.",
+    says=r"Block $j_0$ of $(A_1 \otimes A_2) \text{vec}(Q K^\top)$ is row $j_0$ of $A_1 Q K^\top A_2^\top$. It is "
+    r"called $u_{\text{lin}}$, and $\alpha_{\text{lin}}$ is its sum.",
     cells=trick_cells,
     proof="Blocks of a Kronecker product",
     neighbours=(

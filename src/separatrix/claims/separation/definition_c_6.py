@@ -69,7 +69,7 @@ def _shape_cells() -> Iterator[Cell]:
         Erratum(
             printed=r"$D(X) \in \mathbb{R}^{d \times d}$.",
             right=r"$D(X) \in \mathbb{R}^{n \times n}$.",
-            why="It has an entry for each of the $n$ rows of $A_1$.",
+            why="The diagonal matrix $D(X)$ has an entry for each of the $n$ rows of $A_1$.",
             rank=Rank.TYPOGRAPHICAL,
             at="Equation (1)",
             shown_by="D(X) is not d x d",

@@ -94,8 +94,9 @@ LAYERS = Erratum(
     rank=Rank.TYPOGRAPHICAL,
     printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
     "network (Definition 3.6).",
-    right="The same number for both: three, as they are counted in Definition 3.5.",
-    why=r"They differ in $\text{exp}$ and $\text{lin}$ alone: attention, $m$ neurons, and the neuron that sums them.",
+    right="Both networks have the same number of layers: three, as Definition 3.5 counts them.",
+    why=r"They differ only in $\text{exp}$ and $\text{lin}$: each has attention, $m$ neurons, and the neuron that "
+    "sums them.",
     shown_by="the two networks differ in their weights alone",
 )
 
@@ -128,15 +129,15 @@ def _functions(
 
 _functions(
     "Definition 3.2",
-    "Linear attention's weights: $A x$ over the sum of its entries.",
+    "The weights of linear attention are $A x$ divided by the sum of its entries.",
     ("separatrix.linear_attention",),
     "f_lin",
     "f_lin of exp",
-    r"$\exp(A x)$ over the sum of its entries",
+    r"$\exp(A x)$ divided by the sum of its entries",
 )
 _functions(
     "Definition 3.3",
-    r"Softmax attention's weights: $\exp(A x)$ over the sum of its entries.",
+    r"The weights of softmax attention are $\exp(A x)$ divided by the sum of its entries.",
     ("separatrix.tensor_attention",),
     "f_exp",
     "f_exp of lin",
@@ -144,8 +145,8 @@ _functions(
 )
 _functions(
     "Definition 3.4",
-    r"ReLU, $\phi(z) = \max\lbrace z, 0 \rbrace$, and ReLU shifted by $\tau$, $\phi_\tau(z) = "
-    r"\max\lbrace z - \tau, 0 \rbrace$.",
+    r"ReLU is $\phi(z) = \max\lbrace z, 0 \rbrace$, and ReLU shifted by $\tau$ is $\phi_\tau(z) = \max\lbrace z - "
+    r"\tau, 0 \rbrace$.",
     ("separatrix.separation.networks.rectified",),
     "phi",
     "phi, tau added",
@@ -153,8 +154,8 @@ _functions(
 )
 _functions(
     "Definition 3.5",
-    "The network with softmax weights: $m$ neurons, each the shifted ReLU of an inner product with a sign vector, "
-    "summed.",
+    "The network with softmax weights sums $m$ neurons, each of which is the shifted ReLU of an inner product of "
+    "the weights with a sign vector.",
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
     "F_exp, unshifted",
@@ -163,7 +164,7 @@ _functions(
 )
 _functions(
     "Definition 3.6",
-    "The same with linear weights.",
+    "The network with linear weights is that of Definition 3.5 with linear weights in the place of softmax weights.",
     ("separatrix.separation.networks.linear_regression",),
     "F_lin",
     "F_lin of exp",
@@ -174,7 +175,7 @@ _functions(
 @claim(
     paper="separation",
     where="Definition 3.7",
-    says=r"$m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
+    says=r"There are $m = C \log(n / \delta)$ sign vectors of length $n$, drawn uniformly.",
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
     neighbours=(Neighbour(r"$m = 2 \log(n / \delta)$", {"constant": 2.0}),),
@@ -195,7 +196,8 @@ def definition_3_7(found: Sequence[Found], constant: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Definition 3.8",
-    says=r"The two data sets: all scores between $\log n$ and $1.4 \log n$, or one of them $4 \log n$.",
+    says=r"In the first data set all scores are between $\log n$ and $1.4 \log n$; in the second, one of them is $4 "
+    r"\log n$.",
     cells=_data_cells,
     defines=("separatrix.separation.datasets.regression_input",),
     neighbours=(

@@ -94,20 +94,20 @@ def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Ne
 
 
 _WRONG_SELF = (
-    Neighbour(r"the columns are times $\log n$, and not its root", {"columns": "without root"}),
-    Neighbour("rows of one class are neighbours: each unit row $t$ times in turn", {"columns": "turned"}),
+    Neighbour(r"the columns are multiplied by $\log n$, and not by its root", {"columns": "without root"}),
+    Neighbour("the rows of a class are adjacent: each unit row is repeated $t$ times", {"columns": "turned"}),
 )
 _data(
     "Definition 6.1",
-    r"The data sets of self-attention, informally: $A_1$ is $\sqrt{\log n}$ times the columns $a "
-    "e_{j_3}$, $b$ stacked identities, $c$ ones, with $a_0$ or $a_1$ for $a$.",
+    r"The data sets of self-attention are given informally: $A_1$ is $\sqrt{\log n}$ times a matrix with the column "
+    "$a e_{j_3}$, then $b$ times stacked identities, then a column of entries $c$, where $a$ is $a_0$ or $a_1$.",
     "separatrix.separation.datasets.self_attention_input",
     True,
     _WRONG_SELF,
 )
 _data(
     "Definition D.1",
-    "The data sets of self-attention: $A_1 = A_2 = A_3$ with a special row, the rows of $t$ stacked identities, "
+    "In the data sets of self-attention, $A_1 = A_2 = A_3$ has a special row, the rows of $t$ stacked identities, "
     "and a column of ones.",
     "separatrix.separation.datasets.self_attention_input",
     True,
@@ -115,12 +115,12 @@ _data(
 )
 _data(
     "Definition F.1",
-    "The data sets of cross-attention: $A_1$ has a special query $j_2$, $A_2 = A_3$ a special key "
-    "$j_3$; their other columns, from the second on, are ones and stacked identities.",
+    "In the data sets of cross-attention, $A_1$ has a special query $j_2$ and $A_2 = A_3$ has a special key $j_3$. "
+    "From the second column on, $A_1$ consists of ones and $A_2$ of stacked identities.",
     "separatrix.separation.datasets.cross_attention_input",
     False,
     (
-        Neighbour(r"$A_1$ is times $\sqrt{\log n}$", {"columns": "without root"}),
+        Neighbour(r"$A_1$ is multiplied by $\sqrt{\log n}$", {"columns": "without root"}),
         Neighbour("$j_2$ is the key and $j_3$ the query", {"columns": "turned"}),
     ),
 )

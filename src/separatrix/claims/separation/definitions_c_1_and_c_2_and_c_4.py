@@ -79,8 +79,8 @@ def _attention(where: str, says: str, defines: str, right: str, wrong: str, inst
 
 _attention(
     "Definition C.1",
-    r"Linear attention of three matrices: block $j_0$ of $(A_1 \otimes A_2) \operatorname{vec}(Q "
-    r"K^\top)$, over its sum, times $A_3 V$.",
+    r"Linear attention of three matrices is block $j_0$ of $(A_1 \otimes A_2) \operatorname{vec}(Q K^\top)$, divided "
+    "by its sum, times $A_3 V$.",
     "separatrix.linear_attention",
     "c_lin",
     "c_lin without V",
@@ -88,7 +88,7 @@ _attention(
 )
 _attention(
     "Definition C.2",
-    "The network on linear attention: a neuron for every row and every sign vector, summed.",
+    "The network on linear attention sums a neuron for every row and every sign vector.",
     "separatrix.separation.networks.linear_network",
     "F_lin",
     "F_lin of a row",
@@ -96,10 +96,10 @@ _attention(
 )
 _attention(
     "Definition C.4",
-    r"Softmax attention of three matrices: $\exp$ of block $j_0$ of $(A_1 \otimes A_2) "
-    r"\operatorname{vec}(Q K^\top)$, over its sum, times $A_3 V$.",
+    r"Softmax attention of three matrices is $\exp$ of block $j_0$ of $(A_1 \otimes A_2) \operatorname{vec}(Q "
+    r"K^\top)$, divided by its sum, times $A_3 V$.",
     "separatrix.tensor_attention",
     "c_exp",
     "c_exp of all",
-    "over the sum of all blocks",
+    "divided by the sum of all blocks",
 )

@@ -43,10 +43,10 @@ class Lemma:
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
         """The lemma with the bound of one line multiplied by a number with which the line is wrong."""
-        words = {"=": "multiplied", "<=": "as the upper bound", ">=": "as the lower bound"}
+        words = {"=": "the value", "<=": "the upper bound", ">=": "the lower bound"}
         return tuple(
             Neighbour(
-                f"Part {line.part}: {factor:g} times what is printed, {words[line.relation]}",
+                f"Part {line.part}: {words[line.relation]} is {factor:g} times the printed one",
                 {"part": line.part, "factor": factor},
             )
             for line in self.right.lines

@@ -77,9 +77,9 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
     errata=(
         Erratum(
             printed=r"$\text{vec}$ is not defined.",
-            right=r"$\text{vec}$ stacks rows. (If it stacks columns, as is usual, $A_1 \otimes A_2$ must be "
-            r"$A_2 \otimes A_1$.)",
-            why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 want rows too.",
+            right=r"$\text{vec}$ stacks rows. (If it stacks columns, as is usual, $A_1 \otimes A_2$ must be replaced "
+            r"by $A_2 \otimes A_1$.)",
+            why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 need rows as well.",
             rank=Rank.STATEMENT,
             shown_by="stacking columns is another matrix",
         ),

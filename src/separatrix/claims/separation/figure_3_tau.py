@@ -40,7 +40,7 @@ def _cells() -> Iterator[Cell]:
     says=r"$\tau > 0$ is a parameter of the networks (Definition 3.5); Section 7.1 does not say which value it has.",
     cells=_cells,
     figures=("success_by_tau",),
-    neighbours=(Neighbour(r"from $\tau = 0.05$ on it makes no difference at $n = 1000$", {"first": "0.05"}),),
+    neighbours=(Neighbour(r"from $\tau = 0.05$ on, its value makes no difference at $n = 1000$", {"first": "0.05"}),),
 )
 def tau(found: Sequence[Found], first: str = "0.2") -> Finding:
     """Illustrated: for large n any tau in a wide range gives 1 - 2^-m, for small n it decides."""

@@ -154,8 +154,8 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
 @claim(
     paper="separation",
     where="Figure 3",
-    says=r"Softmax regression: the share of 1000 trials in which $E_{\text{success}}$ happens, (a) over $n$ with "
-    r"$m = \log n$, (b) over $m$ at $n = 1000$.",
+    says=r"The figure shows softmax regression: the share of 1000 trials in which $E_{\text{success}}$ happens, (a) "
+    r"against $n$ with $m = \log n$, (b) against $m$ at $n = 1000$.",
     cells=lambda: _panels("3", _FIGURE_3),
     figures=("figure_3",),
     neighbours=(_SMALLER,),
@@ -175,7 +175,7 @@ _FIGURE_3_NOTE = (
     paper="separation",
     where="Figure 3",
     part="every point",
-    says="Softmax regression at every point of the paper's sweeps, all of them simulated.",
+    says="The figure shows softmax regression; every point of the paper's sweeps is simulated.",
     cells=lambda: _panels("3"),
     profile="full",
     neighbours=(_SMALLER,),
@@ -190,9 +190,9 @@ def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
 
 
 _SWEPT_TWICE = Erratum(
-    printed="In panel (e) $a_0$ is swept, and $a_0 = 0.01$ is in the list of what is fixed.",
+    printed="In panel (e) $a_0$ is swept, but $a_0 = 0.01$ is also in the list of the fixed parameters.",
     right="$a_0$ is swept.",
-    why="A parameter has one value; at most one point of the sweep has this one.",
+    why="A parameter has one value at a time, and at most one point of the sweep has $a_0 = 0.01$.",
     rank=Rank.TYPOGRAPHICAL,
     slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
@@ -228,8 +228,8 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
 @claim(
     paper="separation",
     where="Figure 4",
-    says=r"Self-attention with $Q K^\top = I$: the share of 100 trials in which $E_{\text{success}}$ happens, over "
-    "$n$, $d$, $m$, $a_1$, $a_0$, $c$.",
+    says=r"The figure shows self-attention with $Q K^\top = I$: the share of 100 trials in which "
+    r"$E_{\text{success}}$ happens, against $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("4"),
     figures=("figure_4",),
     errata=(
@@ -249,8 +249,8 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 5",
-    says=r"Self-attention with $Q K^\top = \mathbf{1}$: the share of 100 trials in which $E_{\text{success}}$ "
-    "happens, over $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
+    says=r"The figure shows self-attention with $Q K^\top = \mathbf{1}$: the share of 100 trials in which "
+    r"$E_{\text{success}}$ happens, against $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("5"),
     figures=("figure_5",),
     errata=(
@@ -278,15 +278,16 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
 @claim(
     paper="separation",
     where="Figure 7",
-    says=r"Cross-attention: the share of 100 trials in which $E_{\text{success}}$ happens, over $n$, $d$, $m$, "
-    "$a_1$, $a_0$.",
+    says=r"The figure shows cross-attention: the share of 100 trials in which $E_{\text{success}}$ happens, against "
+    "$n$, $d$, $m$, $a_1$, $a_0$.",
     cells=lambda: _panels("7"),
     figures=("figure_7",),
     errata=(
         Erratum(
             printed="Panels (d) and (e) have $n = 200$ and $d = 12$.",
-            right="$d = 11$, as in panels (a) and (c); or a stack of identities that is cut off.",
-            why="Definition F.1 has $n = (d - 1) t$, and 11 does not divide 200. Both readings are drawn.",
+            right="The panels have $d = 11$, as panels (a) and (c) do; or the stack of identities is cut off.",
+            why="Definition F.1 has $n = (d - 1) t$, and 11 does not divide 200. We draw the figure with both "
+            "readings.",
             rank=Rank.STATEMENT,
             shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
         ),
@@ -294,7 +295,7 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
             printed="In panel (e) $a_0$ is swept and $a_0 = 0.01$ is fixed, $a_1$ is not given; in panel (c) $m$ "
             r"is swept and $m = \log(n / \delta)$ is fixed.",
             right="$a_0$ and $m$ are swept; $a_1 = 3$ as elsewhere.",
-            why="A parameter has one value.",
+            why="A parameter cannot be both swept and fixed.",
             rank=Rank.TYPOGRAPHICAL,
             slip="swept and fixed",
             shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",

@@ -82,7 +82,7 @@ def _cells() -> Iterator[Cell]:
 @claim(
     paper="separation",
     where="Lemma 3.1",
-    says=r"Hoeffding's inequality: $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
+    says=r"Hoeffding's inequality says that $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
     "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
     cells=_cells,
     neighbours=(

@@ -208,13 +208,14 @@ def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float 
     if not right or refuted:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if not bounded:
-        return Finding(Verdict.UNDECIDED, numbers, "The bound for all data does not show it with this C.")
+        return Finding(Verdict.UNDECIDED, numbers, "The bound for all data does not show the statement with this C.")
     return Finding(Verdict.HOLDS, numbers, note)
 
 
 _HISTORY = (
-    "Until 2026-11-17 all sign vectors at n = 4, 8 and 13 were counted whose sums are beyond the bounds, which are "
-    "above 1 there, so that none can be; and {0}. Chances are exact now, of data that make C = 1.4 too small."
+    "Until 2026-11-17 the check counted the sign vectors at n = 4, 8 and 13 whose sums exceed the bounds; but the "
+    "bounds are above 1 there, so that no sum can exceed them. {0}. Now chances are computed exactly, for data that "
+    "make C = 1.4 too small."
 )
 
 
@@ -234,7 +235,7 @@ _HISTORY = (
             "with entries of at most $n^{-0.61}$ in Part 2, which the data allow to be $n^{-0.6}$", {"power": "0.61"}
         ),
     ),
-    history=(_HISTORY.format("the neighbour had C = 1.2, at n up to 10^6"),),
+    history=(_HISTORY.format("The wrong neighbour had C = 1.2, at n up to 10^6"),),
 )
 def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
     """The bounds of the proof on entries, sums of squares and chances, over all data; and data that refute a small C.
@@ -287,7 +288,7 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
         Neighbour(r"with a special entry of $2.5 \log n$ for $4 \log n$", {"special": "2.5"}),
     ),
     history=(
-        _HISTORY.format("the neighbours were 0.72 for 1/4, which n = 2 alone rejects, and a sign + with chance 3/4"),
+        _HISTORY.format("The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with chance 3/4"),
     ),
 )
 def lemma_4_2(found: Sequence[Found], C: float = 2.0, least: str = "1/4", special: str = "4") -> Finding:

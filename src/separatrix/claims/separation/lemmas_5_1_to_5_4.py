@@ -173,24 +173,24 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
         Erratum(
             printed=r"$m = C \log(n / \delta)$ for some $C > 1$; $(1/2)^m \le \delta / \text{poly}(n)$.",
             right=r"$C \ge 1 / \log 2 = 1.443$.",
-            why=r"$(1/2)^m = (\delta / n)^{C \log 2}$, and $\delta$ must have a power of at least 1.",
+            why=r"$(1/2)^m = (\delta / n)^{C \log 2}$, and the power of $\delta$ must be at least 1.",
             rank=Rank.STATEMENT,
             at="Definition 3.7",
             shown_by="m = log(n / delta) is too few",
         ),
         Erratum(
             printed="The sums of Section 5 go from $l = 0$ to $m$.",
-            right="From $l = 1$.",
-            why="$y$ has $m$ columns; $m + 1$ of them would give $1 - 2^{-(m + 1)}$, and the probability is "
-            "$1 - 2^{-m}$.",
+            right="They go from $l = 1$.",
+            why="$y$ has $m$ columns; $m + 1$ columns would give the probability $1 - 2^{-(m + 1)}$, but it is $1 - "
+            "2^{-m}$.",
             rank=Rank.TYPOGRAPHICAL,
             at="Section 5",
             shown_by="the probability is 1 - 2^-m and not 1 - 2^-(m+1)",
         ),
         Erratum(
             printed=r"By Lemma 4.2, $\phi_\tau(\langle f_{\text{exp}}, y_l \rangle) > 1/4$ with probability $1/2$.",
-            right=r"$\langle f_{\text{exp}}, y_l \rangle$ is above $1/2$ if it is positive, hence $\phi_\tau$ is "
-            r"above $1/4$ at $\tau = 1/4$.",
+            right=r"$\langle f_{\text{exp}}, y_l \rangle$ is above $1/2$ if it is positive; hence $\phi_\tau$ is "
+            r"then above $1/4$ at $\tau = 1/4$.",
             why=r"Lemma 4.2 gives only $\lvert \langle f_{\text{exp}}, y_l \rangle \rvert \ge 1/4$, for which "
             r"$\phi_\tau$ may be 0.",
             rank=Rank.PROOF,

@@ -18,9 +18,9 @@ from separatrix.separation.statements import Reading
 register(
     Lemma(
         "Lemma D.10",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $u_{\text{lin}}$ is $(1 + a_1)^2 \log n$ at $(j_3, j_3)$, "
-        r"$(1 + a_1) \log n$ in the rest of that row and column, $\log n$ elsewhere; $f_{\text{lin}}$ is at most "
-        "$(1 + a_1)/n$ in column $j_3$ and $1/n$ elsewhere.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_1$, $u_{\text{lin}}$ is $(1 + a_1)^2 \log n$ at $(j_3, "
+        r"j_3)$, $(1 + a_1) \log n$ in the rest of that row and column, $\log n$ elsewhere; $f_{\text{lin}}$ is at "
+        "most $(1 + a_1)/n$ in column $j_3$ and $1/n$ elsewhere.",
         Reading(1, "ones", "lin", weights_lin(1)),
         (any_key(1, "lin"),),
     ),
@@ -32,8 +32,9 @@ register(
 register(
     Lemma(
         "Lemma D.11",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $c_{\text{lin}}$ is at most $(1 + a_1) a_1 / n$ in the first "
-        r"column and $(1 + a_1) (t/n) b$ in a class's, and $c$ in the last (all times $\sqrt{\log n}$).",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_1$, $c_{\text{lin}}$ is at most $(1 + a_1) a_1 / n$ in the "
+        "first column and at most $(1 + a_1) (t/n) b$ in the column of a class, and it is $c$ in the last column "
+        r"(all times $\sqrt{\log n}$).",
         Reading(1, "ones", "lin", output_lin(1)),
     ),
     cells,
@@ -43,7 +44,9 @@ register(
 
 row_lemma(
     "Lemma D.12",
-    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$, $d = \omega(n^{0.02})$, $c_{\text{lin}}$: " f"{SIZE}.",
+    r"With $Q K^\top = \mathbf{1}$ and $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, for the rows "
+    r"$c_{j_0}$ of $c_{\text{lin}}$: "
+    f"{SIZE}.",
     NARROW,
     (
         *both_rows("ones", "lin", "1.2", "0.1", "rarely in size"),

@@ -19,8 +19,8 @@ from separatrix.separation.statements import Reading
 register(
     Lemma(
         "Lemma D.14",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $u_{\text{lin}}$ and $f_{\text{lin}}$ as in Lemma D.10 with "
-        "$a_0$.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $u_{\text{lin}}$ and $f_{\text{lin}}$ are as in Lemma "
+        "D.10, with $a_0$ in the place of $a_1$.",
         Reading(0, "ones", "lin", weights_lin(0)),
         (
             Slip(
@@ -45,7 +45,8 @@ register(
 register(
     Lemma(
         "Lemma D.15",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $c_{\text{lin}}$ as in Lemma D.11 with $a_0$.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma D.11, with $a_0$ in the "
+        "place of $a_1$.",
         Reading(0, "ones", "lin", output_lin(0)),
         (
             Slip(
@@ -55,8 +56,8 @@ register(
                     at="Lemma D.15, proof of Part 2",
                     shown_by="the bound of Part 2 on softmax weights",
                     printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le ((1 + a_0) t/n) b \sqrt{\log n}$.",
-                    right=r"$f_{\text{lin}}$ for $f_{\text{exp}}$.",
-                    why="For softmax weights the bound fails, for example at $a_0 = 0.09$ with one row a class.",
+                    right=r"It should be $f_{\text{lin}}$ in the place of $f_{\text{exp}}$.",
+                    why="For softmax weights the bound fails, for example at $a_0 = 0.09$ with one row in each class.",
                 ),
             ),
         ),
@@ -68,7 +69,9 @@ register(
 
 row_lemma(
     "Lemma D.16",
-    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$, $d = \omega(n^{0.02})$, $c_{\text{lin}}$: " f"{SIZE}.",
+    r"With $Q K^\top = \mathbf{1}$ and $d = \omega(n^{0.02})$, on $\mathcal{D}_0$, for the rows "
+    r"$c_{j_0}$ of $c_{\text{lin}}$: "
+    f"{SIZE}.",
     NARROW,
     (
         *both_rows("ones", "lin", "0.01", "0.1", "rarely in size"),

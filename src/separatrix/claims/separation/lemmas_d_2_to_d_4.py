@@ -11,7 +11,7 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma D.2",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $u_{\text{exp}}$ is $n^{(1 + a_1)^2}$ at $(j_3, j_3)$, "
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_1$, $u_{\text{exp}}$ is $n^{(1 + a_1)^2}$ at $(j_3, j_3)$, "
         r"$n^{1 + a_1}$ in the rest of that row and column, $n$ elsewhere; $f_{\text{exp}}$ is at least $1/2$ at "
         "$(j_3, j_3)$, at most $n^{a_1 - 1}$ in column $j_3$, at most $1/n$ elsewhere.",
         Reading(
@@ -33,9 +33,10 @@ _D3_CLASSES = Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1:
 register(
     Lemma(
         "Lemma D.3",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$: $c_{\text{exp}}$ in row $j_3$ is at least $a_1 / 2$ in the "
-        "first column and $b / 2$ in that of $j_3$'s class, at most $(t/n) b$ in the other classes; in other rows "
-        r"at most $n^{a_1 - 1} a_1$ and $(t/n) b$; $c$ in the last column (all times $\sqrt{\log n}$).",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_1$, all in units of $\sqrt{\log n}$: in row $j_3$, "
+        r"$c_{\text{exp}}$ is at least $a_1 / 2$ in the first column, at least $b / 2$ in the column of $j_3$'s "
+        "class, and at most $(t/n) b$ in the columns of other classes. In other rows it is at most $n^{a_1 - 1} "
+        "a_1$ in the first column and at most $(t/n) b$ in the columns of classes. In the last column it is $c$.",
         Reading(
             1,
             "ones",
@@ -67,11 +68,11 @@ register(
                     shown_by="Part 5 in every class's column",
                     printed=r"Part 5: for $j_0 \ne j_3$ and $i_0 \in \lbrace 2, \ldots, d - 1 \rbrace$, "
                     r"$c_{\text{exp}} \le (t/n) b \sqrt{\log n}$.",
-                    right="Except in the column of $j_3$'s class, where it is at most "
+                    right="The bound holds except in the column of $j_3$'s class, where the entry is at most "
                     r"$(n^{a_1 - 1} + (t - 1)/n) b \sqrt{\log n}$, as Lemma D.7 says for $\mathcal{D}_0$.",
                     why=r"The proof uses $f \le 1/n$ at the key $j_3$ too, where Part 4a of Lemma D.2 applies. The "
-                    r"proof of Lemma D.4, Part 2, inherits it: its $S = \lbrace 1, d \rbrace$ must have that column "
-                    "as well.",
+                    r"error passes on to the proof of Lemma D.4, Part 2, whose set $S = \lbrace 1, d \rbrace$ must "
+                    "contain that column as well.",
                 ),
             ),
         ),
@@ -83,9 +84,9 @@ register(
 
 row_lemma(
     "Lemma D.4",
-    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: "
-    r"$\langle c_{\text{exp}}, \sigma \rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row "
-    r"$j_3$, and with at most $\delta / \text{poly}(n)$ in the other rows.",
+    r"With $Q K^\top = \mathbf{1}$ and $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, $\langle c_{\text{exp}}, \sigma "
+    r"\rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row $j_3$, and with probability at "
+    r"most $\delta / \text{poly}(n)$ in the other rows.",
     NARROW,
     (
         Statement("1", "ones", "exp", "1.2", "special", "0.1", "often"),
@@ -103,10 +104,12 @@ row_lemma(
                 rank=Rank.STATEMENT,
                 at="Lemma D.4, Part 2",
                 shown_by="Part 2 at a_1 = 1.2",
-                printed=r"Part 2 for every $a_1 \ge 0.7$ of Definition D.1, the experiments' $a_1 = 1.2$ among them.",
-                right="For $a_1 < 1$.",
-                why=r"For $a_1 \ge 1$ every row gives a fixed share of its weight to $j_3$ (Lemma D.3, Part 4, is "
-                "empty), and fires as often as row $j_3$. Theorem D.5 only gains by it.",
+                printed=r"Part 2 is stated for every $a_1 \ge 0.7$ of Definition D.1, which includes the value $a_1 "
+                "= 1.2$ of the experiments.",
+                right="Part 2 holds for $a_1 < 1$.",
+                why=r"For $a_1 \ge 1$ every row gives a fixed share of its weight to $j_3$ (Lemma D.3, Part 4, says "
+                "nothing then), and fires as often as row $j_3$. This only makes the conclusion of Theorem D.5 "
+                "easier.",
             ),
         ),
     ),

@@ -14,8 +14,9 @@ _PRINTED_A0 = tuple(line for line in weights_exp(0) if line.part in ("1a", "1b",
 register(
     Lemma(
         "Lemma D.6",
-        r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: $u_{\text{exp}}$ as in Lemma D.2 with $a_0$; $f_{\text{exp}}$ "
-        "is at most $n^{2 a_0 - 1}$ at $(j_3, j_3)$, $n^{a_0 - 1}$ in the rest of that column, $1/n$ elsewhere.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma D.2, with $a_0$ in the "
+        r"place of $a_1$; $f_{\text{exp}}$ is at most $n^{2 a_0 - 1}$ at $(j_3, j_3)$, $n^{a_0 - 1}$ in the rest of "
+        "that column, $1/n$ elsewhere.",
         Reading(
             0,
             "ones",
@@ -45,9 +46,10 @@ register(
 
 LEMMA_D_7 = Lemma(
     "Lemma D.7",
-    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$: in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} a_0$ in "
-    "the first column, $(n^{2 a_0 - 1} + (t - 1)/n) b$ in that of $j_3$'s class, $(t/n) b$ in the others; in other "
-    "rows the same with $a_0$ for $2 a_0$; $c$ in the last.",
+    r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} "
+    "a_0$ in the first column, at most $(n^{2 a_0 - 1} + (t - 1)/n) b$ in the column of $j_3$'s class, and at most "
+    "$(t/n) b$ in the columns of other classes. In other rows the bounds are the same with $a_0$ in the place of $2 "
+    "a_0$. In the last column it is $c$.",
     Reading(
         0,
         "ones",
@@ -110,7 +112,9 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma D.8",
-    r"$Q K^\top = \mathbf{1}$, $\mathcal{D}_0$, $d = \omega(n^{4 a_0 + 0.02})$, $c_{\text{exp}}$: " f"{SIZE}.",
+    r"With $Q K^\top = \mathbf{1}$ and $d = \omega(n^{4 a_0 + 0.02})$, on $\mathcal{D}_0$, for the rows "
+    r"$c_{j_0}$ of $c_{\text{exp}}$: "
+    f"{SIZE}.",
     WIDE,
     (
         *both_rows("ones", "exp", "0.01", "0.1", "rarely in size"),

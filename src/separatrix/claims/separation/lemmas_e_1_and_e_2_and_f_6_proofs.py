@@ -80,7 +80,8 @@ _proof(
         shown_by="bound for Part 4",
         printed=r"$f_{\exp}(A, x)_{j_0, j_1} \le 1 / n^{1 - a_1}$, by Part 5 of Lemma E.1.",
         right=r"$\le 1 / n^{1 - b^2}$, by Part 4.",
-        why=r"$a_1 \ge 1$, so that the printed bound is at least 1 and gives nothing; Lemma E.1 has four parts.",
+        why=r"Because $a_1 \ge 1$, the printed bound is at least 1 and gives nothing; and Lemma E.1 has only four "
+        "parts.",
     ),
 )
 _proof(

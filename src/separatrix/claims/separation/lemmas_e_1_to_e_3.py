@@ -79,10 +79,10 @@ def cells(lemma: str) -> Iterator[Cell]:
 register(
     Lemma(
         "Lemma E.1",
-        r"$Q K^\top = I$, $\mathcal{D}_1$, $b^2 + c^2 = 1$: $u_{\text{exp}}$ is $n^{1 + a_1^2}$ at $(j_3, j_3)$, "
-        r"$n^{b^2 + c^2}$ for keys of the row's class and $n^{c^2}$ for the others; $f_{\text{exp}}$ is at least "
-        "$1/2$ at $(j_3, j_3)$, elsewhere at most $n^{b^2 - 1}$, and at most $1/n$ for keys of other classes if "
-        "the row is not $j_3$.",
+        r"With $Q K^\top = I$ and $b^2 + c^2 = 1$, on $\mathcal{D}_1$, $u_{\text{exp}}$ is $n^{1 + a_1^2}$ at $(j_3, "
+        r"j_3)$, $n^{b^2 + c^2}$ for keys of the row's class and $n^{c^2}$ for the others; $f_{\text{exp}}$ is at "
+        "least $1/2$ at $(j_3, j_3)$, elsewhere at most $n^{b^2 - 1}$, and at most $1/n$ for keys of other classes "
+        "if the row is not $j_3$.",
         _reading(
             Line("1a", "u", at(row=True, key=True), "=", lambda v: {1 + v.a1**2: 1}),
             *_bound_of_a_row("1b", True),
@@ -114,7 +114,7 @@ register(
                     shown_by="the numbers of keys in the proof of Part 1b",
                     printed="$t$ keys with $n^{b^2 + c^2}$ and $n - t - 1$ with $n^{c^2}$.",
                     right="$t - 1$ and $n - t$, as in the statement.",
-                    why="$j_3$ is one of the $t$ rows of its class, and is not meant here.",
+                    why="$j_3$ is one of the $t$ rows of its class, and Part 1b is not about it.",
                 ),
             ),
             Slip(
@@ -122,9 +122,9 @@ register(
                 Erratum(
                     rank=Rank.STATEMENT,
                     shown_by="the numbers of keys in Parts 2 and 4",
-                    printed=r"Parts 2 and 4: for $j_0 \ne j_3$ there are $t - 1$ keys of the one kind and $n - t$ "
-                    "of the other.",
-                    right="$t$ and $n - t$.",
+                    printed=r"Parts 2 and 4: for $j_0 \ne j_3$ there are $t - 1$ keys of the first kind and $n - t$ "
+                    "of the second.",
+                    right="There are $t$ and $n - t$.",
                     why="$j_0$ is in its own class, and $t - 1 + n - t$ leaves one key out.",
                 ),
             ),
@@ -154,7 +154,8 @@ register(
                     at="Lemma E.1, proof of Part 3a",
                     shown_by="the sum of a row in the proof of Part 3a",
                     printed="The row sums to $n^{a_1^2 + b^2 + c^2} + (n - 1) n^{b^2 + c^2}$.",
-                    right="At most that: it is $n^{a_1^2 + b^2 + c^2} + (t - 1) n^{b^2 + c^2} + (n - t) n^{c^2}$.",
+                    right="The sum is at most that; it equals $n^{a_1^2 + b^2 + c^2} + (t - 1) n^{b^2 + c^2} + (n - "
+                    "t) n^{c^2}$.",
                     why="Only $t - 1$ of the other keys are in $j_3$'s class.",
                 ),
             ),
@@ -168,9 +169,11 @@ register(
 register(
     Lemma(
         "Lemma E.2",
-        r"$Q K^\top = I$, $\mathcal{D}_1$, $a_1 \ge 1$: $c_{\text{exp}}$ in row $j_3$ is at least $a_1 / 2$ in the "
-        "first column and $b / 2$ in that of $j_3$'s class, at most $t n^{b^2 - 1} b$ in the others; in other rows "
-        r"at most $n^{b^2 - 1} a_1$ and $t n^{b^2 - 1} b$; $c$ in the last column (all times $\sqrt{\log n}$).",
+        r"With $Q K^\top = I$ and $a_1 \ge 1$, on $\mathcal{D}_1$, all in units of $\sqrt{\log n}$: in row $j_3$, "
+        r"$c_{\text{exp}}$ is at least $a_1 / 2$ in the first column, at least $b / 2$ in the column of $j_3$'s "
+        "class, and at most $t n^{b^2 - 1} b$ in the columns of other classes. In other rows it is at most $n^{b^2 "
+        "- 1} a_1$ in the first column and at most $t n^{b^2 - 1} b$ in the columns of classes. In the last column "
+        "it is $c$.",
         _reading(
             _E2_SPECIAL,
             Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: v.b / 2}),
@@ -196,8 +199,8 @@ register(
                 Erratum(
                     rank=Rank.STATEMENT,
                     shown_by="Part 1 at a_1 = 0.7",
-                    printed=r"Data from Definition D.1, which allows $a_1 \ge 0.7$.",
-                    right=r"$a_1 \ge 1$ as in Lemma E.1 (Lemma E.3 needs it too).",
+                    printed=r"The data are those of Definition D.1, which allows $a_1 \ge 0.7$.",
+                    right=r"The lemma needs $a_1 \ge 1$, as in Lemma E.1 (and so does Lemma E.3).",
                     why="At $a_1 = 0.7$ the weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against about $n$, and "
                     "Part 1 fails.",
                 ),
@@ -223,9 +226,9 @@ register(
 
 row_lemma(
     "Lemma E.3",
-    r"$Q K^\top = I$, $\mathcal{D}_1$, $d = \omega(n^{2 b^2 + 0.02})$: "
-    r"$\langle c_{\text{exp}}, \sigma \rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row "
-    r"$j_3$, and with at most $\delta / \text{poly}(n)$ in the other rows.",
+    r"With $Q K^\top = I$ and $d = \omega(n^{2 b^2 + 0.02})$, on $\mathcal{D}_1$, $\langle c_{\text{exp}}, \sigma "
+    r"\rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row $j_3$, and with probability at "
+    r"most $\delta / \text{poly}(n)$ in the other rows.",
     WIDE,
     (
         Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),

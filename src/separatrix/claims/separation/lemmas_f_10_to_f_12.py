@@ -15,9 +15,9 @@ ON_D0 = Reading(0, "cross", "lin", weights_lin(1)[:1])
 register(
     Lemma(
         "Lemma F.10",
-        r"Cross-attention, $\mathcal{D}_1$: $u_{\text{lin}}$ is $(1 + a_1) \log n$ at $(j_2, j_3)$ and $\log n$ "
-        r"elsewhere; $f_{\text{lin}}$ is at most $(1 + a_1)/n$ there, at most $1/n$ in the rest of row $j_2$, and "
-        "$1/n$ in the other rows.",
+        r"In cross-attention, on $\mathcal{D}_1$, $u_{\text{lin}}$ is $(1 + a_1) \log n$ at $(j_2, j_3)$ and $\log "
+        r"n$ elsewhere; $f_{\text{lin}}$ is at most $(1 + a_1)/n$ at $(j_2, j_3)$, at most $1/n$ in the rest of row "
+        "$j_2$, and $1/n$ in the other rows.",
         Reading(1, "cross", "lin", weights_lin(1)),
     ),
     cells,
@@ -28,8 +28,9 @@ register(
 register(
     Lemma(
         "Lemma F.11",
-        r"Cross-attention, $\mathcal{D}_1$: $c_{\text{lin}}$ in row $j_2$ is at most $(1 + a_1)/n$ in the first "
-        "column and $(1 + a_1) t/n$ in the others; in other rows at most $1/n$ and $t/n$.",
+        r"In cross-attention, on $\mathcal{D}_1$, $c_{\text{lin}}$ in row $j_2$ is at most $(1 + a_1)/n$ in the "
+        "first column and at most $(1 + a_1) t/n$ in the others. In other rows it is at most $1/n$ in the first "
+        "column and at most $t/n$ in the others.",
         lin_output(1),
         (
             wrong_index(1, "lin"),
@@ -43,7 +44,7 @@ register(
                     right=r"From $\mathcal{D}_1$.",
                     why=r"The section and Theorem F.13, which needs the lemma, are about $\mathcal{D}_1$, and its "
                     r"proof takes the weights from Lemma F.10, whose Part 1 is false on $\mathcal{D}_0$. On "
-                    r"$\mathcal{D}_0$ the bounds with $a_1$ are true and beside the point.",
+                    r"$\mathcal{D}_0$ the bounds with $a_1$ are true, but they are not what is needed.",
                 ),
             ),
         ),
@@ -80,7 +81,7 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma F.12",
-    r"Cross-attention, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: "
+    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, "
     r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
     "in every row.",
     NARROW,

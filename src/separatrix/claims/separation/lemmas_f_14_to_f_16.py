@@ -11,7 +11,8 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.14",
-        r"Cross-attention, $\mathcal{D}_0$: $u_{\text{lin}}$ and $f_{\text{lin}}$ as in Lemma F.10 with $a_0$.",
+        r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{lin}}$ and $f_{\text{lin}}$ are as in Lemma F.10, with "
+        "$a_0$ in the place of $a_1$.",
         Reading(0, "cross", "lin", weights_lin(0)),
         (
             Slip(
@@ -59,7 +60,7 @@ register(
                     r"$f_{\text{lin}} = 1/n$.",
                     right=r"Part 4: $j_0 = j_2$, $j_1 \ne j_3$. Part 5: $j_0 \ne j_2$. (Part 3: $j_0 = j_2$, "
                     r"$j_1 = j_3$. Part 2: $j_0 \ne j_2$ or $j_1 \ne j_3$.)",
-                    why="As in Lemma F.10; both fail in row $j_2$ unless $j_2 = j_3$.",
+                    why="The parts are as in Lemma F.10; both printed parts fail in row $j_2$ unless $j_2 = j_3$.",
                 ),
             ),
         ),
@@ -72,8 +73,8 @@ register(
 register(
     Lemma(
         "Lemma F.15",
-        r"Cross-attention, $\mathcal{D}_0$: $c_{\text{lin}}$ as in Lemma F.11 with $a_0$; in the other rows it is "
-        "$t/n$ in a class's column.",
+        r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma F.11, with $a_0$ in the place of "
+        "$a_1$; in the rows other than $j_2$ it is equal to $t/n$ in the column of a class.",
         Reading(
             0,
             "cross",
@@ -96,8 +97,8 @@ register(
                     shown_by="the lemma with n = t (d - 2)",
                     printed="$n = t (d - 2)$.",
                     right="$n = t (d - 1)$.",
-                    why=r"Definition F.1; a class has $t = n / (d - 1)$ rows, so that $c_{\text{lin}}$ is "
-                    "$t/n = 1 / (d - 1)$ there.",
+                    why=r"By Definition F.1 a class has $t = n / (d - 1)$ rows, so that $c_{\text{lin}}$ is $t/n = 1 "
+                    "/ (d - 1)$ there.",
                 ),
             ),
         ),
@@ -109,7 +110,7 @@ register(
 
 row_lemma(
     "Lemma F.16",
-    r"Cross-attention, $\mathcal{D}_0$, $d = \omega(n^{0.02})$: "
+    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_0$, "
     r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
     "in every row.",
     NARROW,

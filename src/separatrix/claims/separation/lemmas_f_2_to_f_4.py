@@ -18,9 +18,9 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.2",
-        r"Cross-attention, $\mathcal{D}_1$: $u_{\text{exp}}$ is $n^{1 + a_1}$ at $(j_2, j_3)$ and $n$ elsewhere; "
-        r"$f_{\text{exp}}$ is at least $1/2$ there, at most $1/n$ in the rest of row $j_2$, and $1/n$ in the other "
-        "rows.",
+        r"In cross-attention, on $\mathcal{D}_1$, $u_{\text{exp}}$ is $n^{1 + a_1}$ at $(j_2, j_3)$ and $n$ "
+        r"elsewhere; $f_{\text{exp}}$ is at least $1/2$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, and "
+        "$1/n$ in the other rows.",
         Reading(
             1,
             "cross",
@@ -37,9 +37,9 @@ register(
                     shown_by="the lemma with columns to d - 1",
                     printed=r"The second column to $d - 1$ columns of $A_1$ are $\log n$, and those of $A_2$ the "
                     "stacked $I_{d - 1}$.",
-                    right="The second to the last column, column $d$.",
-                    why=r"$I_{d - 1}$ has $d - 1$ columns. With one less, $u_{\text{exp}}$ is 1 and not $n$ for the "
-                    "class that has none.",
+                    right="These are the columns from the second to column $d$, the last.",
+                    why=r"$I_{d - 1}$ has $d - 1$ columns. With one column less, $u_{\text{exp}}$ is 1 and not $n$ "
+                    "for the class that has no column.",
                 ),
             ),
         ),
@@ -52,8 +52,9 @@ register(
 register(
     Lemma(
         "Lemma F.3",
-        r"Cross-attention, $\mathcal{D}_1$: $c_{\text{exp}}$ in row $j_2$ is at least $1/2$ in the first column and "
-        "in that of $j_3$'s class, at most $t/n$ in the others; in other rows at most $1/n$ and $t/n$.",
+        r"In cross-attention, on $\mathcal{D}_1$, $c_{\text{exp}}$ in row $j_2$ is at least $1/2$ in the first "
+        "column and in the column of $j_3$'s class, and at most $t/n$ in the other columns. In other rows it is at "
+        "most $1/n$ in the first column and at most $t/n$ in the others.",
         Reading(
             1,
             "cross",
@@ -75,10 +76,9 @@ register(
 
 row_lemma(
     "Lemma F.4",
-    r"Cross-attention, $\mathcal{D}_1$, $d = \omega(n^{0.02})$: $\langle c_{\text{exp}}, \sigma \rangle \ge 0.9$ "
-    "with probability at least $1/10$ in row $j_2$, and "
-    r"$\lvert \langle c_{\text{exp}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$ "
-    "in the other rows.",
+    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, $\langle c_{\text{exp}}, \sigma \rangle "
+    r"\ge 0.9$ with probability at least $1/10$ in row $j_2$, and $\lvert \langle c_{\text{exp}}, \sigma \rangle "
+    r"\rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$ in the other rows.",
     NARROW,
     (
         Statement("1", "cross", "exp", "3", "special", "0.9", "often"),
@@ -107,8 +107,9 @@ row_lemma(
                 rank=Rank.TYPOGRAPHICAL,
                 shown_by="a probability of just 1/10",
                 printed=r"Part 1: $\Pr[\ldots] = 1/10$.",
-                right="At least $1/10$.",
-                why=r"It is $1/4$, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print $=$ for $\ge$ throughout.)",
+                right="The probability is at least $1/10$.",
+                why=r"The probability is $1/4$, as the proof says. (Lemmas F.4, F.8, F.12, F.16 print $=$ for $\ge$ "
+                "throughout.)",
             ),
         ),
     ),

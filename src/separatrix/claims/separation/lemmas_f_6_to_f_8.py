@@ -20,8 +20,9 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.6",
-        r"Cross-attention, $\mathcal{D}_0$: $u_{\text{exp}}$ as in Lemma F.2 with $a_0$; $f_{\text{exp}}$ is at "
-        "most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, and $1/n$ in the other rows.",
+        r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma F.2, with $a_0$ in the place of "
+        r"$a_1$; $f_{\text{exp}}$ is at most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, "
+        "and $1/n$ in the other rows.",
         Reading(
             0,
             "cross",
@@ -50,8 +51,9 @@ register(
 
 LEMMA_F_7 = Lemma(
     "Lemma F.7",
-    r"Cross-attention, $\mathcal{D}_0$: $c_{\text{exp}}$ in row $j_2$ is at most $n^{a_0 - 1}$ in the first column "
-    "and $t n^{a_0 - 1}$ in the others; in other rows at most $1/n$ and $t/n$.",
+    r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{exp}}$ in row $j_2$ is at most $n^{a_0 - 1}$ in the first "
+    "column and at most $t n^{a_0 - 1}$ in the others. In other rows it is at most $1/n$ in the first column and at "
+    "most $t/n$ in the others.",
     Reading(
         0,
         "cross",
@@ -110,7 +112,7 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma F.8",
-    r"Cross-attention, $\mathcal{D}_0$, $d = \omega(n^{2 a_0 + 0.02})$: "
+    r"In cross-attention with $d = \omega(n^{2 a_0 + 0.02})$, on $\mathcal{D}_0$, "
     r"$\lvert \langle c_{\text{exp}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
     "in every row.",
     WIDE,

@@ -88,17 +88,17 @@ def judged(
 
 _WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (the lemma's $1/10$ alone would ask "
-    r"$C \ge 9.5$).",
-    why=r"$m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ where "
-    r"$a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is not "
-    r"$\delta / \text{poly}(n)$.",
+    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ "
+    "would be needed).",
+    why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ "
+    r"where $a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is "
+    r"not $\delta / \text{poly}(n)$.",
     rank=Rank.STATEMENT,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
 
 
-_FROM = "As n grows: the table says from which n on, g being d - 2 (d - 1 in cross-attention)."
+_FROM = "It holds as n grows: the table says from which n on, where g is d - 2 (d - 1 in cross-attention)."
 
 
 CONTRADICT = "each of the two settings breaks one of the hypotheses"
@@ -147,9 +147,10 @@ def fires(
         figures=figures,
         neighbours=TOO_FEW,
         history=(
-            "Until 2026-11-17 m was 4 log(n / delta), and with one sign vector the chance of failure had to be above "
-            "0.5, then, when a corner was added where it is 1/2, above 0.4. Neighbours were asked to be near: m is 3.5 "
-            "log(n / delta), and the chance is what counting signs gives.",
+            "Until 2026-11-17 m was 4 log(n / delta), and the chance of failure with one sign vector had to be "
+            "above 0.5; when a corner of the parameters was added where this chance is 1/2, it had to be above 0.4. "
+            "Then neighbours were required to be near: m is now 3.5 log(n / delta), and the chance must be the one "
+            "that counting signs gives.",
         ),
         home=home,
     )
@@ -238,7 +239,7 @@ def unlike(part: str) -> Callable[[Sequence[Found]], dict[str, bool]]:
 def cites_wrongly(printed: str, right: str) -> Erratum:
     return Erratum(
         printed=f"The proof follows from {printed}.",
-        right=f"{right}.",
+        right=f"It follows from {right}.",
         why=f"{printed} says that "
         r"$c_{\text{exp}}$ on $\mathcal{D}_1$ exceeds $\tau$ with probability at least $1/10$.",
         rank=Rank.TYPOGRAPHICAL,
@@ -250,11 +251,11 @@ def cites_wrongly(printed: str, right: str) -> Erratum:
 WRONG_SET = Erratum(
     printed=r"For any $\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$, $F_{\text{exp}} = 0$.",
     right=r"From $\mathcal{D}_0$.",
-    why=r"On $\mathcal{D}_1$ $F_{\text{exp}} > 0$ by the theorem before.",
+    why=r"On $\mathcal{D}_1$ the preceding theorem gives $F_{\text{exp}} > 0$.",
     rank=Rank.TYPOGRAPHICAL,
     slip="D1 for D0",
     shown_by="on D1 F_exp = 0 has a chance below 10^-15",
 )
 
 
-NOT_SHARP = f"{_FROM} What d is really needed is in the claim about paths."
+NOT_SHARP = f"{_FROM} The claim about paths says which d is really needed."

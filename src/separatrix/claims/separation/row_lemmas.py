@@ -136,7 +136,7 @@ _ANY_BOUND = (
 
 
 AS_N_GROWS = (
-    "As n grows: the table says from which n on, g being d - 2 (d - 1 in cross-attention), and what the "
+    "It holds as n grows: the table says from which n on, where g is d - 2 (d - 1 in cross-attention), and what the "
     "chances are at about the paper's size, where they are not small."
 )
 

@@ -89,7 +89,7 @@ ROW_J2_EVEN_ERRATUM = Erratum(
     rank=Rank.TYPOGRAPHICAL,
     shown_by="Part 4a in row j_2",
     printed=r"Part 4a: for $j_0 = j_2$, $f_{\text{exp}} = 1/n$.",
-    right=r"Part 4 is about $j_0 \ne j_2$: for $j_1 = j_3$ and for $j_1 \ne j_3$ it is $1/n$.",
+    right=r"Part 4 is about $j_0 \ne j_2$: both for $j_1 = j_3$ and for $j_1 \ne j_3$ the weight is $1/n$.",
     why="In row $j_2$ the key $j_3$ has more than $1/n$ (Part 3a).",
 )
 

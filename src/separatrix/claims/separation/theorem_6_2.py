@@ -24,9 +24,9 @@ from separatrix.separation.paths import PATHS
 @claim(
     paper="separation",
     where="Theorem 6.2",
-    says=r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: with probability $1 - \delta / \text{poly}(n)$, "
-    r"on $\mathcal{D}_1$ $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$, and on $\mathcal{D}_0$ "
-    r"$F_{\text{exp}} = F_{\text{lin}} = 0$.",
+    says=r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{0.02}), n]$, with probability $1 - \delta / "
+    r"\text{poly}(n)$, the networks have $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$ on $\mathcal{D}_1$, and "
+    r"$F_{\text{exp}} = F_{\text{lin}} = 0$ on $\mathcal{D}_0$.",
     cells=network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED)),
     errata=(
         Erratum(

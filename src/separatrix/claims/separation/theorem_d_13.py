@@ -6,7 +6,7 @@ from separatrix.claims.separation.network_theorems import cites_wrongly, silent,
 
 silent(
     "Theorem D.13",
-    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with "
+    r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{0.02}), n]$, on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with "
     r"probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d1",
     (cites_wrongly("Lemma D.4", "Lemma D.12"),),

@@ -19,14 +19,14 @@ def _two_networks(found: Sequence[Found]) -> dict[str, bool]:
 
 silent(
     "Theorem D.17",
-    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with "
+    r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{0.02}), n]$, on $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with "
     r"probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d0",
     (
         Erratum(
             printed=r"$F_{\text{exp}}$ is defined, with $c_{\text{exp}}$; the heading of the section names "
             r"$F_{\text{exp}}$ too.",
-            right=r"$F_{\text{lin}}$, with $c_{\text{lin}}$.",
+            right=r"The theorem should define $F_{\text{lin}}$, with $c_{\text{lin}}$.",
             why=r"The conclusion is about $F_{\text{lin}}$, and the two networks are not the same on "
             r"$\mathcal{D}_0$.",
             rank=Rank.TYPOGRAPHICAL,

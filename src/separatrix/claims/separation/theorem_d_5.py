@@ -6,8 +6,8 @@ from separatrix.claims.separation.network_theorems import fires
 
 fires(
     "Theorem D.5",
-    r"$Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$, $\tau = (c + 0.1) \sqrt{\log n}$: on $\mathcal{D}_1$, "
-    r"$F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
+    r"With $Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$ and $\tau = (c + 0.1) \sqrt{\log n}$: on "
+    r"$\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
     "ones",
     "ones, least a1",
     figures=("failure_of_the_parts",),

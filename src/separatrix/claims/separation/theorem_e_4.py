@@ -11,15 +11,16 @@ from separatrix.separation.paths import PATHS
 
 fires(
     "Theorem E.4",
-    r"$Q K^\top = I$, $a_1 \ge 1$, $b^2 + c^2 = 1$, $b < 0.2$, $d \in [\omega(n^{2 b^2 + 0.02}), n]$: on "
+    r"With $Q K^\top = I$, $a_1 \ge 1$, $b^2 + c^2 = 1$, $b < 0.2$ and $d \in [\omega(n^{2 b^2 + 0.02}), n]$: on "
     r"$\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
     "identity",
     "identity, b + c = 1",
     more=(
         Erratum(
             printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge 0.1$.",
-            right="One of the two; we look at $b^2 + c^2 = 1$ and, beside it, at $b + c = 1$.",
-            why="Together they give $b c = 0$.",
+            right="Only one of the two can be asked for. We check the theorem with $b^2 + c^2 = 1$, and also with "
+            "$b + c = 1$.",
+            why="Together the two equations give $b c = 0$.",
             rank=Rank.STATEMENT,
             at="Theorem E.4, hypotheses",
             shown_by=CONTRADICT,
@@ -34,8 +35,8 @@ fires(
     paper="separation",
     where="Theorem E.4",
     part="paths",
-    says=r"With $Q K^\top = I$, $d = \omega(n^{2 b^2 + 0.02})$ is asked for; the omitted proofs for the other three "
-    "networks are said to be similar.",
+    says=r"With $Q K^\top = I$ the theorem asks for $d = \omega(n^{2 b^2 + 0.02})$; the paper omits the proofs for "
+    "the other three networks and says that they are similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
     neighbours=(FIXED, Neighbour("$d = n^{0.02}$ is enough", {"also": "n^0.02"})),

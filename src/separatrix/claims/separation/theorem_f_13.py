@@ -6,7 +6,7 @@ from separatrix.claims.separation.network_theorems import cites_wrongly, silent,
 
 silent(
     "Theorem F.13",
-    r"Cross-attention, $d \in [\omega(n^{0.02}), n]$: on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with probability "
+    r"In cross-attention with $d \in [\omega(n^{0.02}), n]$, on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with probability "
     r"$1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d1",
     (cites_wrongly("Lemma F.4", "Lemma F.12"),),

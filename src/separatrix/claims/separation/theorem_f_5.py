@@ -11,8 +11,8 @@ from separatrix.separation.paths import PATHS
 
 fires(
     "Theorem F.5",
-    r"Cross-attention, $d \in [\omega(n^{0.02}), n]$, $\tau = 0.9$: on $\mathcal{D}_1$, $F_{\text{exp}} > 0$ with "
-    r"probability $1 - \delta / \text{poly}(n)$.",
+    r"In cross-attention with $d \in [\omega(n^{0.02}), n]$ and $\tau = 0.9$, on $\mathcal{D}_1$, $F_{\text{exp}} > "
+    r"0$ with probability $1 - \delta / \text{poly}(n)$.",
     "cross",
     figures=("failure_of_the_parts",),
     home=__name__,
@@ -23,7 +23,8 @@ fires(
     paper="separation",
     where="Theorem F.5",
     part="paths",
-    says=r"Cross-attention: $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$.",
+    says=r"In cross-attention, with $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$, the "
+    "separation succeeds with high probability.",
     cells=lambda: cells("cross", PATHS["cross"], 1.0),
     figures=("success_along_paths",),
     neighbours=(FIXED,),

@@ -14,7 +14,7 @@ from separatrix.claims.separation.network_theorems import (
 
 silent(
     "Theorem F.9",
-    r"Cross-attention, $d \in [\omega(n^{2 a_0 + 0.02}), n]$: on $\mathcal{D}_0$, $F_{\text{exp}} = 0$ with "
+    r"In cross-attention with $d \in [\omega(n^{2 a_0 + 0.02}), n]$, on $\mathcal{D}_0$, $F_{\text{exp}} = 0$ with "
     r"probability $1 - \delta / \text{poly}(n)$.",
     "exp_silent_on_d0",
     (WRONG_SET, cites_wrongly("Lemma F.4", "Lemma F.8")),

@@ -24,9 +24,9 @@ def _exists(where: str, says: str, model: str) -> Claim:
             Neighbour(r"with a chance of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
         ],
         history=[
-            "Until 2026-11-17 a chance of failure below 10^-9 at the end of a path was all that was asked, which any "
-            "positive power of delta / n passes. The power 0.25 was set when wrong neighbours were asked for, after "
-            "the powers had been seen: (3/4)^m is (delta / n)^0.288.",
+            "Until 2026-11-17 the rule asked only for a chance of failure below 10^-9 at the end of a path, which "
+            "any positive power of delta / n meets. The power 0.25 was set when wrong neighbours became required, "
+            "after the powers had been seen: (3/4)^m is (delta / n)^0.288.",
         ],
     )
     def check(found: Sequence[Found], power: float = 0.25) -> Finding:

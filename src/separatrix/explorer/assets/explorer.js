@@ -87,6 +87,27 @@
 
   const search = (pairs) => `?${new URLSearchParams(pairs)}`;
 
+  // Plotly's script keeps the browser busy for long. Dash waits for it, as for any promise, and here it begins only
+  // after the page has been painted, with the outlines of its figures.
+  let plotly = null;
+  const load = (resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "/_dash-component-suites/plotly/package_data/plotly.min.js";
+    script.onload = () => resolve();
+    script.onerror = () => reject(new Error("Plotly could not be loaded."));
+    document.head.append(script);
+  };
+  const painted = async (then) => {
+    await Promise.allSettled([...document.querySelectorAll("img.sketch")].map((one) => one.decode()));
+    requestAnimationFrame(() => setTimeout(then));
+  };
+  window.Plotly = {
+    then(resolve, reject) {
+      plotly ??= new Promise((...both) => painted(() => load(...both)));
+      plotly.then(resolve, reject);
+    },
+  };
+
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.separatrix = {
     // A slider that was moved writes the text; a text that was changed moves the slider.

@@ -9,6 +9,7 @@ from dash import Dash, dcc, html
 from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
+from separatrix.attention.weights.pair_map import PairMap
 from separatrix.explorer import controls
 from separatrix.explorer.attend import example, figures
 from separatrix.explorer.attend.call_file import CallFile, read
@@ -20,6 +21,7 @@ from separatrix.explorer.compute.upload import decoded
 from separatrix.explorer.context import UPLOAD_BYTES, Context
 from separatrix.explorer.drop import drop
 from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.report.theme import Drawing
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 
@@ -55,7 +57,11 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     results = [
         controls.alert("attend-alert"),
         html.Div(
-            dcc.Loading(figure_card("attend", title="What it attends to", height=figures.HEIGHT), type="dot"),
+            dcc.Loading(
+                figure_card("attend", title="What it attends to", height=figures.HEIGHT, first=lambda: _first(state)),
+                type="dot",
+                delay_show=500,  # milliseconds: a file may take long, the outline of the example is there at once
+            ),
             className="first",
         ),
         html.Section(id="attend-top", **attributes(aria_label="The largest weights", aria_live="polite")),
@@ -88,8 +94,7 @@ def register(app: Dash, context: Context) -> None:
             return {**unchanged(outputs), "notes": controls.notes(ids, told)}
         chosen = controls.values(FIELDS, state)
         call, called = _call(contents, name, causal=chosen["causal"] == "yes")
-        with one_core():
-            found = call.map_of(chosen["query"], chosen["head"])
+        found = _map(call, chosen)
         said: dict[str, Any] = {}
         if call.saved:
             own = "is causal" if call.options.get("is_causal") else "is not causal"
@@ -101,6 +106,20 @@ def register(app: Dash, context: Context) -> None:
             "top": figures.listed(found, called, words),
             "example": contents is not None,
         }
+
+
+def _first(state: Mapping[str, Any]) -> Drawing | None:
+    """The map of the example for what the address says; None where it cannot be read."""
+    if controls.complaints(FIELDS, state):
+        return None
+    chosen = controls.values(FIELDS, state)
+    call, called = _call(None, None, causal=chosen["causal"] == "yes")
+    return figures.drawn(_map(call, chosen), called)
+
+
+def _map(call: CallFile, chosen: Mapping[str, Any]) -> PairMap:
+    with one_core():
+        return call.map_of(chosen["query"], chosen["head"])
 
 
 def _call(contents: object, name: object, *, causal: bool) -> tuple[CallFile, str]:

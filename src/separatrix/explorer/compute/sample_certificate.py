@@ -14,7 +14,7 @@ import torch
 
 from separatrix.attention.operator import certified_attention, tensor_attention
 from separatrix.attention.planning.cost import Shape, polynomial_cost
-from separatrix.attention.polynomial.products import expanded_total_degree
+from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.view import Sizes, big, planned

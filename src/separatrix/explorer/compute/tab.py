@@ -21,6 +21,7 @@ from separatrix.explorer.compute.machine_speed import speeds
 from separatrix.explorer.compute.phase_here import phase
 from separatrix.explorer.context import Context
 from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.report.theme import Drawing
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
 
@@ -49,7 +50,9 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     results = [
         html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),
         html.Section(id="compute-plan", **attributes(aria_label="The plan", aria_live="polite")),
-        html.Div(figure_card("phase", title="Where you are", height=480), className="first"),
+        html.Div(
+            figure_card("phase", title="Where you are", height=480, first=lambda: _phase(state)), className="first"
+        ),
         _sample(),
         html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
         upload_panel.layout(),
@@ -74,6 +77,12 @@ def _sample() -> Component:
         ],
         **attributes(aria_label="A certificate to look at"),
     )
+
+
+def _phase(state: Mapping[str, Any]) -> Drawing | None:
+    """The phase diagram of what the controls say; None where it cannot be read."""
+    settings = settings_of(state, {})
+    return None if settings is None else phase(settings)
 
 
 def register(app: Dash, context: Context) -> None:
@@ -105,8 +114,8 @@ def register(app: Dash, context: Context) -> None:
     @spoken(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         """Draw the phase diagram apart from the plan, since the first diagram of an order takes longer."""
-        settings = settings_of(controls.state_of(texts, ids), {})
-        return {"phase": unchanged(figure_outputs("phase")) if settings is None else figure_values(phase(settings))}
+        drawing = _phase(controls.state_of(texts, ids))
+        return {"phase": unchanged(figure_outputs("phase")) if drawing is None else figure_values(drawing)}
 
     fields = controls.holds(TAB)
 

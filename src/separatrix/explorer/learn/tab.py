@@ -21,6 +21,7 @@ from separatrix.explorer.learn import figures, run_fields, run_panel, sweep, vie
 from separatrix.explorer.learn.run_fields import PAPER
 from separatrix.explorer.learn.view import Descended
 from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.report.theme import Drawing
 
 TITLE = "Learn"
 TAB = "learn"
@@ -85,7 +86,10 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     both = compares(state)
     results = [
         controls.alert("learn-alert"),
-        html.Div(figure_card("dynamics", title="The dynamics in closed form", height=720), className="first"),
+        html.Div(
+            figure_card("dynamics", title="The dynamics in closed form", height=720, first=lambda: _first(state)),
+            className="first",
+        ),
         html.Div(maps.section(TAB, SHARED, state, "loss-along", "Where it has learned")),
         html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
         html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
@@ -140,6 +144,12 @@ def register(app: Dash, context: Context) -> None:
         return {"along": figure_values(sweep.along(found, along))}
 
     run_panel.register(app, context)
+
+
+def _first(state: Mapping[str, Any]) -> Drawing | None:
+    """The dynamics of what the address says; None where it cannot be read."""
+    found = controls.each_setting(DYNAMICS, state, _descended, _broken, {})
+    return None if found is None else figures.dynamics(found)
 
 
 def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] | None:

@@ -18,6 +18,7 @@ from separatrix.explorer.separate import code, fields, figures, plane
 from separatrix.explorer.separate import view as separate_view
 from separatrix.explorer.separate.view import View
 from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.report.theme import Drawing
 
 TITLE = "Separate"
 TAB = "separate"
@@ -47,7 +48,9 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     """The controls on the left, on a phone above; what follows from them on the right."""
     both = compares(state)
     numbers = html.Section(id="separate-numbers", **attributes(aria_label="Probabilities", aria_live="polite"))
-    along = maps.section(TAB, (figures.ALONG, plane.ACROSS), state, "separation-along", "Where it separates")
+    along = maps.section(
+        TAB, (figures.ALONG, plane.ACROSS), state, "separation-along", "Where it separates", lambda: _along(state)
+    )
     rows = [
         controls.control(TAB, figures.ROW, state["row"]),
         _columns(
@@ -106,14 +109,19 @@ def register(app: Dash, context: Context) -> None:
 
     @spoken(app, maps.alert_id(TAB), curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        state = controls.state_of(texts, ids)
-        settings = controls.each_setting(FIELDS, state, dict, lambda _: {}, {})
-        if settings is None:
-            return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
-        along, across = state["along"], state["across"]
-        if maps.is_map(settings, along, across):
-            return {"along": figure_values(plane.plane(settings[0], along, across))}
-        return {"along": figure_values(figures.along(settings, along))}
+        drawing = _along(controls.state_of(texts, ids))
+        return {"along": unchanged(curve["along"]) if drawing is None else figure_values(drawing)}
+
+
+def _along(state: Mapping[str, Any]) -> Drawing | None:
+    """The curve or the map of what the controls say; None where it cannot be read, as `show` tells."""
+    settings = controls.each_setting(FIELDS, state, dict, lambda _: {}, {})
+    if settings is None:
+        return None
+    along, across = state["along"], state["across"]
+    if maps.is_map(settings, along, across):
+        return plane.plane(settings[0], along, across)
+    return figures.along(settings, along)
 
 
 def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:

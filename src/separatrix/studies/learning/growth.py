@@ -120,15 +120,17 @@ def crossing(slower: Found, bounded: Found, power: int) -> float:
 
 
 _HISTORY = (
-    "Until 2026-11-17 the flops, which are counted by formula, had to be exact powers of n as well: they cannot fail "
-    "to be. That was dropped after results had been seen, the n from which a bound pays, told before, is compared, and "
-    "the statement says now that memory is measured; the verdict stayed.",
-    "Until 2026-11-17 the n from which a bound pays had to grow with the bound, with a neighbour that it doubles: by "
-    "formula, on both sides. It is told still, and no longer judged.",
+    "Until 2026-11-17 the flops, which are counted by formula, also had to be exact powers of n, which they cannot "
+    "fail to be. This rule was dropped after results had been seen; the n from which on a bound is cheaper, which "
+    "was only printed before, was compared, and the statement says since then that memory is measured. The verdict "
+    "stayed.",
+    "Until 2026-11-17 the n from which on a bound is cheaper had to grow with the bound, and the wrong neighbour "
+    "was that it doubles. Both sides of that comparison come from formulas. This n is still printed, but no longer "
+    "judged.",
 )
 _NEIGHBOURS = (
-    Neighbour("exact order 2, too, decodes from a state that does not grow", {"also": "order 2"}),
-    Neighbour("the bytes alive grow by less than 1.9 when $n$ doubles", {"most": 1.9}),
+    Neighbour("exact order 2 also decodes from a state that does not grow", {"also": "order 2"}),
+    Neighbour("the memory in use grows by a factor of less than 1.9 when $n$ doubles", {"most": 1.9}),
 )
 
 
@@ -178,8 +180,8 @@ def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Findin
 _SAYS = (
     "A layer of order 3 whose scores are bounded by $R$ keeps its tolerance, holds memory linear in $n$ while it "
     "trains, and decodes from a state that does not grow, where exact order 3 keeps all tokens. (By formula its "
-    "work is linear in $n$, forwards and backwards, where that of exact order 3 is cubic; the smaller $R$, the "
-    "shorter the inputs for which that pays.)"
+    "work is linear in $n$, forwards and backwards, and the work of exact order 3 is cubic; the smaller $R$ is, the "
+    "shorter are the inputs from which on the bounded layer is cheaper.)"
 )
 
 as_n_grows = claim(

@@ -23,8 +23,8 @@ _EXPECTED = (
     paper="beyond",
     where="Does it learn",
     part="triples, every attention",
-    says="On planted triples modulo 11 one layer of order-3 heads, unbounded or with $R = 4$, gets ahead of one of "
-    "order 2 at equal parameters and steps, and $R = 4$ ahead of $R = 0.5$.",
+    says="On planted triples modulo 11 one layer of order-3 heads, unbounded or with $R = 4$, becomes better than "
+    "one layer of order 2 at equal parameters and steps, and $R = 4$ becomes better than $R = 0.5$.",
     profile="full",
     cells=lambda: runs("match", [8, 11], steps=800, batch=32, seeds=(1, 2, 3)),
     figures=("learning_curves", "learning_ends", "learning_compute"),

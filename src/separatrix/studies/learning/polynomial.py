@@ -89,7 +89,7 @@ def kind_of(one: Found) -> tuple[str, str]:
     return one.parameters.get("task", "text"), one.parameters["attention"]
 
 
-_APART = Neighbour("the two trainings end apart by more than 0.05", {"together": False})
+_APART = Neighbour("the results of the two trainings differ by more than 0.05", {"together": False})
 
 
 def _same(near: float) -> Neighbour:
@@ -121,8 +121,8 @@ def _judged(found: Sequence[Found], together: bool = True, near: float = NEAR) -
 
 
 _SAYS = (
-    "A bounded layer learns as well through the polynomial method, at a relative tolerance of 0.01, as through exact "
-    "attention of its scores; and weights trained by the one can be run by the other."
+    "A bounded layer learns as well through the polynomial method, at a relative tolerance of 0.01, as through "
+    "exact attention of its scores; and weights that were trained with one of the two can be run with the other."
 )
 
 trained_through = claim(

@@ -45,11 +45,12 @@ def _by_hand_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Does it learn",
     part="recall by hand",
-    says="One head of order $k$ recalls the value of a key whose $k - 1$ parts stand in different tokens, in one "
-    "layer; heads of order 2 do so in two layers, whatever $k$.",
+    says="In one layer, a head of order $k$ recalls the value of a key whose $k - 1$ parts are in different tokens; "
+    "heads of order 2 do so in two layers, whatever $k$ is.",
     cells=_by_hand_cells,
     figures=("recall_radius",),
-    alone="It says that two constructions exist; that a lower order or fewer layers cannot do it is not claimed.",
+    alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
+    "cannot recall the value.",
 )
 def recall_by_hand(found: Sequence[Found]) -> Finding:
     """The claim holds if neither construction answers any input wrongly."""
@@ -122,8 +123,8 @@ recall_trained = claim(
     paper="beyond",
     where="Does it learn",
     part="recall",
-    says="Trained to recall values by pairs of tokens, one layer of order-3 heads bounded by $R = 4$ gets ahead of "
-    "one of order 2 with as many parameters and steps.",
+    says="Trained to recall values by pairs of tokens, one layer of order-3 heads bounded by $R = 4$ becomes better "
+    "than one layer of order 2 with as many parameters and steps.",
     cells=lambda: runs(
         "recall", _SIZE, steps=160, batch=32, seeds=(1, 2, 3), points=256, attentions=("order 2", "order 3, R = 4")
     ),
@@ -135,8 +136,8 @@ recall_all = claim(
     paper="beyond",
     where="Does it learn",
     part="recall, every attention",
-    says="One layer of order-3 heads bounded by $R = 4$ learns to recall by pairs of tokens ahead of one of order "
-    "2, at equal parameters and steps and at equal compute, and ahead of linear attention.",
+    says="One layer of order-3 heads bounded by $R = 4$ learns to recall by pairs of tokens better than one layer "
+    "of order 2, at equal parameters and steps and at equal compute, and better than linear attention.",
     profile="full",
     cells=_every,
     figures=("learning_curves", "learning_ends", "learning_compute"),
@@ -151,8 +152,9 @@ recall_bounds = claim(
     paper="beyond",
     where="Does it learn",
     part="recall, what R costs",
-    says="One layer of unbounded order-3 heads, too, learns to recall by pairs of tokens ahead of one of order 2, "
-    "at equal parameters and steps and at equal compute; and $R = 4$ ahead of $R = 0.5$.",
+    says="One layer of unbounded order-3 heads also learns to recall by pairs of tokens better than one layer of "
+    "order 2, at equal parameters and steps and at equal compute; and heads with $R = 4$ learn it better than heads "
+    "with $R = 0.5$.",
     profile="full",
     cells=_every,
     figures=("learning_ends",),

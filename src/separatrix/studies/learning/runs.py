@@ -155,7 +155,7 @@ class Expectation:
         return f"{self.better} ahead of {self.worse} at {READINGS[self.reading]}"
 
 
-TURNED = Neighbour("the other way round: what is expected to be worse is ahead", {"turned": True})
+TURNED = Neighbour("the other way round: the one that is expected to be worse is better", {"turned": True})
 
 
 def ahead_by(margin: float) -> Neighbour:

@@ -42,8 +42,8 @@ text_trained = claim(
     paper="beyond",
     where="Does it learn",
     part="text",
-    says="Characters of a text are learned no better by order 3 than by order 2: at equal compute order 2 has the "
-    "smaller loss.",
+    says="A model of order 3 learns the characters of a text no better than one of order 2: at equal compute order "
+    "2 has the smaller loss.",
     cells=lambda: runs(
         "text", [16], steps=60, batch=8, seeds=(1, 2, 3), points=128, attentions=("linear elu", "order 2", "order 3")
     ),
@@ -72,8 +72,8 @@ text_linear = claim(
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.01)),
     history=(
-        "It was one claim with that on order 3, and was split off when the runs, on another text, had decided the "
-        "other alone; the rule of each stayed.",
+        "This claim and the one on order 3 were one claim. It was split when the runs, on another text, had decided "
+        "only the part on order 3; the rule of each part stayed.",
     ),
 )(lambda found, turned=False, by=0.0: _judged(found, _LINEAR, turned, by))
 
@@ -82,13 +82,13 @@ text_bounded = claim(
     where="Does it learn",
     part="text, what R buys",
     says="On characters of a text order 3 bounded by $R = 0.5$, whose steps cost less, has a smaller loss than "
-    "unbounded order 3 at equal compute. (Said after the runs had been seen.)",
+    "unbounded order 3 at equal compute. (This claim was made after the runs had been seen.)",
     profile="full",
     cells=_every,
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.2)),
     history=(
-        "The claim itself was made after the runs had been seen, on another text than the recorded one; there it was "
-        "run and judged anew, with the same rule.",
+        "The claim itself was made after runs on another text than the recorded one had been seen; on the recorded "
+        "text it was run and judged anew, with the same rule.",
     ),
 )(lambda found, turned=False, by=0.0: _judged(found, _BOUNDED, turned, by))

@@ -83,8 +83,8 @@ def _cells(settings: Sequence[tuple[int, int]], seeds: int, steps: int, batch: i
 @claim(
     paper="beyond",
     where="Triples by training",
-    says="Trained on planted triples with as many parameters and the same inputs, one layer of order-3 heads gets "
-    "ahead of one of order-2 heads.",
+    says="Trained on planted triples with as many parameters and the same inputs, one layer of order-3 heads "
+    "becomes more accurate than one layer of order-2 heads.",
     cells=lambda: _cells([(8, 7), (8, 11)], seeds=3, steps=240, batch=64, every=40),
     figures=("match_training_curves", "match_accuracy"),
     neighbours=_NEIGHBOURS,
@@ -97,7 +97,8 @@ def triples_by_training(found: Sequence[Found], orders: tuple[int, int] = (2, 3)
     paper="beyond",
     where="Triples by training",
     part="over n and M",
-    says="Over $n$ and $M$, order-3 heads get ahead of order-2 heads with as many parameters, and nowhere fall behind.",
+    says="Over $n$ and $M$, order-3 heads become more accurate than order-2 heads with as many parameters, and "
+    "nowhere less accurate.",
     cells=lambda: _cells(
         [(8, 7), (8, 11), (8, 17), (8, 23), (4, 11), (16, 11)], seeds=3, steps=2400, batch=128, every=400
     ),

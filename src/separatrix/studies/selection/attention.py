@@ -158,8 +158,9 @@ def _fresh(found: Sequence[Found], softmax: tuple[str, str] = ("softmax W", "sof
 
 
 _SAYS_ONE_HOT = (
-    "With one-hot positions softmax is not alone: linear attention with relu or taylor2 features learns the selection "
-    "from the same data in the same steps. Linear attention with the identity map cannot be trained."
+    "With one-hot positions softmax attention is not the only one that learns the selection: linear attention with "
+    "relu or taylor2 features also learns it from the same data in the same number of steps. Linear attention with "
+    "the identity map cannot be trained."
 )
 _SAYS_FRESH = (
     "With fresh near-orthogonal encodings at every step softmax attention, with the merged $W$ or with $Q$ and "
@@ -168,7 +169,7 @@ _SAYS_FRESH = (
 )
 
 _RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
-_ELU = Neighbour("linear attention with elu features learns the selection, too", {"also": "elu"})
+_ELU = Neighbour("linear attention with elu features also learns the selection", {"also": "elu"})
 """In 400 steps; in 2,000 it does."""
 _CLOSER = Neighbour("all of them to a thousandth of the loss of answering zero", {"part": 0.001})
 _FRESH = (
@@ -236,8 +237,8 @@ def _factored() -> Iterator[Cell]:
         Neighbour("the merged $W$ never leaves the plateau from zero", {"stays": "softmax W"}),
         Neighbour("the plateau is the loss of answering zero", {"gained": 0.0}),
     ),
-    says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate $Q$ and $K$ never "
-    "do: each has the other as a factor of its gradient. From a random start both learn the selection.",
+    says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate matrices $Q$ and $K$ "
+    "never do, because the gradient of each has the other as a factor. From a random start both learn the selection.",
     cells=_factored,
     figures=("selection_factors",),
 )

@@ -56,9 +56,10 @@ def _cells() -> Iterator[Cell]:
     paper="beyond",
     where="Appendix E.6",
     part="one encoding for all",
-    says="After training with stochastic encodings, one fixed encoding has the loss that training measured: to within "
-    "a fifth at the paper's width, a factor of two at a narrower one, whatever the threshold. It does not have the "
-    "loss of equation (4), where outputs are averaged over encodings first: every fixed encoding is above that.",
+    says="After training with stochastic encodings, one fixed encoding has the loss that training measured: to "
+    "within a fifth at the paper's width, and to within a factor of two at a narrower width, whatever the threshold "
+    "is. It does not have the loss of equation (4), in which outputs are first averaged over encodings: the loss of "
+    "every fixed encoding is above that.",
     cells=_cells,
     figures=("fixed_encodings",),
     neighbours=(
@@ -101,8 +102,8 @@ def _trained_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Appendix E.6",
     part="one encoding for all, trained",
-    says="With transformers that stochastic gradient descent trained at the paper's size, too, each of eight fixed "
-    "encodings has the loss of fresh ones to within a fifth.",
+    says="This also holds for transformers that were trained by stochastic gradient descent at the paper's size: "
+    "each of eight fixed encodings has the loss of fresh encodings to within a fifth.",
     profile="full",
     cells=_trained_cells,
     figures=("fixed_encodings_trained",),

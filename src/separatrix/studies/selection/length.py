@@ -240,9 +240,9 @@ def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> F
 
 
 _SAYS = (
-    "With random encodings too the loss at $T_2 = 2 T_1$ over the training loss at $T_1$ is above $T_2^2 / T_1^2$, "
-    "and below the limit that orthonormal ones tend to; transformers trained by stochastic gradient descent lie on "
-    "the sampled curve."
+    "With random encodings, too, the loss at $T_2 = 2 T_1$ over the training loss at $T_1$ is above $T_2^2 / "
+    "T_1^2$, and below the limit for orthonormal encodings; transformers trained by stochastic gradient descent lie "
+    "on the sampled curve."
 )
 
 

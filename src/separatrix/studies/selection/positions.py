@@ -69,11 +69,11 @@ def _positions(found: Sequence[Found], carrying: str = "stochastic", times: floa
 
 
 _SAYS = (
-    "Trained at $T = 20$, only the stochastic encoding carries the selection to twice the length; one-hot, fixed, "
-    "learned, sinusoidal and rotary positions have more than twice its loss there."
+    "Trained at $T = 20$, only a transformer with the stochastic encoding still selects at twice the length; "
+    "one-hot, fixed, learned, sinusoidal and rotary positions have more than twice its loss there."
 )
 
-_FIXED = Neighbour("only a fixed encoding carries the selection", {"carrying": "fixed"})
+_FIXED = Neighbour("only a transformer with a fixed encoding still selects at twice the length", {"carrying": "fixed"})
 
 
 def _more(times: float) -> Neighbour:

@@ -135,14 +135,15 @@ def _range(values: Sequence[float]) -> str:
     paper="beyond",
     where="Other mechanisms",
     part="at the paper's sizes",
-    says=r"With the paper's data, $\tau$ and sizes, order 3 succeeds as often as softmax, and so, to a part in a "
-    "thousand, does softmax from a quarter of its temperature to twice it. No feature map of linear attention "
-    "reaches half of that, and the identity, of which relu is a copy here, never succeeds.",
+    says=r"With the paper's data, $\tau$ and sizes, attention of order 3 succeeds as often as softmax attention. So "
+    "does softmax at any temperature from a quarter of its own to twice it, up to one part in a thousand. No "
+    "feature map of linear attention succeeds half as often, and the identity map, with which relu coincides here, "
+    "never succeeds.",
     cells=_at_the_papers_sizes,
     figures=("mechanisms_at_the_papers_sizes",),
     neighbours=(
-        Neighbour("softmax at four times its temperature succeeds as often, too", {"also": "softmax, beta = 0.25"}),
-        Neighbour("linear attention with the taylor2 map succeeds as often, too", {"also": "linear, taylor2"}),
+        Neighbour("softmax at four times its temperature succeeds as often", {"also": "softmax, beta = 0.25"}),
+        Neighbour("linear attention with the taylor2 map succeeds as often", {"also": "linear, taylor2"}),
     ),
 )
 def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Finding:
@@ -187,8 +188,8 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
     paper="beyond",
     where="Other mechanisms",
     part="as n grows",
-    says=r"At ten classes and the paper's $\tau$ no feature map separates from $n = 10^4$ on, in any setting; "
-    "softmax and order 3 keep their rate to $n = 10^9$.",
+    says=r"With ten classes and the paper's $\tau$, no feature map separates the data sets from $n = 10^4$ on, in "
+    "any setting; softmax and order 3 succeed as often up to $n = 10^9$ as before.",
     cells=_growing,
     figures=("mechanisms_as_n_grows",),
     neighbours=(
@@ -230,9 +231,9 @@ def widest(one: Found, level: float) -> float:
     paper="beyond",
     where="Other mechanisms",
     part="best tau",
-    says=r"Linear attention is not blind, it is short-sighted: at the best $\tau$ it separates now and then, with a "
-    r"margin that falls as $1/n$. Softmax separates nine times in ten, with a tenth of $\tau$ to spare, whatever "
-    "$n$.",
+    says=r"At the best threshold $\tau$ linear attention, too, separates the data sets sometimes, but with a margin "
+    r"that falls as $1/n$. Softmax attention separates them nine times in ten, with a tenth of $\tau$ to spare, "
+    "whatever $n$ is.",
     cells=_margins,
     figures=("separation_against_margin",),
     neighbours=(
@@ -240,8 +241,9 @@ def widest(one: Found, level: float) -> float:
         Neighbour("a margin that falls as $n^{-1.3}$", {"power": 1.3}),
     ),
     history=(
-        "Until 2026-11-17 the margin had to fall at least by a factor of 3 when n grows tenfold, which n^(-1/2) does "
-        "too, and the neighbour was 1/n^2. Now the power is measured, between margins twelve to a decade for four.",
+        "Until 2026-11-17 the margin had to fall at least by a factor of 3 when n grows tenfold, which n^(-1/2) "
+        "does too, and the neighbour was 1/n^2. Now the power is measured between margins, of which there are "
+        "twelve in each decade in the place of four.",
     ),
 )
 def best_tau(found: Sequence[Found], power: float = 1.0) -> Finding:
@@ -288,8 +290,9 @@ def _identity(found: Sequence[Found], n: int) -> list[Found]:
     paper="beyond",
     where="Other mechanisms",
     part="softmax regression",
-    says="In softmax regression no feature map separates; softmax and order 3 do. Hotter softmax is too even, and "
-    r"colder softmax loses some: on $\mathcal{D}_0$ the largest of the $n$ weights then wins by chance.",
+    says="In softmax regression no feature map separates the data sets; softmax and order 3 do. At a higher "
+    "temperature the weights of softmax are too even. At a lower temperature softmax succeeds less often, because "
+    r"on $\mathcal{D}_0$ the largest of the $n$ weights then dominates by chance.",
     cells=_regressions,
     figures=("mechanisms_in_regression",),
     neighbours=(Neighbour("softmax at four times its temperature separates", {"separates": "softmax, beta = 0.25"}),),

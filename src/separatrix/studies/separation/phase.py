@@ -91,9 +91,9 @@ def _size() -> Iterator[Cell]:
     paper="beyond",
     where="Phase diagram",
     part="a0 and a1",
-    says="At the paper's sizes success does not depend on $a_0$ up to the theorems' 0.1, hardly up to thrice that, "
-    "and reaches one half at an $a_1$ below the theorems'. In self-attention it falls again as $a_1$ grows, "
-    "because then linear attention fires too.",
+    says="At the paper's sizes the probability of success does not depend on $a_0$ up to 0.1, the theorems' bound, "
+    "and hardly up to three times that. It reaches one half at an $a_1$ below that of the theorems. In "
+    "self-attention it falls again as $a_1$ grows, because then linear attention fires too.",
     cells=_signal,
     figures=("phase_over_signal",),
     neighbours=(Neighbour("reaches one half at an a1 below a third of the theorems'", {"factor": 1 / 3}),),
@@ -147,9 +147,9 @@ def edge_at(one: Found, log2_n: int) -> int | None:
     paper="beyond",
     where="Phase diagram",
     part="n and d",
-    says="With the paper's $m$, success at a fixed width falls as $n$ grows, and little width makes up for it: "
-    "from $n = 2^{10}$ to $2^{100}$ the least number of classes for a success of 0.9, of the powers of two, no "
-    "more than doubles.",
+    says="With the paper's $m$, the probability of success at a fixed width falls as $n$ grows, and a small "
+    "increase of the width makes up for it: from $n = 2^{10}$ to $2^{100}$ the least number of classes, among the "
+    "powers of two, for a probability of 0.9 no more than doubles.",
     cells=_size,
     figures=("phase_over_size",),
     neighbours=(Neighbour("the least number of classes does not grow at all", {"times": 1}),),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from separatrix.attention.arithmetic.summation import Summing, expanded_gradient_sum, expanded_sum
+from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.polynomial import causal, monomials
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.gpu import launch
 from separatrix.attention.polynomial.gpu import products as gpu_products
 from separatrix.attention.polynomial.gpu import scan as gpu_scan
 from separatrix.attention.polynomial.sums import Sums
-from tests.attention.arithmetic import test_summation
-from tests.attention.arithmetic.test_summation import D_V, _exact_powers, expansion_of, holds, unrounded  # noqa: F401
+from tests.attention.arithmetic import test_rounding
+from tests.attention.arithmetic.test_rounding import D_V, _exact_powers, expansion_of, holds, unrounded  # noqa: F401
 from tests.contracts.counting_programs import counting_programs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
@@ -39,7 +39,7 @@ def small(monkeypatch):
     monkeypatch.setattr(gpu_scan, "stretch_tokens", lambda *sizes: 8)
     monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: CHUNK)
     monkeypatch.setattr(causal, "chunk_tokens", lambda *sizes: CHUNK)
-    monkeypatch.setattr(test_summation, "HEADS", 1)
+    monkeypatch.setattr(test_rounding, "HEADS", 1)
 
 
 def total(promised, dtype):

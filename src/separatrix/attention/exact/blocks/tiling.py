@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from separatrix.attention.arithmetic.summation import Summation, block_gradient_sum, block_sum
+from separatrix.attention.arithmetic.rounding import Summation, block_gradient_sum, block_sum
 from separatrix.attention.call import Call
 from separatrix.attention.exact.blocks.kronecker_rows import chunks
 from separatrix.attention.exact.blocks.schedule import Box, boxes

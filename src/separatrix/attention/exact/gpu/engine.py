@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.summation import Summation, tile_gradient_sum, tile_sum
+from separatrix.attention.arithmetic.rounding import Summation, tile_gradient_sum, tile_sum
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact.gpu import launch

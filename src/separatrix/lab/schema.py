@@ -1,7 +1,7 @@
 """The SQLite file of a store: its tables, how it is opened, and which files are refused.
 
 A file is a store if the definitions of its tables are exactly those below; if any other fixed property of it is wrong
-then, it is damaged. A file of a newer layout is refused, one of an older layout is upgraded by
+then, it is damaged. A file of a newer schema is refused, one of an older schema is upgraded by
 `separatrix.lab.upgrade`, and a database that another program made is not changed.
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from separatrix.lab.faults import StoreError, damaged
 
-LAYOUT = 2
+SCHEMA = 2
 """The version of the tables; a change that an older reader would misread increases it by one."""
 
 WAIT_SECONDS = 60.0
@@ -49,8 +49,8 @@ _MADE = {
 }
 
 
-class OlderLayout(StoreError):
-    """The store has an older layout, and must be upgraded before it is used."""
+class OlderSchema(StoreError):
+    """The store has an older schema, and must be upgraded before it is used."""
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -76,7 +76,7 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
             for statement in _TABLES.values():
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -125,7 +125,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
     try:
         connection.execute("BEGIN")  # all is read in one transaction, as another process may be making the store
         try:
-            layout, application = int(pragma(connection, "user_version")), int(pragma(connection, "application_id"))
+            schema, application = int(pragma(connection, "user_version")), int(pragma(connection, "application_id"))
             encoding, tables = pragma(connection, "encoding"), _tables(connection)
         finally:
             if connection.in_transaction:
@@ -135,23 +135,23 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
             raise
         raise damaged(path, f"SQLite: {error}") from error
     if tables == _MADE:
-        if (layout, application, encoding) != (LAYOUT, _APPLICATION, "UTF-8"):
+        if (schema, application, encoding) != (SCHEMA, _APPLICATION, "UTF-8"):
             raise damaged(path, "its first bytes are not those that were written")
         return True
-    if application == _APPLICATION and layout > LAYOUT:
+    if application == _APPLICATION and schema > SCHEMA:
         raise StoreError(
-            f"{path} was written by a newer separatrix (layout {layout}; this one knows {LAYOUT}). "
+            f"{path} was written by a newer separatrix (schema {schema}; this one knows {SCHEMA}). "
             "Upgrade separatrix, or choose another folder with --store."
         )
-    if application == _APPLICATION and layout == LAYOUT - 1:
-        raise OlderLayout(
+    if application == _APPLICATION and schema == SCHEMA - 1:
+        raise OlderSchema(
             f"{path} was written by an older separatrix, and cannot be upgraded because it is not writable. Copy the "
             "folder to a place where you can write, and use the copy."
         )
     ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
     if application == _APPLICATION or ours:
         raise damaged(path, "its tables are not those that were made")
-    if application or layout or tables:
+    if application or schema or tables:
         raise StoreError(f"{path} is a database of another program. Choose another folder with --store.")
     return False
 

@@ -1,9 +1,8 @@
-"""Plans: the cheapest algorithm, its cost, and the sentence when there is none."""
+"""Plans of calls: the cheapest algorithm, its cost, and the sentence when there is none."""
 
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
 import torch
@@ -12,11 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import separatrix as sx
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import check_call
+from separatrix.attention.planning import choice as planning
 from separatrix.attention.planning import forecast as forecasting
-from separatrix.attention.planning import plan as planning
 from separatrix.attention.planning.live_bytes import LiveBytes
-from separatrix.attention.planning.paper_rules import paper_rank, threshold
-from separatrix.attention.planning.plan import worst_case_degree
+from separatrix.attention.planning.worst_case import worst_case_rank
 from tests.contracts.attention_contract import inputs
 
 
@@ -129,8 +127,8 @@ def test_the_bound_that_would_work_does():
     with pytest.raises(sx.SeparatrixError) as caught:
         sx.certified_attention(query, keys, values, tolerance=1e-6)
     bound = float(str(caught.value).split("B <= ")[1].split(" ")[0])
-    assert planning.worst_case_rank(16, (0.99 * bound) ** 3, 1e-6) <= planning.LARGEST_RANK
-    assert planning.worst_case_rank(16, (1.1 * bound) ** 3, 1e-6) > planning.LARGEST_RANK
+    assert worst_case_rank(16, (0.99 * bound) ** 3, 1e-6) <= planning.LARGEST_RANK
+    assert worst_case_rank(16, (1.1 * bound) ** 3, 1e-6) > planning.LARGEST_RANK
 
 
 def test_polynomial_on_demand_refuses_where_auto_is_exact():
@@ -154,43 +152,6 @@ def test_polynomial_needs_a_tolerance():
         sx.tensor_attention(*inputs(3, 4, [4, 4]), method="polynomial")
 
 
-@pytest.mark.parametrize("radius", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
-def test_worst_case_degree_is_enough(radius, tolerance):
-    """One coordinate, scores spread over [-R, R], values +-1: the degree of the worst case is never exceeded."""
-    degree = worst_case_degree(radius, tolerance)
-    keys = torch.linspace(-1, 1, 41, dtype=torch.float64).reshape(-1, 1)
-    values = torch.sign(keys) + (keys == 0)
-    query = torch.tensor([[radius], [-radius]], dtype=torch.float64)
-    result = sx.certified_attention(query, keys, values, tolerance=tolerance, scale=1.0, method="polynomial")
-    assert result.plan.degree <= degree
-
-
-def test_plan_shapes():
-    plan = sx.plan_shapes(10**6, 8, 0.9, 3, 1e-3)
-    assert plan.method == "polynomial"
-    assert plan.rank == math.comb(8 + plan.degree, plan.degree)
-    assert sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).method == "exact"
-    assert "at or above" in sx.plan_shapes(1000, 8, 30.0, 3, 1e-3).why
-    assert sx.plan_shapes(100, 8, 0.0, 2, 1e-3).rank in (None, 1)
-
-
-def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_one_there():
-    """Rank 11,238,513 is more than is ever tried, and so are the flops of exact attention."""
-    n, d = 100_000, 64
-    beyond = sx.plan_shapes(n, d, 1.0, 3, 1e-3)
-    assert (beyond.method, beyond.rank) == ("none", None)
-    assert beyond.why.startswith("neither method is in reach")
-    bound, tolerance, shorter = (
-        float(re.search(pattern, beyond.why).group(1))
-        for pattern in (r"B <= ([\d.e-]+) at this", r"a tolerance of ([\d.e-]+),", r"at n <= (\d+)")
-    )
-    assert sx.plan_shapes(n, d, bound, 3, 1e-3).method == "polynomial"
-    assert sx.plan_shapes(n, d, 1.0, 3, tolerance).method == "polynomial"
-    assert sx.plan_shapes(int(shorter), d, 1.0, 3, 1e-3).method == "exact"
-    assert sx.plan_shapes(n, d, 1.1 * bound, 3, 1e-3).method == "none"
-
-
 def test_the_plan_says_what_was_run(monkeypatch):
     """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
     monkeypatch.setattr(planning, "forecast", lambda *arguments, **options: 0.0)
@@ -201,45 +162,6 @@ def test_the_plan_says_what_was_run(monkeypatch):
     assert sx.plan_attention(query, keys, values, tolerance=1e-10).method == "polynomial"
     assert (result.plan.method, result.plan.rank) == ("exact", None)
     assert "was tried, and its certificate for the output" in result.plan.why
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ((0, 8, 1.0, 3, 1e-3), "n"),
-        ((10, 8.0, 1.0, 3, 1e-3), "d"),
-        ((10, 8, -1.0, 3, 1e-3), "bound"),
-        ((10, 8, math.nan, 3, 1e-3), "bound"),
-        ((10, 8, 1.0, 1, 1e-3), "order"),
-        ((10, 8, 1.0, 3, 0.0), "tolerance"),
-        ((10, 8, 1.0, 3, True), "tolerance"),
-    ],
-)
-def test_plan_shapes_refuses(arguments, name):
-    with pytest.raises(sx.ArgumentError, match=f"^{name}: expected"):
-        sx.plan_shapes(*arguments)
-
-
-@pytest.mark.parametrize("bound", [1.01, 1.5, 2.0, 3.6])
-@pytest.mark.parametrize("n", [3, 100, 10**6, 10**50])
-def test_max_order_is_the_papers_rule(n, bound):
-    k = sx.max_order(n, bound)
-    assert k == 0 or bound < math.log(n) ** (1 / k)
-    assert bound >= math.log(n) ** (1 / (k + 1)) * (1 - 1e-12)
-
-
-def test_max_order_at_most_one():
-    assert sx.max_order(100, 1.0) == math.inf
-    assert sx.max_order(2, 0.9) == math.inf
-    with pytest.raises(sx.ArgumentError, match="n: expected"):
-        sx.max_order(1, 0.5)
-    with pytest.raises(sx.ArgumentError, match="bound: expected"):
-        sx.max_order(10, math.inf)
-
-
-def test_ranks_of_the_paper_and_ours():
-    assert paper_rank(8, 4, 3) == 1251677700
-    assert threshold(10**6, 3) == pytest.approx(2.3997, abs=1e-3)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -264,25 +186,3 @@ def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal):
         )
     counted = live.peak - result.output.nbytes
     assert 0.3 * result.plan.bytes < counted <= result.plan.bytes
-
-
-@pytest.mark.parametrize("order", [2, 64])
-@pytest.mark.parametrize("bound", [0.0, 1e-300, 1e300])
-@pytest.mark.parametrize("d", [1, 2**31])
-@pytest.mark.parametrize("n", [1, 2**62])
-def test_shapes_at_the_ends_of_their_ranges_have_a_plan(n, d, bound, order):
-    for tolerance in (1e-300, 1e300):
-        plan = sx.plan_shapes(n, d, bound, order, tolerance)
-        assert plan.method in ("exact", "polynomial", "none")
-        assert plan.why
-
-
-BEYOND = {"n": 2**62 + 1, "n of 9999 digits": 10**9999, "d": 2**31 + 1, "order": 65}
-
-
-@pytest.mark.parametrize("what", BEYOND)
-def test_shapes_beyond_them_are_refused(what):
-    name = what.split()[0]
-    sizes = {"n": 10, "d": 4, "order": 3} | {name: BEYOND[what]}
-    with pytest.raises(sx.ArgumentError, match=f"^{name}: expected an integer from"):
-        sx.plan_shapes(bound=1.0, tolerance=1e-3, **sizes)

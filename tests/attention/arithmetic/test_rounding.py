@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from separatrix.attention.arithmetic.incoming import Power
-from separatrix.attention.arithmetic.summation import (
+from separatrix.attention.arithmetic.rounding import (
     EXPONENTIAL,
     Step,
     Summation,

@@ -1,0 +1,115 @@
+"""How tokens are appended to a state: all are checked, and then added to its sums, by kernels or as monomials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
+from separatrix.attention.polynomial.products import sum_of_monomials
+from separatrix.attention.polynomial.sums import with_ones
+from separatrix.attention.streaming.few_choice import few_tokens_for
+from separatrix.attention.streaming.few_tokens import FewTokens, roundings_of_few
+from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
+from separatrix.attention.streaming.stream_rounding import roundings_of_chunks
+from separatrix.attention.streaming.token_checks import as_sets, check_finite, seen_tokens
+from separatrix.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from separatrix.attention.streaming.state import TensorAttentionState
+
+
+def append(
+    state: TensorAttentionState,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    key_masks: Tensor | Sequence[Tensor | None] | None,
+) -> None:
+    """Check tokens and add them to a state: its `append`."""
+    require_ieee_arithmetic()
+    key_sets, value_sets, masks = checked_tokens(state, keys, values, key_masks)
+    few = None if masks else few_tokens_for(state, key_sets, value_sets)
+    if few is not None:
+        return _append_few(state, few, key_sets, value_sets)
+    refuse_tokens(state, key_sets, value_sets)
+    append_checked(state, key_sets, value_sets, masks)
+
+
+def checked_tokens(
+    state: TensorAttentionState,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    key_masks: Tensor | Sequence[Tensor | None] | None,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """The keys and values of each set, of the shapes, type and device that the state is for; and their masks.
+
+    Masks are (heads, L_m), one for each set, or there are none. Keys and values that they hide are zero.
+    """
+    key_sets, value_sets = as_sets("keys", keys, state.order), as_sets("values", values, state.order)
+    for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
+        state._check(f"keys[{m}]", key, state.head_dim)
+        state._check(f"values[{m}]", value, state.value_dim)
+        if key.shape[-2] != value.shape[-2]:
+            expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
+            raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
+    mask_sets = [] if key_masks is None else as_sets("key_masks", key_masks, state.order)
+    if all(mask is None for mask in mask_sets):
+        return key_sets, value_sets, []
+    seen = [
+        seen_tokens(f"key_masks[{m}]", mask, (*state.batch_shape, key.shape[-2]), state.device)
+        for m, (mask, key) in enumerate(zip(mask_sets, key_sets, strict=True))
+    ]
+    key_sets, value_sets = (
+        [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, seen, strict=True)]
+        for sets in (key_sets, value_sets)
+    )
+    return key_sets, value_sets, [mask.reshape(state._heads, mask.shape[-1]) for mask in seen]
+
+
+def refuse_tokens(state: TensorAttentionState, keys: list[Tensor], values: list[Tensor]) -> None:
+    """Refuse what the state is not planned for, and values that are not finite."""
+    for m, (key, value) in enumerate(zip(keys, values, strict=True)):
+        state.refuse_beyond_bound(f"keys[{m}]", key)
+        check_finite(f"values[{m}]", value)
+
+
+def append_checked(state: TensorAttentionState, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> None:
+    """Add tokens that were checked to the sums of a state, as products of monomials."""
+    for m, (key, value) in enumerate(zip(keys, values, strict=True)):
+        _append(state, m, state._flat(key), state._flat(value), masks[m] if masks else None)
+
+
+def _append(state: TensorAttentionState, m: int, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    length = key.shape[1]
+    if length == 0 or state._heads == 0:
+        return
+    size = state._expansion.even_chunk(state._heads, length)
+    x = state._expansion.frame.coordinates(key.to(torch.float64), m + 1)
+    W = with_ones(value, mask, torch.float64)
+    state._states[m] = state._states[m] + sum_of_monomials(x, W, state.plan.index_set, size)
+    state._shared = True  # it may be part of a graph
+    state._roundings[m] = roundings_of_chunks(state._roundings[m], length, size)
+    state._tokens[m] += length
+    state._largest[m] = max(state._largest[m], number(value.detach().abs().max()))
+    if mask is not None:
+        state._hidden = state._hidden_counts().clone()
+        state._hidden[m] += (~mask).sum(-1)
+
+
+def _append_few(
+    state: TensorAttentionState, few: FewTokens | FewTokensOnGpu, keys: list[Tensor], values: list[Tensor]
+) -> None:
+    length = keys[0].shape[-2]
+    largest = few.append(state._own_states(), keys, values, checked=False)
+    if largest is None:
+        refuse_tokens(state, keys, values)
+        largest = few.append(state._own_states(), keys, values, checked=True)
+        assert largest is not None
+    state._roundings = [roundings_of_few(before, length) for before in state._roundings]
+    for m, magnitude in enumerate(largest):
+        state._tokens[m] += length
+        state._largest[m] = max(state._largest[m], magnitude)

@@ -1,0 +1,73 @@
+"""How queries are asked of the sums of a state, and what is refused where the answer would not be right."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
+from separatrix.attention.polynomial.products import against_monomials
+from separatrix.attention.polynomial.sums import contraction
+from separatrix.attention.streaming.few_choice import few_tokens_for
+from separatrix.attention.streaming.few_tokens import FewTokens
+from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
+from separatrix.errors import SeparatrixError
+
+if TYPE_CHECKING:
+    from separatrix.attention.streaming.state import TensorAttentionState
+
+
+def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
+    """The outputs of queries over all tuples of tokens so far: the `attend` of a state."""
+    require_ieee_arithmetic()
+    state._check("query", query, state.head_dim)
+    few = None if _sees_nothing(state) else few_tokens_for(state, [query])
+    if few is None or 0 in state._tokens:
+        state.refuse_beyond_bound("query", query)
+    shape = (*state.batch_shape, query.shape[-2], state.value_dim)
+    if 0 in state._tokens or 0 in shape:
+        return query.new_zeros(shape)
+    state._refuse_roundings(state._tokens, state._largest, state._roundings)
+    return _attend(state, query).reshape(shape) if few is None else _attend_few(state, few, query)
+
+
+def _sees_nothing(state: TensorAttentionState) -> bool:
+    """Whether masks hide all tokens of some set from some head, for which its column of ones adds up to 0."""
+    return state._hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in state._states)
+
+
+def _attend(state: TensorAttentionState, query: Tensor) -> Tensor:
+    flat = state._flat(query)
+    met = contraction(state._states, state._expansion)[..., :-1]
+    x = state._expansion.frame.coordinates(flat.to(torch.float64), 0)
+    sums = against_monomials(x, met, state.plan.index_set, state._expansion.even_chunk(state._heads, flat.shape[1]))
+    D = sums[:, -1:]
+    found = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
+    check_reached(state.dtype, number(found.detach().abs().max()))
+    return found.mT.to(state.dtype)
+
+
+def _attend_few(state: TensorAttentionState, few: FewTokens | FewTokensOnGpu, query: Tensor) -> Tensor:
+    states = [z.contiguous() for z in state._states]
+    found = few.attend(states, query, checked=False)
+    if found is None:
+        state.refuse_beyond_bound("query", query)
+        found = few.attend(states, query, checked=True)
+        assert found is not None
+    out, reached = found
+    check_reached(state.dtype, reached)
+    return out
+
+
+def check_reached(dtype: torch.dtype, reached: float) -> None:
+    """Raise a `SeparatrixError` if outputs reach beyond the range of their type."""
+    most = torch.finfo(dtype).max
+    if not reached <= most:
+        raise SeparatrixError(
+            f"values: outputs reach {reached:.3g}, and {dtype} ends at {most:.3g}. Take a state of a wider "
+            "type, or multiply the values by a power of two."
+        )

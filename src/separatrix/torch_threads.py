@@ -1,0 +1,50 @@
+"""PyTorch's threads, asked of its library in C++: loading that takes a fifth of a second, `import torch` over one.
+
+The library is the one that `import torch` loads, and asked before or after that it gives the same answers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+
+@lru_cache(maxsize=1)
+def lending_library() -> ctypes.CDLL | None:
+    """PyTorch's library for the CPU, which lends its threads; None where it is not in its place, or lends none.
+
+    Its place is that on Linux and macOS, and it lends threads by two functions with a C interface.
+    """
+    package = find_spec("torch")
+    if package is None or package.origin is None:
+        return None
+    file = Path(package.origin).with_name("lib") / f"libtorch_cpu.{'dylib' if sys.platform == 'darwin' else 'so'}"
+    if not file.exists():
+        return None
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError:
+        import torch  # noqa: F401  its import looks for what the library needs, those of GPUs, in more places
+
+        library = ctypes.CDLL(str(file))
+    lends = all(hasattr(library, name) for name in ("torch_parallel_for", "torch_get_num_threads"))
+    return library if lends else None
+
+
+def thread_count() -> int:
+    """The number of threads that PyTorch computes on, `torch.get_num_threads()`; torch is imported only if it must be.
+
+    >>> import torch
+    >>> thread_count() == torch.get_num_threads()
+    True
+    """
+    library = None if "torch" in sys.modules else lending_library()
+    count = ctypes.c_uint32()
+    if library is not None and library.torch_get_num_threads(ctypes.byref(count)) == 0:
+        return count.value
+    import torch
+
+    return torch.get_num_threads()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tomllib
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ from tests.lab.helpers import fill
 
 @pytest.fixture(autouse=True)
 def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a folder without results, and with speeds that were measured before."""
+    """In a folder without results, with speeds that were measured before and a roofline that is measured once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
+    monkeypatch.setattr(doctor, "roofline", partial(doctor.roofline, seconds=0.0))
     told = [doctor.Speed("exact", "so", 0.02, 0.01), doctor.Speed("polynomial", "so", 0.09, 0.03)]
     monkeypatch.setattr(doctor, "speeds", lambda: told)
     monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": [Measurement(each, 0.0) for each in ASSUMPTIONS]})

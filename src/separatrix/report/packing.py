@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import gzip
 from base64 import b85decode, b85encode
-from functools import lru_cache
 
 _MARKUP, _PLAIN = b"&<>`", b".,:/"
 """Digits of Python's base 85 that mean something in HTML, and what stands for them in the page."""
 
 
-@lru_cache(maxsize=4)  # the library that draws is packed for every page
 def packed(text: str) -> str:
     """Pack a text by gzip, in base 85; equal texts give equal bytes. The page's script unpacks it in the browser."""
     content = gzip.compress(text.encode(), compresslevel=9, mtime=0)

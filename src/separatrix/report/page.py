@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -70,14 +71,13 @@ def page(
     that is not the one `recorded` is marked. The highlights `chosen` lead the page.
     """
     from plotly.io import to_json  # type: ignore[import-untyped]
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
     place = {claim.id: i for i, claim in enumerate(ledger.claims())}
     papers = list(PAPERS)
     ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
     entries = [entry(one, store, figures, recorded) for one in ordered]
-    # Plotly is most of the page: it is packed, and the script unpacks it where there are figures to draw.
-    plotly, script = get_plotlyjs(), Html((_ASSETS / "page.js").read_text("utf-8"))
+    plotly, packed_plotly = _plotly()
+    script = Html((_ASSETS / "page.js").read_text("utf-8"))
     parts = _sections(entries, chosen, path)
     body = tag(
         "body",
@@ -86,10 +86,22 @@ def page(
         tag("main", *parts),
         inert(to_json(theme.to_plotly_json(), validate=False), id="theme"),
         *drawings(panel for one in entries for panel in one.panels),
-        tag("script", Html(packed(plotly)), type="text/plain", id="plotly"),
+        tag("script", packed_plotly, type="text/plain", id="plotly"),
         tag("script", script),
     )
     return f"<!DOCTYPE html>\n{tag('html', _head(title, [plotly, script]), body, lang='en')}\n"
+
+
+@cache
+def _plotly() -> tuple[str, Html]:
+    """Plotly's own script, and the same packed, once for all pages that a process writes.
+
+    It is most of a page, and the page's script unpacks it where there are figures to draw.
+    """
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+
+    script: str = get_plotlyjs()
+    return script, Html(packed(script))
 
 
 def _sections(entries: Sequence[Entry], chosen: Sequence[Highlight], path: Path) -> list[Html | None]:

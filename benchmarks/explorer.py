@@ -1,10 +1,9 @@
 """The explorer in a browser: how long a reader waits for the first figure of each tab, and for a change to be drawn.
 
-`separatrix explore` runs as its own process, and chromium visits it, driven by Playwright. The page itself takes the
-time: from its navigation until the figure is there in outline and until Plotly has drawn it, and from a key on a
-control until Plotly has drawn it anew.
-Every visit begins with an empty cache. A note has what the server's process spent on the visit, and what it sent, which
-are telling on a busy machine too.
+The page itself takes the time: from its navigation until the figure is there in outline and until Plotly has drawn it
+(see `first_figure`), and from a key on a control until Plotly has drawn it anew. For changes `separatrix explore` runs
+as its own process, and chromium visits it, driven by Playwright; a note has what the server's process spent on the
+change, and what it sent, which are telling on a busy machine too. Every visit begins with an empty cache.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import Row
+from benchmarks.first_figure import watched
 
 FIRST, CHANGE = 1.5, 0.3
 """Seconds that a reader may wait for the first figure, and for a change."""
@@ -57,22 +57,6 @@ VIEWS = (
     View("Claims, the list", "?tab=claims", ".claims .item"),
 )
 
-# A figure is drawn when it has marks in it. Of a list the first item is enough. An outline is there when a frame that
-# has it was painted.
-_WATCH = """selector => {
-  const painted = new MessageChannel();
-  painted.port1.onmessage = () => { window.outlinedAt = performance.now(); };
-  const outlined = () => document.querySelector(selector + ' img.sketch')?.complete
-    ? painted.port2.postMessage(0) : requestAnimationFrame(outlined);
-  outlined();
-  const marks = '.scatterlayer .trace, .heatmaplayer image, .barlayer .trace, .imagelayer image';
-  const drawn = () => {
-    const found = document.querySelector(selector);
-    return found && (found.tagName !== 'FIGURE' || found.querySelector(marks));
-  };
-  const look = () => drawn() ? (window.drawnAt ??= performance.now()) : requestAnimationFrame(look);
-  look();
-}"""
 _CHANGE = """selector => {
   const plot = document.querySelector(selector + ' .js-plotly-plot');
   const before = plot.data;  // another list for every figure that comes from the server
@@ -124,71 +108,63 @@ def serving() -> Iterator[Server]:
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Seconds to the outline and to the first figure, and for a change; the server's processor time; the bytes sent."""
+class Change:
+    """The seconds that a change takes, the server's processor time for it, and the bytes that it sends."""
 
-    outline: float | None
-    first: float
-    change: float | None
-    spent: tuple[float, float]
-    sent: tuple[int, int]
+    seconds: float
+    spent: float
+    sent: int
 
 
-def visit(browser: Any, server: Server, view: View) -> Visit:
+def change(browser: Any, server: Server, view: View) -> Change:
     """Visit a view with an empty cache, and change its control by a key."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
+    page.goto(server.address + view.address)
+    page.locator(f"{view.drawn} .main-svg").first.wait_for()
+    page.wait_for_load_state("networkidle")
     sizes: list[int] = []
     page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
-    page.add_init_script(f"({_WATCH})({view.drawn!r})")
     before = server.spent()
-    page.goto(server.address + view.address)
-    page.wait_for_function("() => window.drawnAt !== undefined")
-    outline, first = (at and at / 1000 for at in page.evaluate("() => [window.outlinedAt, window.drawnAt]"))
+    control = page.get_by_role(view.role, name=view.control, exact=True).first
+    control.focus() if view.role == "slider" else control.select_text()
+    page.evaluate(_CHANGE, view.drawn)
+    control.press(view.key)
+    seconds = page.evaluate("() => window.changed") / 1000
     page.wait_for_load_state("networkidle")
-    opened, sent = server.spent(), sum(sizes)
-    change = None
-    if view.control is not None:
-        control = page.get_by_role(view.role, name=view.control, exact=True).first
-        control.focus() if view.role == "slider" else control.select_text()
-        page.evaluate(_CHANGE, view.drawn)
-        control.press(view.key)
-        change = page.evaluate("() => window.changed") / 1000
-        page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(300)  # what is still being computed belongs to this visit
+    page.wait_for_timeout(300)  # what is still being computed belongs to this change
     context.close()
-    return Visit(outline, first, change, (opened - before, server.spent() - opened), (sent, sum(sizes) - sent))
+    return Change(seconds, server.spent() - before, sum(sizes))
 
 
 def rows() -> list[Row]:
     """Outline, first figure and a change of each view against what a reader may wait: the best of several visits."""
     program = shutil.which("chromium")
-    if program is None:
-        return []
+    return [] if program is None else [*_firsts(program), *_changes(program)]
+
+
+def _firsts(program: str) -> Iterator[Row]:
+    with watched() as explorer:
+        for view in VIEWS:
+            visits = [explorer.visit(program, view.address, view.drawn) for _ in range(ROUNDS)]
+            outlines = [outlined for outlined, _ in visits if outlined is not None]
+            if outlines:
+                yield Row(f"{view.name}: outline", min(outlines), "a reader's patience", FIRST, 1.0)
+            seconds = [drawn for _, drawn in visits]
+            told = f"at the first visit {seconds[0]:.2g} s"
+            yield Row(f"{view.name}: first figure", min(seconds), "a reader's patience", FIRST, 1.0, note=told)
+
+
+def _changes(program: str) -> Iterator[Row]:
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
-        return []
-    found: list[Row] = []
+        return
     with serving() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         server.settle()
-        for view in VIEWS:
-            visits = [visit(browser, server, view) for _ in range(ROUNDS)]
-            best = min(visits, key=lambda one: one.first)
-            outlines = [one.outline for one in visits if one.outline is not None]
-            if outlines:
-                found.append(Row(f"{view.name}: outline", min(outlines), "a reader's patience", FIRST, 1.0))
-            told = f"at the first visit {visits[0].first:.2g} s; {_server(best, 0)}"
-            found.append(Row(f"{view.name}: first figure", best.first, "a reader's patience", FIRST, 1.0, note=told))
-            changes = [one for one in visits if one.change is not None]
-            if changes:
-                best = min(changes, key=lambda one: one.change or 0.0)
-                name = f"{view.name}: a change"
-                found.append(Row(name, best.change or 0.0, "a reader's patience", CHANGE, 1.0, note=_server(best, 1)))
+        for view in (view for view in VIEWS if view.control is not None):
+            best = min((change(browser, server, view) for _ in range(ROUNDS)), key=lambda one: one.seconds)
+            told = f"the server spent {best.spent * 1000:.0f} ms and sent {best.sent / 1000:,.0f} kB"
+            yield Row(f"{view.name}: a change", best.seconds, "a reader's patience", CHANGE, 1.0, note=told)
         browser.close()
-    return found
-
-
-def _server(one: Visit, which: int) -> str:
-    return f"the server spent {one.spent[which] * 1000:.0f} ms and sent {one.sent[which] / 1000:,.0f} kB"

@@ -15,7 +15,6 @@ It knows nothing of attention. An experiment is a function of plain parameters a
 cell, plain, registry   cells, what their parameters may be, and the experiments they belong to
 sweep, ranges, tomlfile grids of cells, and the files that describe them
 driver, worker          a run, and what a worker does with one cell
-libraries               the loaded libraries whose threads a worker limits
 executors               the executors that a run may use
 interrupts, progress    Ctrl-C, and what a run shows
 provenance, results     where a result comes from, and how it is written

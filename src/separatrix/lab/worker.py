@@ -13,7 +13,9 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from threading import Lock, Thread
 
-from separatrix.lab import libraries, provenance, registry, results
+from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped]
+
+from separatrix.lab import provenance, registry, results
 from separatrix.lab.cell import Cell
 from separatrix.lab.interrupts import cut_short
 
@@ -76,9 +78,9 @@ def use_one_thread() -> None:
     """
     os.environ.update(dict.fromkeys(_COUNTS, "1"))
     with _LIMITING:  # in a library that all threads share, only the first thread that sets the number can change it
-        loaded = libraries.with_threads()
-        loaded.limit(limits=1)
-        unlimited = [library.filepath for library in loaded.lib_controllers if library.num_threads != 1]
+        libraries = ThreadpoolController()
+        libraries.limit(limits=1)
+        unlimited = [library.filepath for library in libraries.lib_controllers if library.num_threads != 1]
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     if unlimited:
@@ -95,7 +97,7 @@ def threads_restored() -> Iterator[None]:
     torch = sys.modules.get("torch")
     torch_threads = torch.get_num_threads() if torch else 0
     try:
-        with libraries.with_threads().limit():
+        with threadpool_limits():
             yield
     finally:
         if torch:

@@ -27,8 +27,14 @@ print(thread_count())
 """
 
 
-@pytest.mark.parametrize("setting", ["", "OMP_NUM_THREADS=1", "OMP_NUM_THREADS=5", "MKL_NUM_THREADS=1"])
-@pytest.mark.parametrize("cores", ["all", "one"])
+@pytest.mark.parametrize(
+    ("cores", "setting"),
+    [
+        ("all", ""),
+        ("one", ""),
+        *(("all", f"{name}_NUM_THREADS={count}") for name, count in [("OMP", 1), ("OMP", 5), ("MKL", 1)]),
+    ],
+)
 def test_the_library_says_what_torch_says(run, cores: str, setting: str) -> None:
     """Whatever decides it: variables, the cores that the process may use, or what a caller has set."""
     done = run(ASK, cores, *([setting] if setting else []))

@@ -70,6 +70,8 @@ def test_plotly_is_sent_as_a_function_that_is_called_at_once(client) -> None:
     installed, sent = get_plotlyjs(), client.get(PLOTLY)
     assert sent.mimetype == "text/javascript"
     assert sent.text == plotly_script()
+    again = client.get(PLOTLY, headers={"If-None-Match": sent.headers["ETag"]})
+    assert (again.status_code, again.get_data()) == (304, b"")
     assert len(sent.text) == len(installed) + 2, "the installed Plotly has another form, and its first figure is slow"
     assert sent.text.replace(": this, (() =>", ": this, () =>").removesuffix(")));") + "));" == installed
 

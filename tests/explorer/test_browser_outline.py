@@ -40,5 +40,5 @@ def test_a_figure_begins_as_its_outline(browser: Any, address: str, tab: str, na
     figure.locator(".main-svg .trace, .main-svg image").first.wait_for(state="attached")
     outline.wait_for(state="hidden")
     after = figure.locator(".wide").bounding_box()
-    assert (after["y"], after["height"]) == pytest.approx((before["y"], before["height"]), abs=2)
+    assert after["height"] == pytest.approx(before["height"], abs=2)  # so that what follows stays in its place
     context.close()

@@ -9,6 +9,7 @@ as a function that is called at once, and read only the first time.
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
 
 PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 """Where Dash asks for Plotly's script."""
@@ -23,6 +24,12 @@ def plotly_script() -> str:
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
     return called_at_once(get_plotlyjs())
+
+
+@cache
+def plotly_hash() -> str:
+    """The hash of this script."""
+    return sha256(plotly_script().encode()).hexdigest()
 
 
 def called_at_once(script: str) -> str:

@@ -23,7 +23,7 @@ import separatrix.report
 from separatrix.errors import ArgumentError
 from separatrix.explorer.callbacks import checked
 from separatrix.explorer.context import REQUEST_BYTES
-from separatrix.explorer.scripts import PLOTLY, plotly_script
+from separatrix.explorer.scripts import PLOTLY, plotly_hash, plotly_script
 
 log = logging.getLogger("separatrix.explorer")
 
@@ -121,7 +121,11 @@ def harden(app: Dash) -> None:
 
     @server.get(PLOTLY)
     def plotly() -> Response:
-        return Response(plotly_script(), mimetype="text/javascript")
+        # A browser that has it asks whether it is still the same, and keeps what it compiled.
+        answer = Response(plotly_script(), mimetype="text/javascript", headers={"Cache-Control": "no-cache"})
+        answer.set_etag(plotly_hash())
+        conditional: Response = answer.make_conditional(request)  # type: ignore[assignment]
+        return conditional
 
     @server.before_request
     def known_routes() -> None:

@@ -30,18 +30,17 @@ def drawn_card(id: str, drawing: Drawing) -> Component:
 
 
 def figure_card(id: str, *, title: str, height: int, first: Callable[[], Drawing | None] = lambda: None) -> Component:
-    """Make a card for a drawing of this height, which a callback fills (see `figure_outputs`).
+    """Make a card for a drawing of this height, empty until a callback fills it (see `figure_outputs`).
 
-    The card begins with the figure of the `first` drawing, if there is one, and shows its outline until Plotly has
-    started, which takes long.
+    Until Plotly has started, which takes long, the card shows the outline of the `first` drawing, if there is one.
     """
     try:
         drawing = first()
     except Exception as error:  # the callback meets the same error, and tells the reader
         log.info("The outline of %s is left out: %r", id, error)
         drawing = None
-    begins = {"figure": _nothing(height) if drawing is None else drawing.figure, "caption": "", "csv": ""}
-    return _card(id, begins, title, height, None if drawing is None else _outline(drawing))
+    outline = None if drawing is None else _outline(drawing)
+    return _card(id, {"figure": _nothing(height), "caption": "", "csv": ""}, title, height, outline)
 
 
 def _outline(drawing: Drawing) -> Component:

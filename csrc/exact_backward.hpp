@@ -6,13 +6,14 @@
 //     S = Q K^T,    D = P * (dO V^T - delta),    dQ += D K,    G += P^T dO,    H += D^T Q,
 //
 // five products. G and H, the gradients of the rows of V and K, are folded onto prefix and inner keys when all queries
-// are through. The pairs of a prefix and a chunk are dealt out in *groups*; each group has gradients of its own, which
-// are added up in the end, group after group.
+// are through. Only prefixes that some query attends are visited, and only the inner keys that these queries attend
+// (exact_prefixes.hpp). The pairs of a prefix and a chunk are dealt out in *groups*; each group has gradients of its
+// own, which are added up in the end, group after group.
 #pragma once
 
 #include <memory>
 
-#include "exact_sets.hpp"
+#include "exact_prefixes.hpp"
 #include "tasks.hpp"
 #include "weights.hpp"
 
@@ -107,14 +108,49 @@ template <class T> struct BackwardRows {
     static constexpr int NONE = -1100;  // below the exponent of every number
 };
 
-// The sets of a head of queries, and how many tuples of prefix keys are seen.
+// The sets of a head of queries, and the pair of a prefix and a chunk that each group begins with.
 template <class T> struct BackwardSets {
     Sets<T> sets;
-    Index prefixes = 1;
+    Attending attending;
+    Index stride;         // a start is a key of each set, then the chunk
+    Array<Index> starts;  // (groups, stride)
+    Array<Index> counts;  // (groups): the pairs of each group; those of a single group are not counted
 
-    BackwardSets(const separatrix_call& call, const Cut<T>& cut, Index head) : sets(call, cut, head) {
-        for (Index m = 0; m < call.sets; ++m)
-            if (m != cut.inner) prefixes *= sets[m].count;
+    BackwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
+        : sets(call, cut, head), attending(call, sets), stride(call.sets + 1), starts(cut.groups * stride),
+          counts(cut.groups) {
+        Prefixes<T> prefixes(call, sets, attending);
+        for (Index group = 0; group < cut.groups; ++group) counts[group] = 0;
+        if (!prefixes.start()) return;
+        if (cut.groups == 1) {
+            counts[0] = std::numeric_limits<Index>::max();
+            prefixes.save(starts);
+            starts[call.sets] = 0;
+            return;
+        }
+        Index pairs = 0;
+        do pairs += chunks_of(cut, prefixes);
+        while (prefixes.advance());
+        // The first pair of a group is pairs * group / groups, in numbers that do not overflow.
+        const auto border = [&](Index group) {
+            return pairs / cut.groups * group + pairs % cut.groups * group / cut.groups;
+        };
+        prefixes.start();
+        Index before = 0, chunks = chunks_of(cut, prefixes);
+        for (Index group = 0; group < cut.groups; ++group) {
+            counts[group] = border(group + 1) - border(group);
+            if (!counts[group]) continue;
+            for (; before + chunks <= border(group); chunks = chunks_of(cut, prefixes)) {
+                before += chunks;
+                prefixes.advance();
+            }
+            prefixes.save(starts + group * stride);
+            starts[group * stride + call.sets] = border(group) - before;
+        }
+    }
+
+    static Index chunks_of(const Cut<T>& cut, const Prefixes<T>& prefixes) {
+        return (prefixes.keys().size() + cut.backward_chunk - 1) / cut.backward_chunk;
     }
 };
 
@@ -143,33 +179,30 @@ public:
           prefix_values_(cut.width), key_panels_(cut.backward_chunk * call.d), value_panels_(cut.backward_chunk * call.d_v),
           key_rows_(cut.backward_chunk * cut.depth), key_grads_(cut.backward_chunk * cut.depth),
           value_grads_(cut.backward_chunk * cut.width), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
-          D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk), fold_(std::max(cut.depth, cut.width)) {
-        for (Index m = 0; m < call.sets; ++m) ranges_[m] = {0, sets_[m].count};
-    }
+          D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk), fold_(std::max(cut.depth, cut.width)) {}
 
-    // The pairs [first, last) of a prefix and a chunk; the chunks of a prefix follow each other.
-    void add(Index first, Index last) {
-        const Index chunks = (inner_.count + cut_.backward_chunk - 1) / cut_.backward_chunk;
-        if (first >= last) return;
-        Prefix prefix(ranges_, call_.sets, cut_.inner);
-        prefix.move_to(first / chunks);
-        for (Index pair = first; pair < last; ++pair) {
-            const Index start = pair % chunks * cut_.backward_chunk;
-            add_pair(prefix, {start, std::min(start + cut_.backward_chunk, inner_.count)});
-            if (pair % chunks == chunks - 1) prefix.advance();
-        }
+    // The pairs of a group; the chunks of a prefix follow each other.
+    void add(const BackwardSets<T>& of, Index group) {
+        Index left = of.counts[group];
+        if (!left) return;
+        const Index* start = of.starts + group * of.stride;
+        Prefixes<T> prefix(call_, sets_, of.attending);
+        prefix.load(start);
+        Index skipped = start[call_.sets] * cut_.backward_chunk;
+        do {
+            const Range keys = prefix.keys();
+            for (Index first = keys.start + skipped; first < keys.stop && left; first += cut_.backward_chunk, --left)
+                add_pair(prefix, {first, std::min(first + cut_.backward_chunk, keys.stop)});
+            skipped = 0;
+        } while (left && prefix.advance());
     }
 
 private:
-    void add_pair(const Prefix& prefix, Range keys) {
+    void add_pair(const Prefixes<T>& prefix, Range keys) {
         // The queries that may attend the prefix and some key of the chunk.
-        Range queries{attending(call_, cut_.inner, inner_.seen.place(keys.start)).start,
-                      attending(call_, cut_.inner, inner_.seen.place(keys.stop - 1)).stop};
-        for (Index m = 0; m < call_.sets; ++m) {
-            if (m == cut_.inner) continue;
-            const Range some = attending(call_, m, sets_[m].seen.place(prefix[m]));
-            queries = {std::max(queries.start, some.start), std::min(queries.stop, some.stop)};
-        }
+        const Range queries = intersection(
+            prefix.queries(), {attending(call_, cut_.inner, inner_.seen.place(keys.start)).start,
+                               attending(call_, cut_.inner, inner_.seen.place(keys.stop - 1)).stop});
         if (!queries.size()) return;
         write_products(prefix, keys);
         for (Index first = queries.start; first < queries.stop; first += Cut<T>::QUERY_BLOCK)
@@ -178,7 +211,7 @@ private:
         fold(prefix, keys, true);
     }
 
-    void write_products(const Prefix& prefix, Range keys) {
+    void write_products(const Prefixes<T>& prefix, Range keys) {
         multiply_prefix<T>(sets_, prefix, false, cut_.depth, nullptr, prefix_keys_);
         multiply_prefix<T>(sets_, prefix, true, cut_.width, nullptr, prefix_values_);
         const Index count = keys.size(), full = rounded_up(count, PANEL<T>);
@@ -270,7 +303,7 @@ private:
     }
 
     // What the rows of the products of keys (or values) collected goes to inner and prefix keys.
-    void fold(const Prefix& prefix, Range keys, bool values) {
+    void fold(const Prefixes<T>& prefix, Range keys, bool values) {
         const Index width = values ? cut_.width : cut_.depth;
         const T* rows = (values ? inner_.values : inner_.keys) + keys.start * width;
         const T *grads = values ? value_grads_ : key_grads_, *factor = values ? prefix_values_ : prefix_keys_;
@@ -310,7 +343,6 @@ private:
     const Set<T>& inner_;
     GroupGradients<T>& into_;
     Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, key_grads_, value_grads_, P_, D_, fold_;
-    Ranges ranges_;
 };
 
 // The two passes over the results of all groups: a head of queries has gradients of its own, and the heads of queries
@@ -394,10 +426,7 @@ template <class T> int backward(const separatrix_call& call, const separatrix_gr
         const BackwardSets<T>& of = *sets[static_cast<std::size_t>(head / same)];
         auto& into = grads[static_cast<std::size_t>(task)];
         into.reset(new GroupGradients<T>(call, cut, of.sets));
-        const Index chunks = (of.sets[cut.inner].count + cut.backward_chunk - 1) / cut.backward_chunk;
-        const Index pairs = of.prefixes * chunks;
-        Backward<T>(call, cut, of.sets, *rows[static_cast<std::size_t>(head)], *into)
-            .add(pairs * group / cut.groups, pairs * (group + 1) / cut.groups);
+        Backward<T>(call, cut, of.sets, *rows[static_cast<std::size_t>(head)], *into).add(of, group);
     };
     if (const int failed = for_each_task(call.heads * cut.groups, add)) return failed;
     const Written<T> written(call, cut, given, sets, rows, grads);

@@ -33,7 +33,7 @@ template <class T> struct Cut {
     Index depth;           // columns of a row of keys, padded in the same way
     Index queries;         // queries of a task of the forward pass
     Index groups;          // tasks of the backward pass for a head, each with gradients of its own
-    Index prefixes = 1;    // tuples of the prefix sets, masks and positions aside
+    double pairs;          // pairs of a prefix and a chunk in the backward pass, at the most
 
     static constexpr Index QUERY_BLOCK = 36;
 
@@ -46,19 +46,25 @@ template <class T> struct Cut {
         const Index row = static_cast<Index>(sizeof(T)) * (call.d + width);
         chunk = whole_panels(32768 / row, 64, 256);
         backward_chunk = whole_panels(16384 / row, 64, 128);
-        double tuples = 1;
-        Index entries = call.query_length * depth;
+        double tuples = 1, prefixes = 1, attended = static_cast<double>(call.query_length);
+        Index entries = call.query_length * depth, sharing = call.query_length;
         for (Index m = 0; m < call.sets; ++m) {
             tuples *= static_cast<double>(reach(call, m));
             entries += call.lengths[m] * (depth + width);
-            if (m != inner) prefixes *= call.lengths[m];
+            if (m == inner) continue;
+            prefixes *= static_cast<double>(call.lengths[m]);
+            attended *= static_cast<double>(reach(call, m));
+            if (call.windows[m] >= 0) sharing = std::min(sharing, call.windows[m]);
         }
         // A task of some 10^6 multiply-adds, and tiles of whole rows at order 2.
         queries = static_cast<Index>(std::min(96.0, 1.0 + 1e6 / (tuples * static_cast<double>(call.d + width))));
         if (call.sets == 1) queries = rounded_up(queries, ROWS);
-        const Index chunks = (call.lengths[inner] + backward_chunk - 1) / backward_chunk;
+        // A prefix is attended by at most `sharing` queries, which attend at most that many more keys than one does.
+        const Index span = call.windows[inner] < 0 ? call.lengths[inner]
+                                                   : std::min(call.lengths[inner], reach(call, inner) + sharing);
+        pairs = std::min(prefixes, attended) * static_cast<double>((span + backward_chunk - 1) / backward_chunk);
         groups = std::min<Index>(16 / std::max<Index>(call.heads, 1), (1 << 23) / std::max<Index>(entries, 1));
-        groups = std::max<Index>(1, std::min(groups, prefixes * chunks));
+        groups = static_cast<Index>(std::max(1.0, std::min(static_cast<double>(groups), pairs)));
     }
 
     // The most keys of a set that a query may attend.
@@ -170,14 +176,6 @@ public:
         }
     }
 
-    void move_to(Index number) {
-        for (Index m = sets_ - 1; m >= 0; --m) {
-            if (m == inner_) continue;
-            at_[m] = ranges_[m].start + number % ranges_[m].size();
-            number /= ranges_[m].size();
-        }
-    }
-
 private:
     const Range* ranges_;
     Index sets_, inner_;
@@ -185,8 +183,8 @@ private:
 };
 
 // into = start * (the rows of a prefix tuple), the product of all of them; `start` is null for 1.
-template <class T>
-inline void multiply_prefix(const Sets<T>& sets, const Prefix& prefix, bool values, Index padded, const T* start, T* into) {
+template <class T, class P>
+inline void multiply_prefix(const Sets<T>& sets, const P& prefix, bool values, Index padded, const T* start, T* into) {
     for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, start ? load(start + l) : all(T(1)));
     for (Index m = 0; m < static_cast<Index>(sets.sets.size()); ++m) {
         if (m == sets.inner) continue;

@@ -19,16 +19,20 @@ namespace {
 template <class T> void levels_of(const separatrix_call& call, separatrix_levels& levels) {
     const Cut<T> cut(call);
     const auto parts = [](Index n, Index size) { return (n + size - 1) / size; };
-    Index prefixes = 1;
+    // A count that does not fit the type of indices is as large as the type holds, and no bound follows from it.
+    const auto whole = [](double n) { return static_cast<Index>(std::min(std::ceil(n), 0x1p62)); };
+    double prefixes = 1;
     for (Index m = 0; m < call.sets; ++m)
-        if (m != cut.inner) prefixes *= Cut<T>::reach(call, m);
+        if (m != cut.inner) prefixes *= static_cast<double>(Cut<T>::reach(call, m));
     const Index keys = Cut<T>::reach(call, cut.inner);
     levels.chunk = std::min(keys, std::max(cut.chunk, cut.backward_chunk));
-    levels.rows = call.sets > 1 ? std::min<Index>(ROWS, prefixes) : 1;
-    levels.tiles = parts(prefixes, ROWS);
-    // A window may begin in the middle of a panel.
-    levels.chunks = parts(keys + (call.windows[cut.inner] < 0 ? 0 : PANEL<T>), cut.chunk);
-    levels.pairs = parts(cut.prefixes * parts(call.lengths[cut.inner], cut.backward_chunk), cut.groups);
+    levels.rows = call.sets > 1 ? std::min<Index>(ROWS, whole(prefixes)) : 1;
+    levels.tiles = whole(prefixes / ROWS);
+    // Chunks begin with a whole panel, and at order 2 with the first key of up to ROWS queries, so that the keys of a
+    // window may begin this far behind the start of a chunk.
+    const Index behind = call.windows[cut.inner] < 0 ? 0 : PANEL<T> + (call.sets > 1 ? 0 : ROWS);
+    levels.chunks = parts(keys + behind, cut.chunk);
+    levels.pairs = whole(cut.pairs / static_cast<double>(cut.groups));
     levels.groups = cut.groups;
     levels.query_block = std::min(call.query_length, Cut<T>::QUERY_BLOCK);
     levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);

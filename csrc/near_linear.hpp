@@ -90,9 +90,10 @@ public:
     void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
         const In* x = start_of<In>(call_.x, head) + start * call_.x.row;
         for (Index l = 0; l < set.d; ++l) {
-            const T factor = static_cast<T>(call_.factors[head * set.d + l]);
+            // In double: a factor may be subnormal in float, where it would be rounded by more than half a unit.
+            const double factor = call_.factors[head * set.d + l];
             T* into = tile.coordinate(l);
-            for (Index t = 0; t < count; ++t) into[t] = static_cast<T>(x[t * call_.x.row + l]) * factor;
+            for (Index t = 0; t < count; ++t) into[t] = static_cast<T>(static_cast<double>(x[t * call_.x.row + l]) * factor);
             if (call_.mask.data)
                 for (Index t = 0; t < count; ++t)
                     if (is_hidden(head, start + t)) into[t] = T(0);

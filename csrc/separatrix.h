@@ -62,7 +62,9 @@ typedef struct {
 } separatrix_range;
 SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
 
-/* Output (heads, query_length, d_v) in the type of the call, and log-sum-exp (heads, query_length) in that of the
+/* Both passes count tuples in 64 bits: query_length times the keys of each set that a query may attend is below 2^62.
+ *
+ * Output (heads, query_length, d_v) in the type of the call, and log-sum-exp (heads, query_length) in that of the
  * arithmetic, both contiguous. */
 SEPARATRIX_PUBLIC int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse);
 

@@ -16,11 +16,14 @@ import torch
 import typer.testing
 from hypothesis import settings
 
+from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete
 from tests.forks import Forks
 
 pytest.register_assert_rewrite("tests.contracts")
 torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; a test of threads asks for more
+if amx_is_incomplete():  # a bfloat16 product would end the process
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", ONEDNN_WITHOUT_AMX)
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 gc.disable()  # until all tests are collected

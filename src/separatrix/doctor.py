@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import pairwise
-from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -21,6 +20,7 @@ from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
 from separatrix.native import NONE, architectures, native, runnable
+from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
 
@@ -66,7 +66,8 @@ def machine() -> list[tuple[str, str]]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f"{os.getloadavg()[0]:.1f} in the last minute" if hasattr(os, "getloadavg") else "not known on this system"
     return [
-        ("processor", f"{_processor()} ({torch.backends.cpu.get_cpu_capability()})"),
+        ("processor", f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()})"),
+        ("AMX", amx()),
         ("cores", f"{usable} usable of {os.cpu_count()}"),
         ("torch threads", str(torch.get_num_threads())),
         ("load", load),
@@ -114,13 +115,16 @@ def gpu_engine() -> str:
     return f"{', '.join(names)}: {with_triton}."
 
 
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()
+def amx() -> str:
+    """Whether PyTorch can use the AMX instructions that the processor reports, and what to do if it cannot."""
+    if not amx_is_incomplete():
+        return "nothing known against it"
+    if os.environ.get("ONEDNN_MAX_CPU_ISA"):
+        return f"reported without its tiles; ONEDNN_MAX_CPU_ISA={os.environ['ONEDNN_MAX_CPU_ISA']} is set"
+    return (
+        "reported without its tiles, as some virtual machines do: the first large bfloat16 product of PyTorch ends the "
+        f"process with an illegal instruction. Set ONEDNN_MAX_CPU_ISA={ONEDNN_WITHOUT_AMX}"
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,15 @@ class Positions:
         stop = min(length, here + 1) if self.is_causal or window is not None else length
         start = 0 if window is None else min(length, max(0, here - window + 1))
         return start, max(start, stop)
+
+    def reaches(self, lengths: Sequence[int]) -> list[int]:
+        """The largest number of keys of each set that a query may attend, for key sets of these lengths.
+
+        >>> Positions(True, 0, (None, 3)).reaches([10, 10])
+        [10, 3]
+        """
+        pairs = zip(self.windows, lengths, strict=True)
+        return [length if window is None else min(window, length) for window, length in pairs]
 
     def contested(self, m: int, queries: Range, keys: Range) -> Range:
         """The shortest range of these keys of set m that holds all that some of these queries may not attend."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from separatrix import __version__
 from separatrix.lab import plain
+from separatrix.processor import processor_name
 
 
 @cache
@@ -28,7 +28,7 @@ def origin() -> str:
         "numpy": _installed("numpy"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": f"{_cpu()}, {os.cpu_count()} cores",
+        "cpu": f"{processor_name()}, {os.cpu_count()} cores",
         "host": platform.node(),
     }
     return plain.canonical(facts)
@@ -60,11 +60,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None  # without git the state is unknown, and is recorded as such
     return done.stdout.strip() or None if done.returncode == 0 else None
-
-
-def _cpu() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

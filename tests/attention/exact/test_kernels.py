@@ -261,3 +261,20 @@ def test_so_are_incoming_gradients_of_another_type(other):
     given[other] = given[other].double()
     with pytest.raises(sx.ArgumentError, match=r"expected torch.float32.*got torch.float64"):
         kernels.backward(call, *given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_chunks_that_a_window_crosses_are_counted(architecture, dtype):
+    """At order 2 the queries of a tile share the start of their chunks, up to a panel before their first key."""
+    lanes = LIBRARY.separatrix_arithmetic(int(dtype == torch.float64), 0, 0, 0)
+    tile, panel, length = 12 if architecture in ("avx512", "neon") else 6, 2 * lanes, 900
+    x = torch.zeros(1, length, 1, dtype=dtype)
+    for window in range(256, 640):  # a shorter window has fewer keys than a chunk, whose length it would hide
+        levels = kernels._levels(check_call(x, x, x, windows=window), dtype)
+        crossed = set()
+        for first in range(0, length, tile):
+            base = max(0, first - window + 1) // panel * panel
+            for i in range(first, min(first + tile, length)):
+                start = max(0, i - window + 1)
+                crossed.add((i - base) // levels.chunk - (start - base) // levels.chunk + 1)
+        assert levels.chunks >= max(crossed), window

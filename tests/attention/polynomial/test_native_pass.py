@@ -12,6 +12,7 @@ from separatrix.attention.call import flattened
 from separatrix.attention.planning.forecast import analyse
 from separatrix.attention.polynomial import native_pass as passes
 from separatrix.attention.polynomial import sums
+from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import total_degree
 from separatrix.attention.polynomial.native_products import TOKENS_OF_A_LANE
 from separatrix.attention.polynomial.sums import Expansion
@@ -150,3 +151,24 @@ def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(arc
             assert 2 <= int(lost[others].sum()) <= TOKENS_OF_A_LANE - 1
     finally:
         library.separatrix_choose(native().architecture.encode())
+
+
+@pytest.mark.parametrize("architecture", runnable(native().library) if native().library else [])
+def test_a_factor_that_is_subnormal_in_float32_rounds_no_coordinate_more_often(architecture):
+    """A token's coordinate is its monomial of degree 1; the factor has three significant bits in float32."""
+    library = native().library
+    chosen = library.separatrix_chosen()
+    assert library.separatrix_choose(architecture.encode()) == 0
+    try:
+        factor = 5.3 * 2.0**-149
+        frame = Frame(
+            torch.arange(1), (torch.full((1, 1), factor, dtype=torch.float64),) * 2, None, (), 1.0, 1, torch.float32
+        )
+        x = torch.tensor([[[1.7e30]]])
+        exact = x.double() * factor
+        values = torch.ones(1, 1, 1)
+        state = passes.native_pass(frame, total_degree(1, 1), x, 1, values).state(values, None)
+        for coordinate in (state[0, 1, 0], frame.coordinates(x, 1).squeeze()):
+            assert abs(coordinate.item() / exact.item() - 1) <= 3 * 2.0**-24
+    finally:
+        assert library.separatrix_choose(chosen) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -153,3 +155,23 @@ def test_transforms_of_functions_are_refused(transform):
     x = torch.rand(3, 2, 5, 2, generator=torch.Generator().manual_seed(0))
     with pytest.raises(sx.SeparatrixError, match="tolerance: attention with a certificate reads the numbers"):
         transform(lambda q, k, v: sx.tensor_attention(q, k, v, tolerance=1e-2))(*x)
+
+
+def _gradients(factor, is_causal):
+    generator = torch.Generator().manual_seed(1)
+    leaves = [torch.rand(100, 2, dtype=torch.float64, generator=generator).sub(0.5).requires_grad_() for _ in range(5)]
+    options = {"tolerance": 1e-6, "is_causal": is_causal, "method": "polynomial"}
+    out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:], **options)
+    grad = torch.rand(out.shape, dtype=torch.float64, generator=generator) * factor
+    return torch.autograd.grad(out, leaves, grad)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("exponent", [-1060, -1040, -700, 1000])
+def test_gradients_are_linear_in_incoming_gradients_of_any_size(is_causal, exponent):
+    """A power of two is exact, so the gradients scale with it, up to one rounding to a subnormal number."""
+    half = exponent // 2
+    expected = [grad * 2.0**half * 2.0 ** (exponent - half) for grad in _gradients(1.0, is_causal)]
+    for x, y in zip(_gradients(math.ldexp(1.0, exponent), is_causal), expected, strict=True):
+        assert y.abs().max() > 0
+        assert (x - y).abs().max() <= 5e-324

@@ -34,6 +34,10 @@ class Power:
         flat = largest.abs().amax(1) if largest.shape[1] else largest.new_zeros(largest.shape[0])
         return Power(torch.frexp(flat).exponent.clamp(-_MOST, _MOST))
 
+    def times(self, other: Power) -> Power:
+        """The products of two powers for each head, neither of which is beyond 2^+-1023."""
+        return Power(self.exponents + other.exponents)
+
     def of_heads(self, rows: Tensor) -> tuple[Power, Power]:
         """The largest power among the rows of each head, and the power of each row over it.
 

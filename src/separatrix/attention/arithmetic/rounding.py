@@ -91,7 +91,7 @@ class Summing:
 
 
 def _monomial(degree: int) -> int:
-    """A monomial: each factor is shifted, scaled and converted, three roundings, and multiplied."""
+    """A monomial: each factor is shifted and scaled in float64 and converted, three roundings, and multiplied."""
     return 4 * degree
 
 

@@ -1,7 +1,8 @@
-r"""Exact attention by an `engine` with two guards: against numbers out of range, and against NaN and infinity.
+r"""Exact attention by an `engine` with guards against numbers out of range, and against NaN and infinity.
 
 - Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
   An output that its type cannot hold is refused.
+- A call whose tuples cannot be counted in 64 bits is refused.
 - A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would
   reach others: what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot
   see it are computed once more, with every token that is not finite put to zero.
@@ -25,6 +26,8 @@ from separatrix.attention.exact.balance import Balance, Magnitudes, Size
 from separatrix.attention.exact.engine import engine_for
 from separatrix.errors import SeparatrixError
 
+_MOST_TUPLES = 2**62
+
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
@@ -32,6 +35,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
     A call that an engine takes as it is, in a half type or with heads that share their keys, is widened as a whole only
     where its factors have to be balanced, or something is not finite.
     """
+    _check_countable(call)
     engine = engine_for(call)
     if engine.TAKES_AS_GIVEN and (size := engine.size_of(call)).moderate:
         out, lse = engine.forward(call)
@@ -63,6 +67,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     They are rounded to a half type once. Heads that share keys add up their gradients before that: in the engine where
     it takes the call as it is, and by PyTorch where the call is widened.
     """
+    _check_countable(call)
     engine = engine_for(call)
     if engine.TAKES_AS_GIVEN and engine.size_of(call).near_one:
         return engine.backward(call, out, lse, grad_out, grad_lse)
@@ -112,6 +117,18 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
     balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
     out_dot, lse_dot = engine_for(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)
     return balance.output(out_dot), lse_dot
+
+
+def _check_countable(call: Call) -> None:
+    """Refuse a call with 2^62 tuples or more: backends count them in 64 bits, and no machine visits that many."""
+    queries = call.query.shape[1]
+    tuples = queries * math.prod(call.positions.reaches(call.key_lengths))
+    if tuples >= _MOST_TUPLES:
+        raise SeparatrixError(
+            f"keys: expected fewer than 2^62 tuples over all queries of a head, got {tuples:.2g}: {queries} "
+            f"queries, {list(call.key_lengths)} keys, windows {list(call.positions.windows)}. Exact attention visits "
+            "every tuple: pass `windows`, shorter key sets, or a `tolerance` with bounded entries."
+        )
 
 
 def _representable(out: Tensor, size: Size) -> Tensor:

@@ -26,9 +26,8 @@ from separatrix.attention.polynomial.monomials import monomials, monomials_backw
 from separatrix.attention.polynomial.scan_choice import scans_natively
 from separatrix.attention.polynomial.sums import (
     Expansion,
+    IncomingGradient,
     Sums,
-    grad_sums,
-    incoming_power,
     key_state,
     state_backward,
     with_ones,
@@ -245,7 +244,8 @@ def backward_causal_after(
     A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
     within the section at hand: about 2 sqrt(chunks) states in place of all of them.
     """
-    offset, power = call.positions.offset, incoming_power(sums, grad_out, grad_lse)
+    incoming = IncomingGradient(sums, grad_out, grad_lse)
+    offset, power = call.positions.offset, incoming.power
     length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
@@ -277,18 +277,16 @@ def backward_causal_after(
         for start, states in zip(reversed(section), reversed(at_chunk), strict=True):
             stop = min(start + size, length)
             here = slice(start, stop)
-            into = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here]))
-            rows, masks = _rows(call, start, stop)
+            into, (rows, masks) = incoming.of_sums(here), _rows(call, start, stop)
             by_query, by_key, by_value, grad_Z = _chunk_backward(expansion, rows, masks, states, into, grad_Z)
             grad_query[:, here] = power.multiply(by_query)
             for m in range(len(call.keys)):
                 _put(grad_keys[m], start + offset, power.multiply(by_key[m]))
                 _put(grad_values[m], start + offset, power.multiply(by_value[m]))
-    grad_Z = [power.multiply(z) for z in grad_Z]
     for m, key in enumerate(call.keys):
         stop = min(max(offset, 0), key.shape[1])
-        state_backward(call, expansion, m, stop, grad_Z[m], grad_keys[m], grad_values[m])
-    return grad_query, grad_keys, grad_values, grad_Z
+        state_backward(call, expansion, m, stop, grad_Z[m], power, grad_keys[m], grad_values[m])
+    return grad_query, grad_keys, grad_values, [power.multiply(z) for z in grad_Z]
 
 
 def _put(into: Tensor, start: int, rows: Tensor) -> None:

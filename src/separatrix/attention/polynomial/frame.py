@@ -84,11 +84,10 @@ class Frame:
         factor = (self.factors[m] * (1.0 if m else self.scale)).unsqueeze(-1)
         if self.basis is not None:
             return (self.basis.matrix(m) @ (x.mT * factor)).to(self.dtype)
+        # In float64: a factor may be subnormal in float32, where it would be rounded by more than half a unit.
         if x.requires_grad:
             return (x.mT * factor).to(self.dtype)
         into = x.new_empty(x.shape[0], x.shape[2], x.shape[1], dtype=self.dtype)
-        if self.shift is None:
-            return into.copy_(x.mT).mul_(factor.to(self.dtype))
         return into.copy_(x.mT * factor)
 
     def pull_back(self, grad: Tensor, m: int) -> Tensor:

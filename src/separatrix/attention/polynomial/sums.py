@@ -165,8 +165,9 @@ def backward(
     call: Call, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
-    power = incoming_power(sums, grad_out, grad_lse)
-    if far_apart(sums, grad_out, grad_lse):
+    incoming = IncomingGradient(sums, grad_out, grad_lse)
+    power = incoming.power
+    if incoming.far_apart:
         expansion = expansion.wide()
     dtype, frame = expansion.dtype, expansion.frame
     heads, length, _ = call.query.shape
@@ -178,9 +179,9 @@ def backward(
     for start, stop in pieces(length, size):
         here = slice(start, stop)
         x = frame.coordinates(call.query[:, here], 0)
-        d_sums = power.divide(grad_sums(sums, here, grad_out[:, here], grad_lse[:, here])).mT.to(dtype)
+        d_sums = incoming.of_sums(here).mT.to(dtype)
         grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
-    grad_product = power.multiply(against.finish(state))
+    grad_product = against.finish(state)
     grad_product *= expansion.coefficients.unsqueeze(-1)
     grad_keys, grad_values = [], []
     for m in range(len(call.keys)):
@@ -190,46 +191,79 @@ def backward(
                 grad_Z = grad_Z * z
         grad_keys.append(torch.zeros_like(call.keys[m]))
         grad_values.append(torch.zeros_like(call.values[m]))
-        state_backward(call, expansion, m, call.keys[m].shape[1], grad_Z, grad_keys[m], grad_values[m])
+        state_backward(call, expansion, m, call.keys[m].shape[1], grad_Z, power, grad_keys[m], grad_values[m])
     return grad_query, grad_keys, grad_values
 
 
-def incoming_power(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Power:
-    """The power of two next to the largest incoming gradient over its query's denominator, for each head."""
-    return Power.next_to(_incoming(sums, grad_out, grad_lse))
+class IncomingGradient:
+    """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
 
+    The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
+    head are divided by the power of two next to their largest before they are divided by the denominators, and the
+    quotients by the power next to theirs. Gradients are linear in what comes in: those that come out are multiplied by
+    `power`, the product of the two.
 
-def far_apart(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> bool:
-    """Whether the incoming gradients of two queries of a head differ by so much that float32 would lose the smaller."""
-    sizes = _incoming(sums, grad_out, grad_lse)
-    least = sizes.masked_fill(sizes == 0, math.inf).amin(1) if sizes.shape[1] else sizes.new_zeros(sizes.shape[0])
-    return truth((least < 2.0**-40 * sizes.amax(1)).any()) if sizes.numel() else False
+    Args:
+        sums: The sums of the forward pass.
+        grad_out: The gradient of the output, (H, L_q, d_v).
+        grad_lse: The gradient of the log-sum-exp, (H, L_q).
+    """
 
+    def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:
+        self._output, self._grad_out, self._grad_lse = sums.output, grad_out, grad_lse
+        self._denominator = sums.denominator.masked_fill(sums.denominator == 0, math.inf)
+        largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
+        self._first = Power.next_to(largest)
+        self._sizes = self._first.divide(largest) / self._denominator
+        self._second = Power.next_to(self._sizes)
+        self.power = self._first.times(self._second)
 
-def _incoming(sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
-    """The largest incoming gradient of each query over its denominator, (H, L_q), in float64."""
-    largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
-    return largest / sums.denominator.masked_fill(sums.denominator == 0, math.inf)
+    @property
+    def far_apart(self) -> bool:
+        """Whether the gradients of two queries of a head differ by so much that float32 would lose the smaller."""
+        sizes = self._sizes
+        if not sizes.numel():
+            return False
+        least = sizes.masked_fill(sizes == 0, math.inf).amin(1)
+        return truth((least < 2.0**-40 * sizes.amax(1)).any())
 
-
-def grad_sums(sums: Sums, here: slice, grad_out: Tensor, grad_lse: Tensor) -> Tensor:
-    """The gradient (H, c, d_v + 1) of numerator and denominator, zero where there is nothing to attend."""
-    D = sums.denominator[:, here]
-    D = D.masked_fill(D == 0, math.inf)
-    dO = grad_out.to(torch.float64)
-    last = grad_lse.to(torch.float64) - (dO * sums.output[:, here].to(torch.float64)).sum(-1)
-    return torch.cat([dO, last.unsqueeze(-1)], -1) / D.unsqueeze(-1)
+    def of_sums(self, here: slice) -> Tensor:
+        """The gradients (H, c, d_v + 1) of numerators and denominators over `power`; 0 with nothing to attend."""
+        dO = self._first.divide(self._grad_out[:, here].to(torch.float64))
+        by_lse = self._first.divide(self._grad_lse[:, here].to(torch.float64))
+        last = by_lse - (dO * self._output[:, here].to(torch.float64)).sum(-1)
+        both = torch.cat([dO, last.unsqueeze(-1)], -1)
+        return self._second.divide(both / self._denominator[:, here].unsqueeze(-1))
 
 
 def state_backward(
-    call: Call, expansion: Expansion, m: int, stop: int, grad_Z: Tensor, grad_key: Tensor, grad_value: Tensor
+    call: Call,
+    expansion: Expansion,
+    m: int,
+    stop: int,
+    grad_Z: Tensor,
+    outer: Power,
+    grad_key: Tensor,
+    grad_value: Tensor,
 ) -> None:
-    """Write the gradients of the first `stop` tokens of key set m and of their values, from that of their state."""
+    """Write the gradients of the first `stop` tokens of key set m and of their values.
+
+    Args:
+        call: The call.
+        expansion: The polynomial.
+        m: The key set.
+        stop: The number of tokens.
+        grad_Z: The gradient of their state, divided by `outer`.
+        outer: A power of two for each head.
+        grad_key: Where the gradient of the keys goes.
+        grad_value: Where the gradient of the values goes.
+    """
     key, value = call.keys[m], call.values[m]
     size = expansion.even_chunk(2 * key.shape[0], stop)
     met = expansion.products(key.shape[0], size, value.shape[2] + 1)
-    power = Power.next_to(grad_Z.flatten(1))
-    prepared = met.prepare(power.divide(grad_Z))
+    inner = Power.next_to(grad_Z.flatten(1))
+    prepared = met.prepare(inner.divide(grad_Z))
+    power = outer.times(inner)
     for first, last in pieces(stop, size):
         here = slice(first, last)
         mask = call.masks[m][:, here] if call.masks else None

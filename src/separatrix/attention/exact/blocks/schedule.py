@@ -10,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from separatrix.attention.positions import Positions, Range
+
+_LAUNCH = 1 << 16
+"""How many scores are computed in the time that PyTorch takes to launch the operations on a chunk."""
+_ROWS = 16
+"""How many more queries a product of few queries takes the time of."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,7 @@ def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[
 
 def _windowed(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
     """One box for each block of queries, over the union of what they may attend; all of its rows are masked."""
-    narrowest = min(window for window in positions.windows if window is not None)
-    rows = min(256, max(16, narrowest // 2))
+    rows = _windowed_rows(query_length, key_lengths, positions)
     found = []
     for first in range(0, query_length, rows):
         last = min(query_length, first + rows) - 1
@@ -83,3 +88,19 @@ def _windowed(query_length: int, key_lengths: Sequence[int], positions: Position
             keys.append((start, max(start, stop)))
         found.append(Box((first, last + 1), tuple(keys), last + 1 - first))
     return found
+
+
+def _windowed_rows(query_length: int, key_lengths: Sequence[int], positions: Positions) -> int:
+    """The number of queries in a box, a power of two up to 256, that takes the least time by a simple model.
+
+    A box of r queries has up to w + r - 1 keys of a set with window w, of which each query attends w. All of its tuples
+    are computed, in chunks that have one key of each set but the two longest (see `kronecker_rows`). Few queries leave
+    matrix products at a fraction of their speed, as if there were `_ROWS` more of them.
+    """
+    reaches = positions.reaches(key_lengths)
+
+    def cost(rows: int) -> int:
+        keys = sorted(min(reach + rows - 1, length) for reach, length in zip(reaches, key_lengths, strict=True))
+        return -(-query_length // rows) * (prod(keys[:-2]) * _LAUNCH + (rows + _ROWS) * prod(keys))
+
+    return min((2**power for power in range(9)), key=cost)

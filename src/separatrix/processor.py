@@ -1,0 +1,36 @@
+"""What the operating system says of the processor, and a fault that some virtual machines have."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+_TILE_LEAF = 0x1D
+"""The leaf of CPUID that describes the tiles of AMX."""
+
+ONEDNN_WITHOUT_AMX = "AVX512_CORE_FP16"
+"""The value of ONEDNN_MAX_CPU_ISA that keeps PyTorch's products from using AMX."""
+
+
+def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The model name of the processor."""
+    return _fields(cpuinfo).get("model name") or platform.processor() or platform.machine()
+
+
+def amx_is_incomplete(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor reports AMX without the CPUID leaf that describes its tiles.
+
+    Some hypervisors do. oneDNN then configures tiles of a wrong shape, and the first large bfloat16 product of PyTorch
+    ends the process with an illegal instruction.
+    """
+    fields = _fields(cpuinfo)
+    return "amx_tile" in fields.get("flags", "").split() and int(fields.get("cpuid level", _TILE_LEAF)) < _TILE_LEAF
+
+
+def _fields(cpuinfo: Path) -> dict[str, str]:
+    """The lines of the first processor, by name; none where the system has no such file."""
+    if not cpuinfo.exists():
+        return {}
+    first, _, _ = cpuinfo.read_text().partition("\n\n")
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}

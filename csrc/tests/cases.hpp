@@ -158,7 +158,7 @@ template <class T> struct Case {
 private:
     void draw_shape(Random& random) {
         call.type = sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
-        call.sets = random.whole(1, 4);
+        call.sets = random.chance(0.15) ? random.whole(5, 8) : random.whole(1, 4);
         call.shared = random.chance(0.3) ? random.whole(2, 3) : 1;
         call.mask_shared = random.chance(0.5) ? call.shared : 1;
         call.heads = random.whole(1, 3) * call.shared;

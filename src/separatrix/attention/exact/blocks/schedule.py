@@ -103,4 +103,4 @@ def _windowed_rows(query_length: int, key_lengths: Sequence[int], positions: Pos
         keys = sorted(min(reach + rows - 1, length) for reach, length in zip(reaches, key_lengths, strict=True))
         return -(-query_length // rows) * (prod(keys[:-2]) * _LAUNCH + (rows + _ROWS) * prod(keys))
 
-    return min((2**power for power in range(9)), key=cost)
+    return min((1, 2, 4, 8, 16, 32, 64, 128, 256), key=cost)

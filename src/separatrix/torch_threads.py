@@ -1,7 +1,4 @@
-"""PyTorch's threads, asked of its library in C++: loading that takes a fifth of a second, `import torch` over one.
-
-The library is the one that `import torch` loads, and asked before or after that it gives the same answers.
-"""
+"""PyTorch's C++ library, whose threads the kernels run on: loading it takes a fifth of the time of `import torch`."""
 
 from __future__ import annotations
 
@@ -32,19 +29,3 @@ def lending_library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(file))
     lends = all(hasattr(library, name) for name in ("torch_parallel_for", "torch_get_num_threads"))
     return library if lends else None
-
-
-def thread_count() -> int:
-    """The number of threads that PyTorch computes on, `torch.get_num_threads()`; torch is imported only if it must be.
-
-    >>> import torch
-    >>> thread_count() == torch.get_num_threads()
-    True
-    """
-    library = None if "torch" in sys.modules else lending_library()
-    count = ctypes.c_uint32()
-    if library is not None and library.torch_get_num_threads(ctypes.byref(count)) == 0:
-        return count.value
-    import torch
-
-    return torch.get_num_threads()

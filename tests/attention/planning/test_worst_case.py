@@ -158,3 +158,21 @@ assert torch.allclose(torch.linalg.inv(torch.eye(64) * 2), torch.eye(64) / 2)
 """
     done = run(code)
     assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
+def test_a_plan_does_not_depend_on_the_number_of_threads():
+    threads, plans = torch.get_num_threads(), []
+    x = torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 0.5
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            plans.append(
+                [
+                    sx.plan_shapes(20000, 8, 1.0, 3, 1e-3),
+                    sx.plan_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-3),
+                    sx.plan_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-3, is_causal=True),
+                ]
+            )
+    finally:
+        torch.set_num_threads(threads)
+    assert plans[0] == plans[1] == plans[2]

@@ -8,8 +8,6 @@ import torch
 import separatrix as sx
 from separatrix.attention.polynomial.expanded import Expanded, direct, expanded_total_degree
 from separatrix.attention.polynomial.greedy import greedy_alphas
-from separatrix.attention.polynomial.lane_count import lanes
-from separatrix.attention.polynomial.lanes import Lanes
 from separatrix.attention.polynomial.monomials import downward_closed, total_degree
 from separatrix.attention.polynomial.products import Direct, Factored, expanded, factoring, in_pytorch, products
 
@@ -33,7 +31,7 @@ def index_set(request):
     return SETS[request.param]
 
 
-@pytest.mark.parametrize("kind", ["direct", "factored", "in two lanes", "in three lanes"])
+@pytest.mark.parametrize("kind", ["direct", "factored"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
     size, n, c = 7, 5, 4
@@ -47,8 +45,6 @@ def test_products_are_the_derivatives_of_the_form(index_set, kind, heads):
     made = {
         "direct": lambda: Direct(index_set, heads, size, c, like),
         "factored": lambda: Factored(factoring(index_set), heads, size, c, like),
-        "in two lanes": lambda: Lanes(Direct(index_set, 2 * heads, 4, c, like), heads, 2),
-        "in three lanes": lambda: Lanes(Factored(factoring(index_set), 3 * heads, 3, c, like), heads, 3),
     }[kind]()
     state = made.start()
     made.add(state, x[..., :2], W[..., :2])
@@ -72,25 +68,14 @@ def test_factoring_writes_fewer_rows_and_is_taken_where_it_does():
     assert isinstance(in_pytorch(total_degree(4, 1), 1, 64, 2, like), Direct)
 
 
-def test_lanes_are_for_threads_without_a_head_of_their_own(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    assert [lanes(heads, 4096) for heads in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
-    assert [lanes(1, size) for size in (1, 511, 512, 1000)] == [1, 1, 2, 3]
-    like = torch.empty(0, dtype=torch.float64)
-    assert isinstance(in_pytorch(total_degree(8, 4), 1, 1000, 9, like), Lanes)
-    assert isinstance(in_pytorch(total_degree(8, 4), 8, 1000, 9, like), Factored)
-    in_pytorch(total_degree(8, 4), 0, 1000, 9, like)  # no heads at all
-
-
-def test_attention_in_lanes_is_attention(monkeypatch):
-    """Lengths that lanes and chunks do not divide, key masks, outputs and gradients."""
+def test_plain_attention_has_the_same_bits_with_any_number_of_threads(monkeypatch):
+    """Lengths that chunks do not divide, key masks, outputs and gradients, and no kernels."""
     generator = torch.Generator().manual_seed(0)
     shapes = (1, 1301, 4), (1, 1537, 4), (1, 1024, 4), (1, 1537, 3), (1, 1024, 3)
     inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator).mul(0.4) for shape in shapes]
     masks = [torch.rand(1, n, generator=generator) > 0.2 for n in (1537, 1024)]
-
-    monkeypatch.setattr("separatrix.attention.polynomial.products.kernels_for", lambda *tensors: None)
-    monkeypatch.setattr("separatrix.attention.polynomial.native_pass.kernels_for", lambda *tensors: None)
+    for module in ("products", "native_pass"):
+        monkeypatch.setattr(f"separatrix.attention.polynomial.{module}.kernels_for", lambda *tensors: None)
 
     def run(threads):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
@@ -98,9 +83,7 @@ def test_attention_in_lanes_is_attention(monkeypatch):
         out = sx.tensor_attention(query, rest[:2], rest[2:], key_masks=masks, method="polynomial", tolerance=1e-9)
         return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
 
-    for one, several in zip(run(1), run(3), strict=True):
-        assert not torch.equal(one, several)  # another order of summation: lanes were taken
-        torch.testing.assert_close(several, one, atol=1e-12, rtol=1e-12)
+    assert all(torch.equal(a, b) for a, b in zip(run(1), run(3), strict=True))
 
 
 def test_states_of_narrow_monomials_are_summed_in_float64():

@@ -82,7 +82,7 @@ class Summing:
                 Step("the tokens of a chunk are added up, for each set", sum(min(self.longest, n) for n in lengths)),
                 Step("the chunks are added up, for each set", chunks, wide=True),
                 Step(
-                    "the lanes of a chunk, or the lanes, tiles and tasks of the kernels, are added up, for each set",
+                    "the lanes, tiles and tasks of the kernels are added up, for each set",
                     sum(64 + min(512, n // 128) + n // 65536 for n in lengths),
                     wide=True,
                 ),

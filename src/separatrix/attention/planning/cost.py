@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 from separatrix.attention.polynomial.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.polynomial.expanded import Expanded
-from separatrix.attention.polynomial.lane_count import lanes
 from separatrix.attention.polynomial.scan_choice import scans_natively
 from separatrix.native import native
-from separatrix.torch_threads import thread_count
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ TOKEN_ENTRY = 2.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
+THREADS = 2
+"""The number of threads that costs and bytes are for."""
 AFFORDABLE = 1e15
 """Flops of exact attention that `auto` will start by itself: about an hour."""
 
@@ -165,13 +165,15 @@ def _causal_bytes(shape: Shape, rank: int) -> float:
 
 
 def _scan_bytes(shape: Shape, rank: int) -> float:
-    """What the causal scan holds: coordinates, values and sums of a chunk, states, and those a thread works on."""
+    """What the causal scan holds: coordinates, values and sums of a chunk, states, and what `THREADS` threads work on.
+
+    A plan does not depend on the number of threads, so the number is a constant.
+    """
     heads, width, sets = max(shape.heads, 1), shape.d_v + 1, len(shape.key_lengths)
     tokens = heads * min(scan_chunk(heads, rank, width), max(shape.query_length, 1))
     chunk = 8.0 * tokens * ((sets + 3) * shape.d + (sets + 1) * (width + 1))
     states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
-    threads = min(thread_count(), heads)
-    working = 8.0 * threads * rank * (sets * width + 16 * (sets + 1))
+    working = 8.0 * min(THREADS, heads) * rank * (sets * width + 16 * (sets + 1))
     return (
         2.0**18
         + max(chunk + states + working + _kept_bytes(shape), _sample_bytes(shape))
@@ -200,7 +202,7 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
     longest = max(shape.query_length, *shape.key_lengths)
     tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
-    laid = lanes(max(shape.heads, 1), tokens) * (expanded.pairs if expanded.is_factored(d, width + 1) else rank)
+    laid = expanded.pairs if expanded.is_factored(d, width + 1) else rank
     states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
     chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
     column = 16 * heads * max(d, 1)

@@ -13,7 +13,6 @@
 - `native_products`: products and derivatives by the kernels in C++, where these compute.
 - `gpu`: products and causal attention by the kernels in Triton, on GPUs.
 - `native_pass`: states and queries in one pass over tokens as they lie, by the kernels in C++.
-- `lanes`, `lane_count`: the tokens of a chunk side by side, one lane for each thread, and in how many lanes.
 - `expanded`: how many monomials there are, and what a product with them costs.
 - `chunks`: how many tokens are taken at a time.
 """

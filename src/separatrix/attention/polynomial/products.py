@@ -28,8 +28,6 @@ from torch import Tensor
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.polynomial.expanded import GROUP, Expanded, direct
 from separatrix.attention.polynomial.gpu import products as gpu_products
-from separatrix.attention.polynomial.lane_count import lanes
-from separatrix.attention.polynomial.lanes import Lanes
 from separatrix.attention.polynomial.monomials import (
     Array,
     IndexSet,
@@ -121,13 +119,7 @@ def products(index_set: IndexSet, heads: int, size: int, columns: int, like: Ten
 
 
 def in_pytorch(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
-    """`Factored` or `Direct`, whichever writes fewer rows for a token, in as many lanes as there are threads."""
-    if heads and (count := lanes(heads, size)) > 1:
-        return Lanes(_in_heads(index_set, heads * count, -(-size // count), columns, like), heads, count)
-    return _in_heads(index_set, heads, size, columns, like)
-
-
-def _in_heads(index_set: IndexSet, heads: int, size: int, columns: int, like: Tensor) -> Products:
+    """`Factored` or `Direct`, whichever writes fewer rows for a token."""
     if expanded(index_set).is_factored(index_set.dimension, columns):
         return Factored(factoring(index_set), heads, size, columns, like)
     return Direct(index_set, heads, size, columns, like)

@@ -32,7 +32,7 @@ def attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -44,7 +44,7 @@ def attend_backward(
 ) -> list[Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, dO = query.to(lse.dtype), grad_out.to(lse.dtype)
-    masks = _of_queries(masks, Q)
+    masks = _of_queries(masks or (), Q)
     K, V = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in (keys, values))
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)
     G = reference.tensor_scores(dO, V, 1.0)
@@ -61,7 +61,7 @@ def attend_tangents(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -74,7 +74,7 @@ def attend_tangents(
 ) -> tuple[Tensor, Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, Q_dot = query.to(lse.dtype), query_tangent.to(lse.dtype)
-    masks = _of_queries(masks, Q)
+    masks = _of_queries(masks or (), Q)
     given = (keys, values, key_tangents, value_tangents)
     K, V, K_dot, V_dot = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in given)
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)

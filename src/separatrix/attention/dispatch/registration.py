@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import register_decomposition
 
 LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 
@@ -39,6 +40,16 @@ def _schema(implementation: Callable[..., Any]) -> str:
     for name in optional:
         schema = schema.replace(f"Tensor[] {name},", f"Tensor[]? {name},")
     return schema
+
+
+def decomposable(operator: Any, decomposition: Callable[..., Any], *, fake: Callable[..., Any]) -> None:
+    """Register what an operator is in PyTorch's own operators, for exporters that know no others: `torch.onnx.export`.
+
+    Compilers, `torch.export` and AOTInductor keep the operator. `fake` is registered once more because symbolic shapes
+    would otherwise be found by the decomposition.
+    """
+    register_decomposition(operator)(decomposition)
+    register_decomposition(operator, type="meta")(fake)
 
 
 def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:

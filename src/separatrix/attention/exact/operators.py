@@ -25,7 +25,7 @@ from separatrix.attention.dispatch.derivatives import (
     differentiable_by,
     forward_mode,
 )
-from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
 from separatrix.attention.exact.fused import attend_pairs
 from separatrix.attention.positions import Positions
@@ -212,3 +212,4 @@ def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor])
 differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tangents)
 differentiable_by(attend_backward, by_reference.attend_backward)
 differentiable_by(attend_tangents, by_reference.attend_tangents)
+decomposable(attend, by_reference.attend, fake=_attended)

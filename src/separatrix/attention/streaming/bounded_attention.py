@@ -17,8 +17,9 @@ from torch import Tensor
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
-from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
+from separatrix.attention.exact import by_reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
@@ -123,6 +124,27 @@ def _attended(
 
 
 attend_bounded = operator_of_heads(_attend_bounded, fake=_attended)
+
+
+def _decomposed(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor] | None,
+    radius: float,
+    tolerance: float,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+    may_be_exact: bool,
+) -> list[Tensor]:
+    """The results by exact attention in PyTorch's own operators, whose output is within any tolerance."""
+    out, lse = by_reference.attend(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
+    states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, True)[2:]
+    return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in states)]
+
+
+decomposable(attend_bounded, _decomposed, fake=_attended)
 
 
 def _attend_bounded_backward(

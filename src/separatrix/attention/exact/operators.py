@@ -27,6 +27,7 @@ from separatrix.attention.dispatch.derivatives import (
 )
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
+from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.fused import attend_pairs
 from separatrix.attention.positions import Positions
 
@@ -38,6 +39,8 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
     tensors = (call.query, list(call.keys), list(call.values), list(call.masks) or None)
     run = _attend if _alone(call.tensors) else attend
+    if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
+        register_flop_formulas()
     out, lse = run(*tensors, positions.is_causal, positions.offset, windows, call.scale)
     return call.shaped(out), call.shaped(lse)
 
@@ -213,3 +216,4 @@ differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tan
 differentiable_by(attend_backward, by_reference.attend_backward)
 differentiable_by(attend_tangents, by_reference.attend_tangents)
 decomposable(attend, by_reference.attend, fake=_attended)
+register_flop_formulas()

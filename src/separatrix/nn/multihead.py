@@ -165,7 +165,9 @@ def _check_causal_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool
         raise ArgumentError("attn_mask", expected=expected, got=got)
     if not is_causal and torch.compiler.is_compiling():
         raise ArgumentError(
-            "attn_mask", expected="is_causal=True with a mask inside torch.compile and torch.export", got="is_causal=False"
+            "attn_mask",
+            expected="is_causal=True with a mask inside torch.compile and torch.export",
+            got="is_causal=False",
         )
     later = torch.ones_like(mask, dtype=torch.bool).triu(1)
     hidden = mask if mask.dtype == torch.bool else mask == -torch.inf

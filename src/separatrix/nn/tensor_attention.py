@@ -226,9 +226,9 @@ class TensorAttention(Decoding):
                 (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`.
             key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`.
             value: (batch, S, vdim) or (S, vdim); None for `key`.
-            key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True means: ignore this key**, as in
-                `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the opposite. It holds for every
-                key set.
+            key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
+                means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
+                opposite. It holds for every key set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
             need_weights: None. True and False are refused, because a caller who passes either expects a pair of output

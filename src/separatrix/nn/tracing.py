@@ -19,7 +19,7 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     Raises:
         SeparatrixError: `torch.jit.trace` traces the call, or the layer is all that `torch.fx` was asked to trace.
     """
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         refuse_torchscript("torch.jit.trace")
     proxy = next((x for x in arguments.values() if isinstance(x, fx.Proxy)), None)
     if proxy is None:
@@ -27,7 +27,7 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # of Tracer, which traces modules
     if not path:
         raise SeparatrixError(
-            f"torch.fx: {type(layer).__name__} is one node of a graph, and cannot be traced by itself. Trace the module "
+            f"torch.fx: {type(layer).__name__} is one node of a graph and cannot be traced by itself. Trace the module "
             "that contains it."
         )
     return proxy.tracer.create_proxy("call_module", path, (), dict(arguments))
@@ -36,6 +36,6 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
 def refuse_torchscript(name: str) -> NoReturn:
     """Raise the error for `torch.jit.trace` or `torch.jit.script`."""
     raise SeparatrixError(
-        f"{name}: TorchScript cannot hold attention of order k. Use torch.export and AOTInductor for a program that runs "
-        "without Python code of the model, torch.onnx.export(dynamo=True) for ONNX, or torch.compile for speed."
+        f"{name}: TorchScript is not supported. Use torch.export and AOTInductor for a program without the model's "
+        "Python code, torch.onnx.export(dynamo=True) for ONNX, or torch.compile for speed."
     )

@@ -7,7 +7,8 @@ operations: for T allowed tuples of a query and k - 1 keys
     backward:  2 T ((k + 1) d + k d_v)        scores and the gradients of query and keys; those of weights and values
 
 **Only tuples that causality and windows allow are counted**, while key masks are not looked at. Order 2 without windows
-and masks is PyTorch's own operator, for which PyTorch counts all pairs.
+and masks is PyTorch's own operator, for which PyTorch has formulas of its own: they count all pairs, and there is none
+for its kernel for CPUs. Near-linear attention is not counted.
 """
 
 from __future__ import annotations

@@ -133,11 +133,14 @@ refuse_pairs = operator(_refuse_pairs, fake=_refused)
 
 def _refusal(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> list[Tensor]:
     """Which (B,) outputs are to be NaN, where a format without errors takes the place of `refuse_pairs`."""
+    # In logarithms, because constants beyond the range of float32 do not survive an export to ONNX.
     dtype = _computed_in(query)
-    a, b, c = (x.abs().amax((0, 1, 2, 3)).to(torch.float64) for x in (query, key, value))
-    product = a.clamp(min=1.0) * b.clamp(min=1.0) * (max(1.0, abs(scale)) * 4 * query.shape[-1])
-    fits = product <= 2.0 ** room(dtype)
-    fits = fits & (1.5 * c <= torch.finfo(query.dtype).max) & (2 * key.shape[-2] * c <= torch.finfo(dtype).max)
+    a, b, c = (x.abs().amax((0, 1, 2, 3)).to(torch.float64).log2() for x in (query, key, value))
+    factor = math.log2(max(1.0, abs(scale)) * 4 * query.shape[-1])
+    fits = a.clamp(min=0.0) + b.clamp(min=0.0) + factor <= room(dtype)
+    fits = fits & (c + math.log2(1.5) <= math.log2(torch.finfo(query.dtype).max))
+    length = torch.ones_like(key[0, 0, :, 0], dtype=torch.float64).sum()
+    fits = fits & (c + (2 * length).log2() <= math.log2(torch.finfo(dtype).max))
     finite_query, finite_key, finite_value = (x.isfinite().all() for x in (query, key, value))
     refused = finite_query & finite_key & finite_value & ~fits
     if is_causal:

@@ -177,8 +177,10 @@ def grouped(given: Given) -> Call:
     heads = given.query.shape[-3] if given.enable_gqa else 1
     shared = max(heads // given.keys[0].shape[-3], 1) if given.enable_gqa else 1
     sets = [x if heads else x[..., :0, :, :] for x in (*given.keys, *given.values)]
-    shapes = {given.query.shape[:-2], *(_times(x.shape[:-2], shared) for x in sets)}
-    batch = shapes.pop() if len(shapes) == 1 else torch.broadcast_shapes(*shapes)  # this imports sympy in half a second
+    batch = given.query.shape[:-2]
+    shapes = [_times(x.shape[:-2], shared) for x in sets]
+    if any(shape != batch for shape in shapes):
+        batch = torch.broadcast_shapes(batch, *shapes)  # this imports sympy in half a second
     count, own = math.prod(batch), (*batch[:-1], batch[-1] // shared) if shared > 1 else batch
 
     def flat(x: Tensor, batch: Sequence[int]) -> Tensor:

@@ -7,6 +7,7 @@ Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song
 Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, and the one constructor that users call.
+- `multihead`: the layer with the interface of `torch.nn.MultiheadAttention`, for PyTorch's own transformer layers.
 - `bounded`: the layer whose scores cannot exceed a bound, exact or near-linear; the constructor makes it for a `bound`.
 - `exact_heads`: exact attention of the heads, with their positions.
 - `decoding`: causal self-attention token by token, from a cache of the tokens so far.
@@ -19,7 +20,15 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 from separatrix.attention.streaming.bounded_plan import normalised
 from separatrix.nn.bounded import BoundedTensorAttention
 from separatrix.nn.cache import TokenCache
+from separatrix.nn.multihead import MultiheadTensorAttention
 from separatrix.nn.rotary_positions import rotary
 from separatrix.nn.tensor_attention import TensorAttention
 
-__all__ = ["BoundedTensorAttention", "TensorAttention", "TokenCache", "normalised", "rotary"]
+__all__ = [
+    "BoundedTensorAttention",
+    "MultiheadTensorAttention",
+    "TensorAttention",
+    "TokenCache",
+    "normalised",
+    "rotary",
+]

@@ -35,9 +35,8 @@ class Decoding(ExactHeads):
         """
         self._check_batch_size(batch_size)
         windows = (None,) * (self.order - 1) if self.windows is None else self.windows
-        where = self.out_proj.weight
         shape = self._cache_shape(batch_size)
-        return TokenCache(windows, self.head_dim, shape, spare=spare, dtype=where.dtype, device=where.device)
+        return TokenCache(windows, self.head_dim, shape, spare=spare, dtype=self.dtype, device=self.device)
 
     def _check_batch_size(self, batch_size: int | None) -> None:
         if batch_size is not None:
@@ -93,8 +92,9 @@ class Decoding(ExactHeads):
             True
         """
         self.check("x", x, self.embed_dim)
-        if x.dim() == 3 and not self.batch_first:
-            x = x.transpose(0, 1)
+        if x.dim() > 3:
+            raise ArgumentError("x", expected="at most one batch dimension", got=f"shape {tuple(x.shape)}")
+        x = x if self.batch_first else x.movedim(0, -2)
         self._check_cache(cache, x)
         check_together(x, x, x, key_padding_mask)
         q, keys, values = self.project(x, x, x)
@@ -169,10 +169,9 @@ class Decoding(ExactHeads):
             raise ArgumentError("cache", expected=f"{batches[0]}, as x has", got=batches[1])
 
     def _kind_of_cache(self) -> dict[str, object]:
-        where = self.out_proj.weight
         windows = (None,) * (self.order - 1) if self.windows is None else self.windows
         found: dict[str, object] = {"type": "TokenCache", "head_dim": self.head_dim, "windows": windows}
-        return found | {"dtype": where.dtype, "device": where.device}
+        return found | {"dtype": self.dtype, "device": self.device}
 
 
 def _kind(cache: Cache) -> dict[str, object]:

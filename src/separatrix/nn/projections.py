@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -88,8 +89,8 @@ class Projections(Remembers):
         self.check("query", query, self.embed_dim)
         self.check("key", key, self.kdim, stands_for="query" if given_key is None else None)
         self.check("value", value, self.vdim, stands_for="key" if given_value is None else None)
-        if query.dim() == 3 and not self.batch_first:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        if not self.batch_first:
+            query, key, value = (x.movedim(0, -2) for x in (query, key, value))
         check_together(query, key, value, key_padding_mask)
         if is_causal and query_offset == 0 and key.shape[-2] != query.shape[-2]:
             expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
@@ -111,7 +112,7 @@ class Projections(Remembers):
     def joined(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
-        return out.transpose(0, 1) if out.dim() == 3 and not self.batch_first else out
+        return out if self.batch_first else out.movedim(-2, 0)
 
     def check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
         """Raise an `ArgumentError` unless an input is a dense tensor of the width, type and device of the layer."""
@@ -120,16 +121,33 @@ class Projections(Remembers):
         if not is_dense(x):
             raise ArgumentError(name, expected="a dense tensor", got=layout(x))
         got = _shape(x) if stands_for is None else f"None, which stands for {stands_for} of {_shape(x)}"
-        if x.dim() not in (2, 3):
-            form = "(batch, length, width)" if self.batch_first else "(length, batch, width)"
-            raise ArgumentError(name, expected=f"shape {form} or (length, width)", got=got)
+        if x.dim() < 2:
+            form = "(..., length, width)" if self.batch_first else "(length, ..., width)"
+            raise ArgumentError(name, expected=f"shape {form}", got=got)
         if x.shape[-1] != width:
             raise ArgumentError(name, expected=f"a last dimension of {width}", got=got)
-        weight = self.out_proj.weight
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ArgumentError(name, expected=f"the layer's type {weight.dtype}", got=str(x.dtype))
-        if x.device != weight.device:
-            raise ArgumentError(name, expected=f"the layer's device {weight.device}", got=str(x.device))
+        if x.dtype != self.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ArgumentError(name, expected=f"the layer's type {self.dtype}", got=str(x.dtype))
+        if x.device != self.device:
+            raise ArgumentError(name, expected=f"the layer's device {self.device}", got=str(x.device))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
+        dtype: torch.dtype = parameter_of(self.out_proj, "weight").dtype
+        return dtype if dtype.is_floating_point else torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        device: torch.device = parameter_of(self.out_proj, "weight").device
+        return device
+
+
+def parameter_of(linear: nn.Module, name: str) -> Any:
+    """The weight or the bias of a projection, which is a method of the linear modules of `torch.ao.quantization`."""
+    parameter = getattr(linear, name)
+    return parameter() if callable(parameter) else parameter
 
 
 def check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:

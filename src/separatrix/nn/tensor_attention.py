@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.checks import is_number, positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.decoding import Decoding
-from separatrix.nn.projections import check_integer, refuse
+from separatrix.nn.projections import check_integer, parameter_of, refuse
+from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
 
 
 class TensorAttention(Decoding):
@@ -50,7 +51,8 @@ class TensorAttention(Decoding):
 
     Differences from `nn.MultiheadAttention`, all on purpose:
 
-    - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query.
+    - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query. In
+      `nn.TransformerEncoderLayer` and wherever a pair is expected, use `MultiheadTensorAttention`.
     - `batch_first` is True by default.
     - What needs the weights, which are never held, is refused by name: `dropout`, `need_weights` and an `attn_mask`.
     - `is_causal=True` masks; it is not a hint about a mask also given.
@@ -86,6 +88,8 @@ class TensorAttention(Decoding):
     """
 
     __signature__: ClassVar[inspect.Signature]
+    in_proj_bias: ClassVar[None] = None
+    """Keeps PyTorch's encoder layers from their fused kernel, so that they call the layer, which refuses them."""
 
     def __new__(cls, *_: Any, bound: float | None = None, **__: Any) -> Self:
         if cls is TensorAttention and bound is not None:
@@ -157,7 +161,7 @@ class TensorAttention(Decoding):
         more = ("num_kv_heads", "rotary", "bound", "tolerance")
         found: dict[str, object] = {name: getattr(self, name) for name in (*names, *more)}
         windows = None if self.windows is None else list(self.windows)
-        return found | {"bias": self.q_proj.bias is not None, "windows": windows}
+        return found | {"bias": parameter_of(self.q_proj, "bias") is not None, "windows": windows}
 
     @classmethod
     def from_config(
@@ -212,25 +216,31 @@ class TensorAttention(Decoding):
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
-        need_weights: bool = False,
+        need_weights: None = None,
         attn_mask: Tensor | None = None,
     ) -> Tensor:
         """The attention of `query` to `key` and `value`, as one tensor shaped like `query`.
 
         Args:
-            query: (batch, L, embed_dim), or (L, embed_dim) without a batch.
-            key: (batch, S, kdim) or (S, kdim); None for `query`.
+            query: (batch, L, embed_dim), or (L, embed_dim) without a batch. The batch may have several dimensions:
+                (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`.
+            key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`.
             value: (batch, S, vdim) or (S, vdim); None for `key`.
-            key_padding_mask: A bool tensor, (batch, S) or (S,). **True means: ignore this key**, as in
-                `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the opposite. It holds for every
-                key set.
+            key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
+                means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
+                opposite. It holds for every key set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
-            need_weights: False. True is refused: there are S^(k-1) weights a query, which are never held.
+            need_weights: None. True and False are refused, because a caller who passes either expects a pair of output
+                and weights: `MultiheadTensorAttention` returns one.
             attn_mask: None. A mask of pairs of query and key is refused: `is_causal`, `windows` and `key_padding_mask`
                 say what may be attended.
         """
-        refuse("need_weights", need_weights, False, "there are length^(order - 1) of them a query, never held")
+        arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
+        node = trace_as_leaf(self, arguments | {"is_causal": is_causal, "query_offset": query_offset})
+        if node is not None:
+            return node  # type: ignore[no-any-return]
+        refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
         q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
         return self.joined(self._attend(q, keys, values, masks, is_causal, query_offset))
@@ -247,6 +257,9 @@ class TensorAttention(Decoding):
         """The outputs of the heads, (..., num_heads, L, head_dim)."""
         q, keys = self._placed(q, keys, query_offset, 0)
         return self._exact(q, keys, values, masks, is_causal, query_offset, self.windows)
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        refuse_torchscript("torch.jit.script")
 
     def certificate(self, *_: Any, **__: Any) -> Certificate:
         """A bound on the error of near-linear attention: see `BoundedTensorAttention.certificate`."""

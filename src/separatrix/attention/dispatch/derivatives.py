@@ -139,14 +139,16 @@ def _recorded(
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-            tensors, found = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-            made = backward(_filled(ctx.emptied, tensors), list(found), list(grads[:results]))
-            return None, None, *made, *[None] * (ctx.count - len(made))
+            saved = ctx.saved_tensors  # read once: gradient checkpointing unpacks each tensor only once
+            arguments = _filled(ctx.emptied, saved[: ctx.count])
+            gradients = backward(arguments, list(saved[ctx.count :]), list(grads[:results]))
+            return None, None, *gradients, *[None] * (ctx.count - len(gradients))
 
         @staticmethod
         def jvp(ctx: Any, _keyset: None, _emptied: None, *changes: Tensor | None) -> tuple[Any, ...]:
             assert forward is not None
-            tensors, found = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            saved = ctx.saved_tensors
+            tensors, found = saved[: ctx.count], saved[ctx.count :]
             given = [torch.zeros_like(x) if dx is None else dx for x, dx in zip(tensors, changes, strict=True)]
             arguments = forward(_filled(ctx.emptied, tensors), list(found), given)
             if torch._C._are_functorch_transforms_active():  # this level is done, and the others are below

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import register_decomposition
 
 LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 
@@ -20,10 +22,34 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
     `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
     name = implementation.__name__.removeprefix("_")
-    LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
+    LIBRARY.define(f"{name}{_schema(implementation)}")
     LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"separatrix::{name}", fake, lib=LIBRARY)
     return getattr(torch.ops.separatrix, name).default
+
+
+def _schema(implementation: Callable[..., Any]) -> str:
+    """The schema of a function of annotated arguments, also of lists of tensors that may be None.
+
+    `torch.library.infer_schema` does not support these: they are inferred as lists, and made optional in its result.
+    """
+    optional = [name for name, kind in implementation.__annotations__.items() if kind == "list[Tensor] | None"]
+    prototype = FunctionType(implementation.__code__, implementation.__globals__)
+    prototype.__annotations__ = implementation.__annotations__ | dict.fromkeys(optional, "list[Tensor]")
+    schema = torch.library.infer_schema(prototype, mutates_args=())
+    for name in optional:
+        schema = schema.replace(f"Tensor[] {name},", f"Tensor[]? {name},")
+    return schema
+
+
+def decomposable(operator: Any, decomposition: Callable[..., Any], *, fake: Callable[..., Any]) -> None:
+    """Register what an operator is in PyTorch's own operators, for exporters that know no others: `torch.onnx.export`.
+
+    Compilers, `torch.export` and AOTInductor keep the operator. `fake` is registered once more because symbolic shapes
+    would otherwise be found by the decomposition.
+    """
+    register_decomposition(operator)(decomposition)
+    register_decomposition(operator, type="meta")(fake)
 
 
 def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -37,7 +38,9 @@ def only_first_derivatives(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(backward)
     def first(ctx: Any, *grads: Any) -> Any:
-        return _once(lambda: backward(ctx, *grads), *grads, *ctx.saved_tensors)
+        saved = ctx.saved_tensors  # read once: gradient checkpointing unpacks each tensor only once
+        context = SimpleNamespace(**vars(ctx), saved_tensors=saved)
+        return _once(lambda: backward(context, *grads), *grads, *saved)
 
     return first
 

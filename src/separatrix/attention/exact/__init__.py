@@ -10,5 +10,7 @@
 - `guarded`: the guards around every engine, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.
 - `error_bound`: a bound on the rounding, known before anything is computed.
-- `by_reference`: derivatives of the derivatives, with the whole attention tensor held.
+- `by_reference`: attention and its derivatives with the whole attention tensor held, for derivatives of derivatives and
+  for exporters that have standard operators only.
+- `flops`: how many floating-point operations it takes, for PyTorch's flop counter.
 """

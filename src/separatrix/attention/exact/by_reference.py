@@ -1,4 +1,4 @@
-r"""The derivatives of exact attention with the whole attention tensor held: what can be differentiated again.
+r"""Exact attention and its derivatives with the whole attention tensor held: what can be differentiated and decomposed.
 
 With scores S and weights P = softmax(S) over the tuples of keys (Definition 1.5 of Alman and Song),
 
@@ -9,7 +9,8 @@ With scores S and weights P = softmax(S) over the tuples of keys (Definition 1.5
                out' = (P * (S' - lse')) . V_1 . ... + P . V_1' . ... + ...
 
 where * is entrywise, a dot sums over all indices that the result does not have, and a prime is a tangent. All of it is
-made of PyTorch's own functions, so that second derivatives and higher ones come from PyTorch, in either mode.
+made of PyTorch's own functions, so that second derivatives and higher ones come from PyTorch, in either mode, and so
+that attention can be exported to a format that has standard operators only.
 """
 
 from __future__ import annotations
@@ -25,14 +26,61 @@ from separatrix.attention import reference
 from separatrix.errors import SeparatrixError
 
 LARGEST_VOLUME = 1 << 22
-"""The largest H * L_q * L_1 * ... * L_{k-1} that is held."""
+"""The largest H * L_q * L_1 * ... * L_{k-1} of which derivatives are computed."""
+LARGEST_DECOMPOSED_VOLUME = 1 << 28
+"""The largest H * L_q * L_1 * ... * L_{k-1} that attention is decomposed at: 1 GiB in float32."""
+
+
+def attend(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor] | None,
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """What the operator of this name gives, without its guards, for finite input whose scores are in range."""
+    lengths = [key.shape[1] for key in keys]
+    volume = _example_size(math.prod((*query.shape[:2], *lengths)))
+    if volume > LARGEST_DECOMPOSED_VOLUME:
+        raise SeparatrixError(
+            "Exact attention in standard operators (torch.onnx.export) holds the whole attention tensor, of at most "
+            f"{LARGEST_DECOMPOSED_VOLUME} entries; this call has {volume}. Export with a shorter example or a smaller "
+            "batch, or compile the model by AOTInductor, which keeps the operator."
+        )
+    computed_in = torch.float64 if query.dtype == torch.float64 else torch.float32
+    Q = query.to(computed_in)
+    of_queries = _of_queries(masks or (), Q)
+    K, V = (_shown(_of_queries(sets, Q), of_queries, computed_in) for sets in (keys, values))
+    out, lse = reference.tensor_attention(
+        Q,
+        K,
+        V,
+        is_causal=is_causal,
+        query_offset=offset,
+        key_masks=of_queries or None,
+        windows=[window or None for window in windows],
+        scale=scale,
+    )
+    return out.to(query.dtype), lse
+
+
+def _example_size(size: int | torch.SymInt) -> int:
+    """A size; for a symbolic size, its value in the example that the graph is made from."""
+    if isinstance(size, int):
+        return size
+    from torch.fx.experimental.symbolic_shapes import optimization_hint  # which imports SymPy
+
+    return optimization_hint(size)
 
 
 def attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -44,7 +92,7 @@ def attend_backward(
 ) -> list[Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, dO = query.to(lse.dtype), grad_out.to(lse.dtype)
-    masks = _of_queries(masks, Q)
+    masks = _of_queries(masks or (), Q)
     K, V = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in (keys, values))
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)
     G = reference.tensor_scores(dO, V, 1.0)
@@ -61,7 +109,7 @@ def attend_tangents(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -74,7 +122,7 @@ def attend_tangents(
 ) -> tuple[Tensor, Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, Q_dot = query.to(lse.dtype), query_tangent.to(lse.dtype)
-    masks = _of_queries(masks, Q)
+    masks = _of_queries(masks or (), Q)
     given = (keys, values, key_tangents, value_tangents)
     K, V, K_dot, V_dot = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in given)
     P = _weights(Q, K, masks, is_causal, offset, windows, scale)

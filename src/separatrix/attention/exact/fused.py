@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention.arithmetic.host import number
-from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.dispatch.registration import decomposable, operator
 from separatrix.attention.entries import is_sound
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
@@ -129,6 +129,28 @@ def _refused(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: 
 
 
 refuse_pairs = operator(_refuse_pairs, fake=_refused)
+
+
+def _refusal(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> list[Tensor]:
+    """Which (B,) outputs are to be NaN, where a format without errors takes the place of `refuse_pairs`."""
+    # In logarithms, because constants beyond the range of float32 do not survive an export to ONNX.
+    dtype = _computed_in(query)
+    a, b, c = (x.abs().amax((0, 1, 2, 3)).to(torch.float64).log2() for x in (query, key, value))
+    factor = math.log2(max(1.0, abs(scale)) * 4 * query.shape[-1])
+    fits = a.clamp(min=0.0) + b.clamp(min=0.0) + factor <= room(dtype)
+    fits = fits & (c + math.log2(1.5) <= math.log2(torch.finfo(query.dtype).max))
+    length = torch.ones_like(key[0, 0, :, 0], dtype=torch.float64).sum()
+    fits = fits & (c + (2 * length).log2() <= math.log2(torch.finfo(dtype).max))
+    finite_query, finite_key, finite_value = (x.isfinite().all() for x in (query, key, value))
+    refused = finite_query & finite_key & finite_value & ~fits
+    if is_causal:
+        refused = refused | ~(finite_key & finite_value)
+    if _USUAL[0] <= abs(scale) <= _USUAL[1]:
+        refused = refused & ~(out.isfinite().all() & (out.select(-1, 0) != 0).all())
+    return [refused.expand(query.shape[0])]
+
+
+decomposable(refuse_pairs, _refusal, fake=_refused)
 
 
 def _vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[list[Tensor], list[int]]:

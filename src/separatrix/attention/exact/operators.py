@@ -3,7 +3,8 @@
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
 for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`
 is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
-Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes.
+Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes. A call without
+masks has None in their place, because AOTInductor cannot pass an empty list of tensors to an operator.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from separatrix.attention.dispatch.derivatives import (
     differentiable_by,
     forward_mode,
 )
-from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
+from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.fused import attend_pairs
 from separatrix.attention.positions import Positions
 
@@ -35,8 +37,10 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     positions = call.positions
     # No position is 2^63 before another: a longer window is as good as this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
-    tensors = (call.query, list(call.keys), list(call.values), list(call.masks))
+    tensors = (call.query, list(call.keys), list(call.values), list(call.masks) or None)
     run = _attend if _alone(call.tensors) else attend
+    if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
+        register_flop_formulas()
     out, lse = run(*tensors, positions.is_causal, positions.offset, windows, call.scale)
     return call.shaped(out), call.shaped(lse)
 
@@ -109,21 +113,21 @@ def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    masks: Sequence[Tensor],
+    masks: Sequence[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: Sequence[int],
     scale: float,
 ) -> Call:
     positions = Positions(is_causal, offset, tuple(window or None for window in windows))
-    return Call(query, tuple(keys), tuple(values), tuple(masks), positions, scale)
+    return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
 
 
 def _attend(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -147,7 +151,7 @@ def _attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -175,7 +179,7 @@ def _attend_tangents(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -211,3 +215,5 @@ def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor])
 differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tangents)
 differentiable_by(attend_backward, by_reference.attend_backward)
 differentiable_by(attend_tangents, by_reference.attend_tangents)
+decomposable(attend, by_reference.attend, fake=_attended)
+register_flop_formulas()

@@ -17,8 +17,9 @@ from torch import Tensor
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
-from separatrix.attention.dispatch.registration import operator_of_heads
+from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
+from separatrix.attention.exact import by_reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
@@ -40,7 +41,7 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
         call: The call.
         may_be_exact: Whether exact attention may compute it where that is cheaper.
     """
-    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks))
+    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks) or None)
     options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
     results = attend_bounded(call.query, *sets, *options)
     return call.shaped(results[0])
@@ -55,20 +56,20 @@ def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    masks: Sequence[Tensor],
+    masks: Sequence[Tensor] | None,
     scale: float,
     is_causal: bool,
     offset: int,
 ) -> Call:
     positions = Positions(is_causal, offset, (None,) * len(keys))
-    return Call(query, tuple(keys), tuple(values), tuple(masks), positions, scale)
+    return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
 
 
 def _attend_bounded(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     radius: float,
     tolerance: float,
     scale: float,
@@ -106,7 +107,7 @@ def _attended(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     radius: float,
     tolerance: float,
     scale: float,
@@ -125,11 +126,32 @@ def _attended(
 attend_bounded = operator_of_heads(_attend_bounded, fake=_attended)
 
 
+def _decomposed(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor] | None,
+    radius: float,
+    tolerance: float,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+    may_be_exact: bool,
+) -> list[Tensor]:
+    """The results by exact attention in PyTorch's own operators, whose output is within any tolerance."""
+    out, lse = by_reference.attend(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
+    states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, True)[2:]
+    return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in states)]
+
+
+decomposable(attend_bounded, _decomposed, fake=_attended)
+
+
 def _attend_bounded_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor],
+    masks: list[Tensor] | None,
     radius: float,
     tolerance: float,
     scale: float,

@@ -1,0 +1,93 @@
+"""How many floating-point operations exact attention takes, for `torch.utils.flop_counter.FlopCounterMode`.
+
+As PyTorch does for ordinary attention, the matrix products of the tuples are counted, with a product and a sum as two
+operations: for T allowed tuples of a query and k - 1 keys
+
+    forward:   2 T (d + d_v)                  scores, output
+    backward:  2 T ((k + 1) d + k d_v)        scores and the gradients of query and keys; those of weights and values
+
+**Only tuples that causality and windows allow are counted**, while key masks are not looked at. Order 2 without windows
+and masks is PyTorch's own operator, for which PyTorch has formulas of its own: they count all pairs, and there is none
+for its kernel for CPUs. Near-linear attention is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from separatrix.attention.positions import Positions
+
+Shape = Sequence[int]
+
+
+def allowed_tuples(
+    query: Shape, keys: Sequence[Shape], is_causal: bool, offset: int, windows: Sequence[int | None]
+) -> int:
+    """How many tuples of a query and keys, of shapes (H, L_q, d) and (H, L_m, d), positions allow in all heads.
+
+    >>> allowed_tuples((1, 3, 2), [(1, 3, 2)] * 2, True, 0, (None, None))  # 1 + 4 + 9
+    14
+    """
+    heads, length, lengths = query[0], query[1], [key[1] for key in keys]
+    if not is_causal and not any(windows):
+        return heads * length * math.prod(lengths)
+    positions = Positions(is_causal, offset, tuple(window or None for window in windows))
+
+    def visible(m: int, i: int) -> int:
+        start, stop = positions.visible(m, i, lengths[m])
+        return stop - start
+
+    return heads * sum(math.prod(visible(m, i) for m in range(len(lengths))) for i in range(length))
+
+
+def _forward(
+    query: Shape,
+    keys: Sequence[Shape],
+    values: Sequence[Shape],
+    masks: object,
+    is_causal: bool,
+    offset: int,
+    windows: Sequence[int],
+    *_: object,
+    **__: object,
+) -> int:
+    return 2 * allowed_tuples(query, keys, is_causal, offset, windows) * (query[2] + values[0][2])
+
+
+def _backward(
+    query: Shape,
+    keys: Sequence[Shape],
+    values: Sequence[Shape],
+    masks: object,
+    is_causal: bool,
+    offset: int,
+    windows: Sequence[int],
+    *_: object,
+    **__: object,
+) -> int:
+    order = len(keys) + 1
+    each = (order + 1) * query[2] + order * values[0][2]
+    return 2 * allowed_tuples(query, keys, is_causal, offset, windows) * each
+
+
+def register_flop_formulas() -> None:
+    """Give the formulas to the flop counters that are active, and to those that are made later.
+
+    PyTorch's module of flop counters imports Triton where it is installed, so it is not imported for this. A counter
+    copies the registered formulas when it is made.
+    """
+    module: Any = sys.modules.get("torch.utils.flop_counter")
+    if module is None:
+        return
+    operators = torch.ops.separatrix
+    for operator, formula in ((operators.attend, _forward), (operators.attend_backward, _backward)):
+        if operator not in module.flop_registry:
+            module.register_flop_formula(operator)(formula)
+        for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
+            if isinstance(mode, module._FlopCounterMode):
+                mode.counter.flop_registry.setdefault(operator, module.flop_registry[operator])

@@ -1,0 +1,52 @@
+"""A small language model of our layers, for the tests of what other software does with a whole model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.nn import TensorAttention
+
+TOKENS = 11
+KINDS = {
+    "order 2": {"order": 2},
+    "order 3": {},
+    "windows": {"windows": 3},
+    "rotary, grouped": {"rotary": 100.0, "num_kv_heads": 1},
+    "bounded": {"bound": 1.0},
+    "near-linear": {"bound": 1.0, "tolerance": 1e-3},
+}
+"""The options of the layers."""
+
+
+class Block(nn.Module):
+    def __init__(self, options: dict[str, object], generator: torch.Generator) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.attention = TensorAttention(8, 2, generator=generator, **options)
+
+    def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        return x + self.attention(self.norm(x), key_padding_mask=padding, is_causal=True)
+
+
+class LanguageModel(nn.Module):
+    """Token logits (batch, length, TOKENS) from tokens and, if given, a mask that is True where they are padding."""
+
+    def __init__(self, kind: str, blocks: int = 2) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.embedding = nn.Embedding.from_pretrained(torch.randn(TOKENS, 8, generator=generator), freeze=False)
+        self.blocks = nn.ModuleList(Block(KINDS[kind], generator) for _ in range(blocks))
+
+    def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, padding)
+        return x @ self.embedding.weight.T
+
+
+def batch(size: int, length: int) -> tuple[Tensor, Tensor]:
+    """Tokens, and a mask of padding that hides a few of them."""
+    generator = torch.Generator().manual_seed(100 * size + length)
+    tokens = torch.randint(TOKENS, (size, length), generator=generator)
+    return tokens, torch.rand(size, length, generator=generator) < 0.2

@@ -1,8 +1,8 @@
 """The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` keeps.
 
-A `Cache` of `transformers` is asked for keys and values and gives them back. A layer of `separatrix.nn` has several sets
-of both, or sums of them, and decodes with a cache of its own: here a `Cache` holds one of these for each layer, and
-`generate` counts, reorders and crops them.
+A `Cache` of `transformers` is given keys and values and returns those of all tokens. A layer of `separatrix.nn` has
+several sets of both, or sums of them, and decodes with a cache of its own: here a `Cache` holds one of these for each
+layer, and `generate` counts, reorders and crops them.
 """
 
 from __future__ import annotations
@@ -79,13 +79,17 @@ class LayerCache(Cache):
             raise ArgumentError("layer_idx", expected=f"0 to {len(self.layers)}, the next layer", got=layer_idx)
         if layer_idx == len(self.layers):
             self.layers.append(_DecodedTokens())
-        return self.layers[layer_idx].decode(layer, x, key_padding_mask)
+        tokens = self.layers[layer_idx]
+        assert isinstance(tokens, _DecodedTokens)
+        return tokens.decode(layer, x, key_padding_mask)
 
 
 class _DecodedTokens(CacheLayerMixin):
     """The cache of one layer; `keys` and `values` of the base class stay None."""
 
-    tokens: DecodingCache | None = None
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tokens: DecodingCache | None = None
 
     def decode(self, layer: TensorAttention, x: Tensor, key_padding_mask: Tensor | None) -> Tensor:
         if self.tokens is None:
@@ -98,7 +102,7 @@ class _DecodedTokens(CacheLayerMixin):
         return -1 if self.tokens is None else self.tokens.batch_shape[0]
 
     @property
-    def is_croppable(self) -> bool:
+    def is_croppable(self) -> bool:  # type: ignore[override]
         """Whether `crop` can take back any number of tokens."""
         return isinstance(self.tokens, TokenCache) and all(window is None for window in self.tokens.windows)
 
@@ -140,15 +144,16 @@ class _DecodedTokens(CacheLayerMixin):
     def lazy_initialization(self, *_: Any) -> NoReturn:
         raise SeparatrixError("a LayerCache has no single set of keys and values: call its `decode` with the layer.")
 
-    update = lazy_initialization
+    def update(self, *_: Any, **__: Any) -> NoReturn:
+        self.lazy_initialization()
 
 
 def key_padding_mask(attention_mask: Tensor | None, length: int) -> Tensor | None:
     """The padding among the last `length` tokens, as `nn.TensorAttention` takes it; None if there is none.
 
     Args:
-        attention_mask: The mask that tokenizers and `generate` give, (batch, tokens so far): 1 or True for a token, 0 or
-            False for padding.
+        attention_mask: The mask that tokenizers and `generate` give, (batch, tokens so far): 1 or True for a token,
+            0 or False for padding.
         length: How many tokens are new.
 
     Returns:

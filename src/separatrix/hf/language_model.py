@@ -92,7 +92,6 @@ class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = TensorAttentionConfig
     config: TensorAttentionConfig
     supports_gradient_checkpointing = True
-    _no_split_modules = ("_Block",)
 
     def __init__(self, config: TensorAttentionConfig) -> None:
         super().__init__(config)
@@ -101,13 +100,14 @@ class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
         self.layers = nn.ModuleList(_Block(config, index) for index in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(config.hidden_size)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> nn.Embedding:
         return self.embed_tokens
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
+        head: nn.Module = self.lm_head
+        return head
 
     def forward(
         self,
@@ -142,7 +142,7 @@ class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
+        super()._init_weights(module)  # type: ignore[no-untyped-call]
         if isinstance(module, TensorAttention):
             module.reset_parameters()
 

@@ -2,8 +2,8 @@
 
 Where exact attention is cheaper, as it is for few tokens, it computes the call: see `bounded_choice`.
 
-`separatrix::attend_within_bound` is given the bound on the scores and the tolerance, from which it finds the plan: the same
-arguments have the same plan, which is kept.
+`separatrix::attend_within_bound` is given the bound on the scores and the tolerance, from which it finds the plan: the
+same arguments have the same plan, which is kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
         call: The call.
         may_be_exact: Whether exact attention may compute it where that is cheaper.
     """
-    # A graph that is compiled for several lengths leaves the choice to the operator, which sees the length of each call.
+    # A graph may be compiled for several lengths, and leaves the choice to the operator, which sees that of each call.
     if may_be_exact and not torch.compiler.is_compiling():
         may_be_exact = exact_type(plan, call) is not None
     positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks))
@@ -79,7 +79,7 @@ def _attend_within_bound(
     offset: int,
     may_be_exact: bool,
 ) -> list[Tensor]:
-    """Output (H, L_q, d_v) and denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
+    """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
 
     Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The states are what the
     backward pass would otherwise compute again: exact attention has none, and they are many times larger than the

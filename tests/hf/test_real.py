@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -46,6 +48,42 @@ def test_embeddings_are_the_models_own(loaded):
         model.set_attn_implementation(register(tolerance=tolerance))
         assert (embeddings(model, inputs) - own).abs().max() < allowed
     model.set_attn_implementation("sdpa")
+
+
+def table(root: Path, heading: str) -> list[list[str]]:
+    """The cells of a table on the page of the guide, by the heading of its first column."""
+    lines = (root / "docs" / "guide" / "hugging-face.md").read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {heading} |")) + 2
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def spread(numbers: list[float]) -> str:
+    return f"{min(numbers):.1f} / {median(numbers):.1f} / {max(numbers):.1f}"
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_the_numbers_of_the_page(loaded, root: Path, row: int):
+    """How many heads have a plan, their ranks, from which length they gain, and how large the scores are."""
+    from separatrix.hf import report_heads
+
+    model, tokenizer = loaded
+    text, tokens, count, ranks, faster_from = table(root, "text")[row]
+    if "Apache" in text:
+        text = (root / "LICENSE").read_text()
+    inputs = tokenizer(text, return_tensors="pt", truncation=True, max_length=int(tokens))
+    assert inputs["input_ids"].shape[1] == int(tokens)
+    heads = report_heads(model, inputs, tolerance=0.3)
+    planned = [head for head in heads if head.plan is not None]
+    assert f"{len(planned)} of {len(heads)}" == count
+    assert not planned or f"{min(h.plan.rank for h in planned):,} to {max(h.plan.rank for h in planned):,}" == ranks
+    assert not planned or f"{min(h.faster_from for h in planned):,} tokens" == faster_from
+    assert all(head.error <= 0.3 for head in planned)
+    if row in (0, 3):  # the texts of the second table
+        for layer, *cells in table(root, "layer"):
+            here = [head for head in heads if head.layer == f"encoder.layer.{layer}.attention.self"]
+            found = [spread([head.span for head in here]), spread([head.radius for head in here])]
+            assert cells[:2] == found if row == 0 else cells[2:] == found
 
 
 def test_the_example_runs(loaded, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

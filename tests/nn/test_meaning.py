@@ -184,3 +184,11 @@ def test_copies_pickles_and_compiled_layers_keep_it(options):
         make(seed=3, **options).load_state_dict(saved)
     called = torch.func.functional_call(layer, dict(layer.named_parameters()), (x,))
     assert torch.equal(called, layer(x))
+
+
+def test_a_state_dict_with_some_of_the_weights_need_not_say_what_they_mean():
+    """Adapters, for one, are saved without the weights that they are for."""
+    layer = TensorAttention(8, 2)
+    part = {"q_proj.bias": torch.ones(8)}
+    assert "_extra_state" in layer.load_state_dict(part, strict=False).missing_keys
+    assert torch.equal(layer.q_proj.bias, torch.ones(8))

@@ -19,6 +19,11 @@ class Positions:
     offset: int
     windows: tuple[int | None, ...]
 
+    @property
+    def has_window(self) -> bool:
+        """Whether some key set has a window."""
+        return any(window is not None for window in self.windows)
+
     def visible(self, m: int, query: int, length: int) -> Range:
         """The keys of set m that the query at index `query` may attend, as a half-open range."""
         window = self.windows[m]

@@ -1,15 +1,18 @@
-"""Hugging Face `transformers`: run its models with this library's order-2 attention, and examine their heads.
+"""Hugging Face `transformers`: models with this library's layers, and its own models with order-2 attention of ours.
 
     import separatrix.hf
     model.set_attn_implementation(separatrix.hf.register())                # exact
     model.set_attn_implementation(separatrix.hf.register(tolerance=1e-3))  # certified
     separatrix.hf.report_heads(model, inputs, tolerance=1e-2)
+    model = separatrix.hf.TensorAttentionForCausalLM(separatrix.hf.TensorAttentionConfig(attention={"order": 3}))
 
 The package needs the extra `hf`.
 
-interface   the attention functions that `transformers` calls
-masks       the masks that `transformers` makes, and the patterns they were made from
-report      the sizes of the scores of a model's heads, and their certified plans
+cache           the caches of the layers of `separatrix.nn` as a `Cache`, for `generate`
+language_model  a causal language model of these layers, to use and to copy from
+interface       the attention functions that `transformers` calls
+masks           the masks that `transformers` makes, and the patterns they were made from
+report          the sizes of the scores of a model's heads, and their certified plans
 """
 
 from __future__ import annotations
@@ -19,7 +22,17 @@ from importlib.util import find_spec
 if find_spec("transformers") is None:
     raise ImportError("separatrix.hf needs transformers, which is not installed: pip install 'separatrix[hf]'")
 
+from separatrix.hf.cache import LayerCache, key_padding_mask
 from separatrix.hf.interface import register
+from separatrix.hf.language_model import TensorAttentionConfig, TensorAttentionForCausalLM
 from separatrix.hf.report import HeadReport, report_heads
 
-__all__ = ["HeadReport", "register", "report_heads"]
+__all__ = [
+    "HeadReport",
+    "LayerCache",
+    "TensorAttentionConfig",
+    "TensorAttentionForCausalLM",
+    "key_padding_mask",
+    "register",
+    "report_heads",
+]

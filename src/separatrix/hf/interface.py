@@ -14,8 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.operator import tensor_attention
-from separatrix.attention.planning.call_plan import plan_call
-from separatrix.attention.planning.choice import recipes
+from separatrix.attention.planning.call_plan import find_polynomial, plan_call
 from separatrix.attention.planning.forecast import Analysis
 from separatrix.attention.planning.plan import check_tolerance
 from separatrix.checks import one_of
@@ -158,20 +157,27 @@ def _certified_head(layer: Layer, h: int, tolerance: float, prefer: str) -> Tens
     call = layer.call(h)
     if prefer == "cheapest":
         return certify_call(call, tolerance, "auto").output
-    found = near_linear(call, tolerance, plan_call(call, tolerance, "auto")[0])
-    return (found or certify_call(call, tolerance, "exact")).output
+    return (near_linear(call, tolerance)[1] or certify_call(call, tolerance, "exact")).output
 
 
-def near_linear(call: Call, tolerance: float, analysis: Analysis) -> Certified | None:
-    """Near-linear attention with a certified error within the tolerance, whatever it costs; None if there is none."""
-    if any(window is not None for window in call.positions.windows) or recipes(analysis, tolerance) is None:
-        return None
+def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | None]:
+    """Near-linear attention with a certified error within the tolerance, whatever it costs; None if there is none.
+
+    The analysis is that of the call in the basis of the polynomial, or in the given basis if no polynomial was found.
+    """
+    analysis, _ = plan_call(call, tolerance, "exact")
+    if call.positions.has_window:
+        return analysis, None
+    with torch.no_grad():
+        analysis, recipe = find_polynomial(analysis, tolerance)
+    if recipe is None:
+        return analysis, None
     try:
-        return certify_call(call, tolerance, "polynomial")
+        return analysis, certify_call(call, tolerance, "polynomial")
     except ArgumentError:
         raise
     except SeparatrixError:  # the error was larger than forecast, at every degree that could be tried
-        return None
+        return analysis, None
 
 
 def laid_out(out: Tensor) -> Tensor:

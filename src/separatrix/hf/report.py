@@ -15,6 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.entries import pieces
 from separatrix.attention.planning.call_plan import plan_call
+from separatrix.attention.planning.choice import none_keeps
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.planning.forecast import amplitudes
 from separatrix.attention.planning.plan import Plan, check_tolerance
@@ -42,7 +43,7 @@ class HeadReport:
         span: the largest difference between two scores of one query, without centring.
         plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
         error: its certified error; None if there is no such plan.
-        why: the reason that the plan gives; without such a plan, the reason why attention is exact.
+        why: the reason that the plan gives; without such a plan, the reason why there is none.
         faster_from: the least power of two of tokens from which on this rank is expected to be faster than exact
             attention; None if there is no plan, or if it is not expected up to 2^30 tokens.
     """
@@ -127,8 +128,12 @@ def _recording(model: PreTrainedModel) -> Iterator[None]:
 def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
     call = layer.call(h)
     given, _ = plan_call(call, tolerance, "exact")
-    analysis, cheapest = plan_call(call, tolerance, "auto")  # this may choose another basis
-    found = near_linear(call, tolerance, analysis)
+    analysis, certified = near_linear(call, tolerance)
+    plan = None if certified is None else certified.plan
+    if call.positions.has_window:
+        why = "near-linear attention has no sliding window"
+    else:
+        why = none_keeps(analysis, tolerance) if plan is None else plan.why
     return HeadReport(
         layer=name,
         head=h,
@@ -137,10 +142,10 @@ def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
         amplitudes=tuple(numbers(amplitudes(given))),
         radius=analysis.radius,
         span=_span(layer, h),
-        plan=None if found is None else found.plan,
-        error=None if found is None else found.certificate.total,
-        why=cheapest.why if found is None else found.plan.why,
-        faster_from=None if found is None else _faster_from(analysis.shape, found.plan),
+        plan=plan,
+        error=None if certified is None else certified.certificate.total,
+        why=why,
+        faster_from=None if plan is None else _faster_from(analysis.shape, plan),
     )
 
 

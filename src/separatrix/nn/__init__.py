@@ -15,6 +15,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `meaning`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `projections`: what both share, from the checked inputs of a call to the heads and back.
 - `rotary_positions`: rotary positions at any order.
+- `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.
 """
 
 from separatrix.attention.streaming.bounded_plan import normalised

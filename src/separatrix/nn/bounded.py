@@ -25,6 +25,7 @@ from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 from separatrix.nn.decoding import Cache
 from separatrix.nn.tensor_attention import TensorAttention
+from separatrix.nn.tensor_parallel import local_part
 
 
 class BoundedTensorAttention(TensorAttention):
@@ -101,7 +102,7 @@ class BoundedTensorAttention(TensorAttention):
         """The queries, keys and values of the heads; queries and keys normalised, and queries times a temperature."""
         q, keys, values = super().project(query, key, value)
         dtype = self.temperature.dtype  # under autocast the projections have fewer digits than were planned for
-        temperature = torch.sigmoid(self.temperature).unsqueeze(-1).unsqueeze(-1)
+        temperature = torch.sigmoid(local_part(self.temperature, self.q_proj)).unsqueeze(-1).unsqueeze(-1)
         q = normalised(q.to(dtype), self.order) * temperature
         return q, [normalised(k.to(dtype), self.order) for k in keys], [v.to(dtype) for v in values]
 

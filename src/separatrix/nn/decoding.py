@@ -46,7 +46,8 @@ class Decoding(ExactHeads):
             raise ArgumentError("cache", expected=expected, got=f"kdim = {self.kdim}, vdim = {self.vdim}")
 
     def _cache_shape(self, batch_size: int | None) -> tuple[int, ...]:
-        return (self.num_kv_heads,) if batch_size is None else (batch_size, self.num_kv_heads)
+        heads = self._local_kv_heads
+        return (heads,) if batch_size is None else (batch_size, heads)
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:
         """The `cache` of a layer with a tolerance, by the name that says what it is."""
@@ -120,7 +121,7 @@ class Decoding(ExactHeads):
     ) -> Tensor:
         if self.num_kv_heads == self.num_heads:
             return state.extend(q, keys, values, key_masks=masks)
-        shared = q.unflatten(-3, (self.num_kv_heads, self.num_heads // self.num_kv_heads))
+        shared = q.unflatten(-3, (-1, self.num_heads // self.num_kv_heads))
         return state.extend(shared, keys, values, key_masks=masks).flatten(-4, -3)
 
     def _attend_held(
@@ -165,7 +166,12 @@ class Decoding(ExactHeads):
             )
         shape = self._cache_shape(x.shape[0] if x.dim() == 3 else None)
         if cache.batch_shape != shape:
-            batches = [f"a batch of {one[0]}" if len(one) == 2 else "no batch" for one in (shape, cache.batch_shape)]
+            if len(shape) == len(cache.batch_shape) and shape[:-1] == cache.batch_shape[:-1]:
+                heads = [f"{sizes[-1]} heads of keys" for sizes in (shape, cache.batch_shape)]
+                raise ArgumentError("cache", expected=f"{heads[0]}, as the layer has on this rank", got=heads[1])
+            batches = [
+                f"a batch of {sizes[0]}" if len(sizes) == 2 else "no batch" for sizes in (shape, cache.batch_shape)
+            ]
             raise ArgumentError("cache", expected=f"{batches[0]}, as x has", got=batches[1])
 
     def _kind_of_cache(self) -> dict[str, object]:

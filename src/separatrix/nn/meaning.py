@@ -55,10 +55,13 @@ class Remembers(nn.Module):
             raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {there.get(name)}")
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Compare what the weights mean before any of them is loaded."""
+        """Compare what the weights mean before any of them is loaded.
+
+        A state dict with only some of them, such as the adapters that PEFT saves, need not say it.
+        """
         if prefix + KEY in state_dict:
             self.set_extra_state(state_dict[prefix + KEY])
-        elif any(name.startswith(prefix) for name in state_dict):
+        elif all(prefix + name in state_dict for name, _ in self.named_parameters()):
             told = ", ".join(f"{name} = {value}" for name, value in self._meaning().items())
             warnings.warn(
                 f"The state dict has no '{prefix + KEY}': it does not say what its weights mean, as those saved by "

@@ -12,6 +12,7 @@ from separatrix.attention.arguments import is_dense, layout
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.meaning import Remembers
+from separatrix.nn.tensor_parallel import local_heads
 
 
 class Projections(Remembers):
@@ -102,12 +103,22 @@ class Projections(Remembers):
         return *self.project(query, key, value), masks
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim)."""
-        q = self._heads(self.q_proj(query))
-        return q, [self._heads(of(key)) for of in self.k_proj], [self._heads(of(value)) for of in self.v_proj]
+        """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim).
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_dim, self.head_dim).transpose(-3, -2)
+        With tensor parallelism these are the heads of this rank.
+        """
+        heads, kv_heads = local_heads("num_heads", self.num_heads, self.q_proj), self._local_kv_heads
+        q = self._heads(self.q_proj(query), heads)
+        keys = [self._heads(projection(key), kv_heads) for projection in self.k_proj]
+        return q, keys, [self._heads(projection(value), kv_heads) for projection in self.v_proj]
+
+    @property
+    def _local_kv_heads(self) -> int:
+        """How many heads of keys and values this rank has."""
+        return local_heads("num_kv_heads", self.num_kv_heads, self.k_proj[0])
+
+    def _heads(self, x: Tensor, heads: int) -> Tensor:
+        return x.reshape(*x.shape[:-1], heads, self.head_dim).transpose(-3, -2)
 
     def joined(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""

@@ -15,7 +15,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.exact.blocks import tiling
-from separatrix.attention.streaming.bounded_attention import attend_bounded, attend_bounded_backward
+from separatrix.attention.streaming.bounded_attention import attend_within_bound, attend_within_bound_backward
 from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both
@@ -243,12 +243,23 @@ def test_operators_are_well_registered(masked, is_causal):
     torch.library.opcheck(exact.attend_backward, (*arguments, out, lse, torch.ones_like(out), torch.ones_like(lse)))
     torch.library.opcheck(exact.attend_tangents, (*arguments, out, lse, query, keys, values))
     bounded = (query, keys, values, masks, 1.0, 0.1, 0.5, is_causal, 1, True)
-    results = attend_bounded(*bounded)
-    torch.library.opcheck(attend_bounded_backward, (*bounded, results, torch.ones_like(results[0])))
+    results = attend_within_bound(*bounded)
+    torch.library.opcheck(attend_within_bound_backward, (*bounded, results, torch.ones_like(results[0])))
     for x in (query, *keys, *values):
         x.requires_grad_()
     torch.library.opcheck(exact.attend, arguments)
-    torch.library.opcheck(attend_bounded, bounded)
+    torch.library.opcheck(attend_within_bound, bounded)
+
+
+@pytest.mark.parametrize("may_be_exact", [True, False])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_bounded_operators_of_heads_that_are_not_contiguous(is_causal, may_be_exact):
+    """The heads of one sequence are a transposed view of its projections; gradients are contiguous, as registered."""
+    query, *sets = (draw(seed, 5, 2, 3).transpose(0, 1) for seed in range(5))
+    arguments = (query, sets[:2], sets[2:], [], 1.0, 0.1, 0.5, is_causal, 0, may_be_exact)
+    results = attend_within_bound(*arguments)
+    torch.library.opcheck(attend_within_bound_backward, (*arguments, results, torch.ones_like(results[0])))
+    torch.library.opcheck(attend_within_bound, arguments)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -258,7 +269,7 @@ def test_near_linear_gradients_under_a_dispatch_mode(is_causal):
     (query.requires_grad_(), *(x.requires_grad_() for x in (*keys, *values)))
 
     def gradients():
-        out = attend_bounded(query, keys, values, [], 1.0, 0.1, 0.5, is_causal, 0, False)[0]
+        out = attend_within_bound(query, keys, values, [], 1.0, 0.1, 0.5, is_causal, 0, False)[0]
         return torch.autograd.grad(out.sin().sum(), [query, *keys, *values])
 
     expected = gradients()

@@ -145,3 +145,49 @@ def test_a_layer_changes_its_method_at_the_crossover(is_causal):
 def test_a_crossover_of_no_heads(heads):
     with pytest.raises(ArgumentError, match="heads: expected an integer >= 1"):
         planned(3, torch.float32, 1e-3).crossover(heads)
+
+
+def saved_bytes(layer, x, is_causal):
+    """Bytes of all storages that a call saves for its backward pass."""
+    storages = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = layer(x, is_causal=is_causal)
+    kept = sum(storages.values())
+    out.sum().backward()
+    return kept
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_exact_attention_below_the_crossover_saves_no_states(is_causal, compiled):
+    """A state of this plan is far larger than all tokens; the layer without a tolerance saves what is needed."""
+    x = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(0))
+    kept = []
+    for tolerance in (None, 1e-3):
+        layer = TensorAttention(16, 2, bound=2.0, tolerance=tolerance, generator=torch.Generator().manual_seed(0))
+        assert tolerance is None or layer.plan.crossover(6) > 8
+        run = torch.compile(layer, backend="aot_eager", fullgraph=True) if compiled else layer
+        kept.append(saved_bytes(run, x, is_causal))
+    log_sum_exp = 3 * 2 * 8 * 8  # bytes in float64, where the layer without a tolerance has float32
+    assert kept[1] <= kept[0] + log_sum_exp
+
+
+def test_gradients_are_the_same_whether_states_are_saved_or_computed_again():
+    """Beyond the crossover a call saves its states, but for a compiled graph, which may be run at any length."""
+    layer = TensorAttention(8, 2, bound=0.5, tolerance=1e-1, generator=torch.Generator().manual_seed(0))
+    length = layer.plan.crossover(2) + 5
+    x = torch.randn(1, length, 8, generator=torch.Generator().manual_seed(1))
+    grads, kept = [], []
+    for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        layer.zero_grad()
+        kept.append(saved_bytes(run, x, False))
+        grads.append([p.grad.clone() for p in layer.parameters()])
+    states = 2 * 2 * layer.plan.rank * 5 * 8  # sets, heads, rank, columns, bytes
+    assert kept[0] - kept[1] >= states
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-5, atol=1e-6)

@@ -169,10 +169,15 @@ def choose(analysis: Analysis, recipe: Recipe | None, tolerance: float, method: 
             f"was looked for: scores reach {analysis.radius:.3g}"
         )
     elif plan is None:
-        why = f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
+        why = none_keeps(analysis, tolerance)
     else:
         why = f"at these lengths exact attention is cheaper than the polynomial method at rank {plan.rank}"
     return exact_plan(analysis, why)
+
+
+def none_keeps(analysis: Analysis, tolerance: float) -> str:
+    """The reason for exact attention where no polynomial keeps the tolerance, whatever it costs."""
+    return f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
 
 
 def exact_plan(analysis: Analysis, why: str) -> Plan:

@@ -2,8 +2,8 @@
 
 Where exact attention is cheaper, as it is for few tokens, it computes the call: see `bounded_choice`.
 
-`separatrix::attend_bounded` is given the bound on the scores and the tolerance, from which it finds the plan: the same
-arguments have the same plan, which is kept.
+`separatrix::attend_within_bound` is given the bound on the scores and the tolerance, from which it finds the plan: the
+same arguments have the same plan, which is kept.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
         call: The call.
         may_be_exact: Whether exact attention may compute it where that is cheaper.
     """
+    # A graph may be compiled for several lengths, and leaves the choice to the operator, which sees that of each call.
+    if may_be_exact and not torch.compiler.is_compiling():
+        may_be_exact = exact_type(plan, call) is not None
     positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks) or None)
     options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
-    results = attend_bounded(call.query, *sets, *options)
+    results = attend_within_bound(call.query, *sets, *options)
     return call.shaped(results[0])
 
 
@@ -65,7 +68,7 @@ def _call(
     return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
 
 
-def _attend_bounded(
+def _attend_within_bound(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
@@ -77,10 +80,11 @@ def _attend_bounded(
     offset: int,
     may_be_exact: bool,
 ) -> list[Tensor]:
-    """Output (H, L_q, d_v) and denominator (H, L_q) and, if it is not causal, the state of each key set.
+    """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
 
-    Where exact attention computes the call, its log-sum-exp takes the place of the denominator, and the states are
-    zero.
+    Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The states are what the
+    backward pass would otherwise compute again: exact attention has none, and they are many times larger than the
+    tokens where it is the cheaper of the two.
     """
     require_ieee_arithmetic()
     call = _call(query, keys, values, masks, scale, is_causal, offset)
@@ -88,8 +92,7 @@ def _attend_bounded(
     if may_be_exact and (dtype := exact_type(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
-        states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, True)[2:]
-        return [out.to(query.dtype, copy=True), lse.to(torch.float64, copy=True), *(z.zero_() for z in states)]
+        return [out.to(query.dtype, copy=True), lse.to(torch.float64, copy=True)]
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(
@@ -100,7 +103,7 @@ def _attend_bounded(
     with no_autocast(query.device.type):
         states = [] if is_causal else polynomial.states(call, expanded)
         sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
-    return [sums.output, sums.denominator, *states]
+    return [sums.output, sums.denominator, *([] if may_be_exact else states)]
 
 
 def _attended(
@@ -119,11 +122,11 @@ def _attended(
     d_v, rank = values[0].shape[2], _plan(query, keys, radius, tolerance).rank
     out = query.new_empty(heads, length, d_v)
     denominator = query.new_empty(heads, length, dtype=torch.float64)
-    sets = [] if is_causal else keys
+    sets = [] if is_causal or may_be_exact else keys
     return [out, denominator, *(key.new_empty(heads, rank, d_v + 1, dtype=torch.float64) for key in sets)]
 
 
-attend_bounded = operator_of_heads(_attend_bounded, fake=_attended)
+attend_within_bound = operator_of_heads(_attend_within_bound, fake=_attended)
 
 
 def _decomposed(
@@ -144,10 +147,10 @@ def _decomposed(
     return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in states)]
 
 
-decomposable(attend_bounded, _decomposed, fake=_attended)
+decomposable(attend_within_bound, _decomposed, fake=_attended)
 
 
-def _attend_bounded_backward(
+def _attend_within_bound_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
@@ -176,23 +179,24 @@ def _attend_bounded_backward(
     sums = Sums(out, denominator, nothing)
     with no_autocast(query.device.type):
         if is_causal:
-            found = causal.backward_causal(call, expanded, sums, grad_out, nothing)
+            grad_query, *grads = causal.backward_causal(call, expanded, sums, grad_out, nothing)
         else:
-            found = polynomial.backward(call, expanded, states, sums, grad_out, nothing)
-    return [found[0], *found[1], *found[2]]
+            states = states or polynomial.states(call, expanded)
+            grad_query, *grads = polynomial.backward(call, expanded, states, sums, grad_out, nothing)
+    return [grad.contiguous() for grad in (grad_query, *grads[0], *grads[1])]
 
 
 def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
     return [x.new_empty(x.shape) for x in (query, *keys, *values)]
 
 
-attend_bounded_backward = operator_of_heads(_attend_bounded_backward, fake=_gradients)
+attend_within_bound_backward = operator_of_heads(_attend_within_bound_backward, fake=_gradients)
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    found: list[Tensor] = attend_bounded_backward(*arguments, results, grads[0])
+    found: list[Tensor] = attend_within_bound_backward(*arguments, results, grads[0])
     return found
 
 
-differentiable(attend_bounded, backward=_backward, forward=no_forward_mode, results=1)
-differentiable(attend_bounded_backward, backward=no_second_derivatives, forward=no_forward_mode)
+differentiable(attend_within_bound, backward=_backward, forward=no_forward_mode, results=1)
+differentiable(attend_within_bound_backward, backward=no_second_derivatives, forward=no_forward_mode)

@@ -42,7 +42,7 @@ def boxes(query_length: int, key_lengths: Sequence[int], positions: Positions) -
     >>> boxes(4, [4, 4], Positions(False, 0, (None, None)))
     [Box(queries=(0, 4), keys=((0, 4), (0, 4)), masked=0)]
     """
-    if any(window is not None for window in positions.windows):
+    if positions.has_window:
         found = _windowed(query_length, key_lengths, positions)
     elif positions.is_causal:
         found = _causal(query_length, key_lengths, positions.offset)

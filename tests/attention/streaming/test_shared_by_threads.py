@@ -104,21 +104,24 @@ def test_no_change_while_another_thread_attends(change, length, monkeypatch):
     CHANGES[change](state, x)  # and now nothing is in the way
 
 
-@pytest.mark.parametrize("use", ["attend", "states", "certificate", "state_dict", "tokens", *CHANGES])
+READINGS = {
+    "attend": lambda state, x: state.attend(x),
+    "state_dict": lambda state, x: state.state_dict(),
+    "copy": lambda state, x: copy.copy(state),
+    **{name: lambda state, x, name=name: getattr(state, name) for name in ("states", "certificate", "tokens")},
+}
+
+
+@pytest.mark.parametrize("use", [*READINGS, *CHANGES])
 def test_no_use_while_another_thread_appends(use, monkeypatch):
-    state, x = filled(), uniform(2, 3, 2, 4)
+    state, x, uses = filled(), uniform(2, 3, 2, 4), READINGS | CHANGES
     alone = copy.deepcopy(state)
     alone.append([x, x], [x, x])
     pause = Pause(monkeypatch, appending, "few_tokens_for")
 
     def meanwhile():
         with pytest.raises(sx.SeparatrixError, match="another thread"):
-            if use in CHANGES:
-                CHANGES[use](state, x)
-            elif use in ("attend", "state_dict"):
-                getattr(state, use)(*[x] * (use == "attend"))
-            else:
-                getattr(state, use)
+            uses[use](state, x)
 
     pause.during(lambda: state.append([x, x], [x, x]), meanwhile)
     assert same(contents(state), contents(alone))

@@ -124,7 +124,7 @@ class TensorAttentionState:
         self._hidden: Tensor | None = None  # how many tokens of each set a mask hid from each head, (order - 1, heads)
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy has: lists of its own, the same sums, which either copies before it changes them, and no pointers."""
+        """The attributes of a copy: lists of its own, and sums that either state copies before it changes them."""
         with self._guard.reading:
             lists = {name: list(getattr(self, name)) for name in ("_tokens", "_largest", "_roundings")}
             own = {**lists, "_states": list(self.states), "_shared": True, "_few": None, "_guard": copy(self._guard)}

@@ -227,7 +227,7 @@ def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)
     monkeypatch.setattr("separatrix.attention.arithmetic.rounding.Summation.gamma", lambda *a: 1e-10)
-    with pytest.raises(sx.SeparatrixError, match=r"tolerance: with \[3\] tokens outputs are certain to"):
+    with pytest.raises(sx.SeparatrixError, match=r"tolerance: with \[3\] tokens the error bound is"):
         layer(x)
 
 
@@ -238,5 +238,5 @@ def test_outputs_beyond_their_type_are_refused_by_a_state():
     state.append([key, key], [value, value])  # 9e4 among the products, 2.5e3 on average
     assert state.attend(key).flatten().tolist() == [2500.0, 2500.0]
     state.append([key, key], [value.abs() + 300, value.abs() + 300])
-    with pytest.raises(sx.SeparatrixError, match=r"values: outputs reach .* and torch.float16 ends at 6.55e\+04"):
+    with pytest.raises(sx.SeparatrixError, match=r"values: outputs reach .*, beyond 6.55e\+04, the largest .*float16"):
         state.attend(key)

@@ -55,11 +55,10 @@ class Given:
 
         Outputs are finite. A log-sum-exp is a number, or -inf where there is nothing to attend and the output is zero.
         """
-        suspicious: NDArray[np.bool_] = ~np.isfinite(self.output).all(1)
-        if self.lse is not None:
-            suspicious |= np.isnan(self.lse) | np.isposinf(self.lse)
-            suspicious |= np.isneginf(self.lse) & (self.output != 0).any(1)
-        return suspicious
+        lse = np.zeros(len(self.output)) if self.lse is None else self.lse
+        nothing = np.isneginf(lse) & (self.output == 0).all(1)
+        found: NDArray[np.bool_] = ~(np.isfinite(self.output).all(1) & (np.isfinite(lse) | nothing))
+        return found
 
     def index(self, flat: int) -> tuple[int, ...]:
         """The index of a query: that in the batch, then its position."""

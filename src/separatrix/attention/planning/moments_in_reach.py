@@ -82,7 +82,7 @@ def _powers(analysis: Analysis, query: SampledQuery, most: int) -> Floats:
 
 def _terms(radius: float, degree: int) -> Floats:
     """R^p / p! for p up to a degree."""
-    return np.cumprod(np.array([1.0, *(radius / p for p in range(1, degree + 1))], dtype=np.float64))
+    return np.cumprod([1.0, *(radius / p for p in range(1, degree + 1))], dtype=np.float64)
 
 
 def _of_taylor(analysis: Analysis, query: SampledQuery, degree: int) -> _Errors:

@@ -192,7 +192,7 @@ def least_chebyshev(degree: int, moment: int, radius: float) -> tuple[float, flo
 def _series(moment: int, radius: float, terms: int) -> npt.NDArray[np.float64]:
     """The coefficients of h(radius x) in x."""
     ratios = [1 / math.factorial(moment), *(radius / (j + moment) for j in range(1, terms))]
-    return np.cumprod(np.array(ratios, dtype=np.float64))
+    return np.cumprod(ratios, dtype=np.float64)
 
 
 def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:

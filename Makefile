@@ -37,12 +37,17 @@ CASES ?= 5000
 SEED ?= 1
 CMAKE := $(BIN)/cmake -S csrc -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSEPARATRIX_TESTS=ON
 
-sanitize: $(INSTALLED) ## the kernels against literal loops (CASES=5000, SEED=1), under the sanitisers of the compiler
-	$(CMAKE) -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSEPARATRIX_LOWERED=ON \
-	  -DSEPARATRIX_SANITIZE=address,undefined >/dev/null
-	$(BIN)/cmake --build build/sanitize
-	build/sanitize/fuzz $(SEED) $(CASES)
-	build/sanitize/near_linear $(SEED) $(CASES)
+# SANITIZE=thread looks for data races instead: the kernels' own threads, and threads that share a stream.
+SANITIZE ?= address,undefined
+comma := ,
+SANITIZED := build/sanitize-$(subst $(comma),-,$(SANITIZE))
+
+sanitize: $(INSTALLED) ## the kernels against literal loops (CASES=5000, SEED=1), under sanitisers (SANITIZE=thread: that one)
+	$(CMAKE) -B $(SANITIZED) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSEPARATRIX_LOWERED=ON \
+	  -DSEPARATRIX_SANITIZE=$(SANITIZE) >/dev/null
+	$(BIN)/cmake --build $(SANITIZED)
+	$(SANITIZED)/fuzz $(SEED) $(CASES)
+	$(SANITIZED)/near_linear $(SEED) $(CASES)
 
 ARM := aarch64-linux-gnu-g++
 

@@ -3,10 +3,11 @@
 //     near_linear SEED COUNT [FIRST]
 //
 // runs the cases FIRST to FIRST + COUNT - 1 of a seed: products with monomials, passes over tokens as they lie, the causal
-// scan, streams, and the extremes and norms of tokens. Everything is computed by definition in the widest numbers there are, twice: with the
-// given numbers, and with their magnitudes. A result that is a sum of products, through N roundings of unit u at the
+// scan, streams, and the extremes and norms of tokens. Everything is computed by definition in the widest numbers there
+// are, twice: with the given numbers, and with their magnitudes. A result that is a sum of products, through N roundings of unit u at the
 // most, may be off by gamma(N) = N u / (1 - N u) of the second (Higham, Lemma 3.1); N is counted from above here. Three
-// threads must give the same bits as one. The program prints the largest errors, as parts of their bounds, and ends
+// threads must give the same bits as one, and so must three threads that each attend the states of one stream while a
+// fourth appends to states of its own; the thread sanitiser finds what they would race for. The program prints the largest errors, as parts of their bounds, and ends
 // with 1 at the first case that is wrong.
 #include <cmath>
 #include <cstdio>
@@ -429,6 +430,54 @@ void scans(Random& random, const std::vector<std::string>& names, std::vector<Wo
     }
 }
 
+// Attend the states of a stream from three threads, each with a call and a number of queries of its own, while a fourth
+// appends to a copy of the states: all must give the bits that one thread after the other gives.
+template <class T> void share(const separatrix_stream& call, Index rank) {
+    const Index readers = 3, columns = call.d_v + 1, state = call.heads * rank * columns;
+    struct Client {
+        separatrix_stream call;
+        Buffer<T> out;
+        std::vector<Buffer<double>> states;
+        int code = 0;
+        double reached = 0, largest[SEPARATRIX_MOST_SETS] = {};
+
+        void run() {
+            code = states.empty() ? separatrix_stream_attend(&call, out.data.get(), &reached)
+                                  : separatrix_stream_append(&call, largest);
+        }
+    };
+    const auto clients = [&] {
+        std::vector<Client> all(at(readers + 1));
+        for (Index i = 0; i <= readers; ++i) {
+            Client& client = all[at(i)];
+            client.call = call;
+            if (i < readers) {
+                client.call.tokens = std::max<Index>(1, call.tokens - i);
+                client.out = Buffer<T>(call.heads * client.call.tokens * call.d_v, T(0));
+                continue;
+            }
+            for (Index m = 0; m < call.sets; ++m) {
+                client.states.emplace_back(state);
+                std::memcpy(client.states.back().data.get(), call.states[m], at(state) * sizeof(double));
+                client.call.states[m] = client.states.back().data.get();
+            }
+        }
+        return all;
+    };
+    std::vector<Client> in_turn = clients(), together = clients();
+    for (Client& client : in_turn) client.run();
+    std::vector<std::thread> threads;
+    for (Client& client : together) threads.emplace_back([&client] { client.run(); });
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < in_turn.size(); ++i) {
+        const Client &one = in_turn[i], &other = together[i];
+        finished(one.code), finished(other.code);
+        bool equal = !one.out.size || same(one.out, other.out);
+        for (std::size_t m = 0; m < one.states.size(); ++m) equal = equal && same(one.states[m], other.states[m]);
+        if (!equal) throw Wrong("threads that share a stream give other bits than one after the other");
+    }
+}
+
 // A stream: tokens are appended to states, and asked of them; one beyond the bound changes nothing.
 template <class T> void streams(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
     const Tree tree(random);
@@ -530,6 +579,7 @@ template <class T> void streams(Random& random, const std::vector<std::string>& 
             if (!known[at(i)]) found[i] = T(0);
         }
         worst[k].compare("outputs of a stream", found.data.get(), out, out_size, roundings, u);
+        share<T>(call, tree.rank);
     }
 }
 

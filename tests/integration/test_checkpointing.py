@@ -32,7 +32,7 @@ def reentrant(layer: nn.Module, x: Tensor) -> Tensor:
 
 def selective(layer: nn.Module, x: Tensor) -> Tensor:
     """What attention gives is saved, and the projections are computed again."""
-    saved = [torch.ops.separatrix.attend.default, torch.ops.separatrix.attend_bounded.default]
+    saved = [torch.ops.separatrix.attend.default, torch.ops.separatrix.attend_within_bound.default]
     contexts = partial(create_selective_checkpoint_contexts, saved)
     return checkpoint(layer, x, is_causal=True, use_reentrant=False, context_fn=contexts)
 

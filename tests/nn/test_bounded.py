@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
+from separatrix.attention.checker import check
 from separatrix.nn import TensorAttention, normalised
 
 
@@ -198,3 +201,38 @@ def test_it_learns():
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("method", ["auto", "polynomial"])
+@pytest.mark.parametrize(
+    ("dtype", "factors", "tolerance"),
+    [
+        (torch.float64, (1e-322, 1e301), 1e-6),
+        (torch.float64, (1e301, 1e-322), 1e-6),
+        (torch.float64, (1e-200, 1e-100), 1e-6),
+        (torch.float64, (1e200, 1e150), 1e-6),
+        (torch.float32, (2.0**100, 2.0**100), 1e-3),
+        (torch.float32, (2.0**100, 2.0**-100), 1e-3),
+        (torch.float32, (2.0**-140, 2.0**100), 1e-3),
+        (torch.float16, (1e3, 1e3), 0.05),
+    ],
+)
+def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, tolerance, method, is_causal):
+    generator = torch.Generator().manual_seed(0)
+    layer = TensorAttention(8, 2, bound=1.0, tolerance=tolerance, dtype=dtype, method=method, generator=generator)
+    x, refusal = torch.randn(20, 8, generator=generator, dtype=torch.float64).to(dtype), None
+    with torch.no_grad():
+        query, keys, values = layer.project(x, x, x)
+        values = [value * factor for value, factor in zip(values, factors, strict=True)]
+        assert all(torch.isfinite(value).all() for value in values)
+        try:
+            found = layer._attend(query, keys, values, None, is_causal, 0)
+        except sx.SeparatrixError as error:
+            refusal = str(error)
+    if refusal is not None:
+        assert refusal.startswith("values: ")
+        return
+    magnitude = math.prod(value.double().abs().max().item() for value in values)
+    allowed = torch.tensor(tolerance * magnitude, dtype=torch.float64) + torch.finfo(dtype).tiny
+    assert check(found, allowed, query, keys, values, scale=1.0, is_causal=is_causal, queries=1000).held

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 import separatrix as sx
+from separatrix.attention.streaming import state as state_module
 from separatrix.nn import TensorAttention, TokenCache
 
 ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}
@@ -496,3 +499,44 @@ def test_gradients_through_padding(options):
     (found,) = torch.autograd.grad((parts * weights).sum(), x)
     (expected,) = torch.autograd.grad((layer(x, key_padding_mask=LEFT, is_causal=True) * weights).sum(), x)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": 4}, {"bound": 0.5, "tolerance": 0.01}])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_shallow_copy_of_a_cache_has_tokens_of_its_own(options, recorded):
+    layer, x, other = make(**options), draw(2, 9, 12), draw(2, 9, 12, seed=10)
+    with torch.set_grad_enabled(recorded):
+        cache = layer.cache(2)
+        layer.decode(x[:, :4], cache)
+        twin = copy.copy(cache)
+        layer.decode(other[:, 4:], twin)
+        found = layer.decode(x[:, 4:], cache)
+        expected = layer(x, is_causal=True)[:, 4:]
+        assert twin.tokens == cache.tokens == (9, 9)
+        assert (found - expected).abs().max() <= (0.02 if "tolerance" in options else ROUNDING[x.dtype])
+
+
+@pytest.mark.parametrize("options", [{}, {"bound": 0.5, "tolerance": 0.01}])
+def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
+    """The first decoding waits in the middle of its attention until the second one was refused."""
+    layer, x = make(**options), draw(2, 6, 12)
+    cache, expected = layer.cache(2), layer(x, is_causal=True)
+    within, name = (state_module, "extend") if "tolerance" in options else (layer, "_attend_held")
+    plain, waiting, released = getattr(within, name), threading.Event(), threading.Event()
+
+    def paused(*given):
+        waiting.set()
+        assert released.wait(60)
+        return plain(*given)
+
+    monkeypatch.setattr(within, name, paused)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(layer.decode, x, cache)
+        try:
+            assert waiting.wait(60)
+            with pytest.raises(sx.SeparatrixError, match="another thread"):
+                layer.decode(x, cache)
+        finally:
+            released.set()
+        assert torch.allclose(future.result(), expected, atol=0.02 if "tolerance" in options else 1e-9)
+    assert cache.tokens == (6, 6)

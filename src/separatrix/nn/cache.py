@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.streaming.saved_state import as_bytes, compare, from_bytes
+from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
@@ -21,7 +22,8 @@ class TokenCache:
     """The projected keys and values of all tokens so far; of a set with a window w only the last w - 1.
 
     `nn.TensorAttention.cache` makes it for a layer that attends exactly, and `nn.TensorAttention.decode` fills it.
-    Where every set has a window its size does not grow with the tokens.
+    Where every set has a window its size does not grow with the tokens. A thread that decodes with a cache must be
+    alone: `decode` refuses a cache that another thread is using.
 
     Args:
         windows: For each key set None, or its window; there are as many sets as entries.
@@ -56,6 +58,17 @@ class TokenCache:
         empty = torch.empty(*self.batch_shape, 0, head_dim, dtype=dtype, device=self.device)
         self._sets = [(_Buffer(empty), _Buffer(empty)) for _ in self.windows]
         self._padding: Tensor | None = None
+        self.guard = ThreadGuard("cache")
+
+    def __copy__(self) -> TokenCache:
+        """A cache of the same tokens, in memory of its own."""
+        with self.guard.reading:
+            twin = TokenCache(
+                self.windows, self.head_dim, self.batch_shape, spare=self.spare, dtype=self.dtype, device=self.device
+            )
+            twin._length, twin._padding = self._length, self._padding
+            twin._sets = [(_Buffer(keys.tokens.clone()), _Buffer(values.tokens.clone())) for keys, values in self._sets]
+            return twin
 
     @property
     def tokens(self) -> tuple[int, ...]:

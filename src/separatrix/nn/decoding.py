@@ -79,7 +79,7 @@ class Decoding(ExactHeads):
         Raises:
             ArgumentError: The cache is none, or another layer's, or x or the mask does not fit it. Nothing is added
                 then.
-            SeparatrixError: As in a call of the layer.
+            SeparatrixError: As in a call of the layer; or another thread is using the cache.
 
         Example:
             >>> import torch
@@ -103,13 +103,14 @@ class Decoding(ExactHeads):
         if isinstance(cache, TensorAttentionState):
             seen = None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * len(keys)
             return self.joined(self._extend(cache, q, keys, values, seen))
-        before, start = cache.held, cache.tokens[0]
-        q, keys = self._placed(q, keys, start, start)
-        keys, values = cache.joined(keys, values)
-        padding = cache.padded(q.shape[-2], key_padding_mask)
-        heads = self._attend_held(q, keys, values, padding, before, cache.windows)
-        cache.keep(keys, values, padding)
-        return self.joined(heads)
+        with cache.guard.changing:
+            before, start = cache.held, cache.tokens[0]
+            q, keys = self._placed(q, keys, start, start)
+            keys, values = cache.joined(keys, values)
+            padding = cache.padded(q.shape[-2], key_padding_mask)
+            heads = self._attend_held(q, keys, values, padding, before, cache.windows)
+            cache.keep(keys, values, padding)
+            return self.joined(heads)
 
     def _extend(
         self,

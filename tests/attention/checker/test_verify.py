@@ -185,6 +185,39 @@ def test_one_output_that_is_no_number_is_among_the_chosen():
     assert (found.held, found.worst, found.fault) == (False, (1, 3), "the output is not finite")
 
 
+@pytest.mark.parametrize("queries", [1, 2, 16])
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        (math.nan, "the log-sum-exp is NaN"),
+        (math.inf, "the log-sum-exp is inf"),
+        (-math.inf, "the log-sum-exp is -inf"),
+    ],
+)
+def test_a_log_sum_exp_that_cannot_be_right_is_found_wherever_it_is(wrong, fault, queries):
+    query, keys, values = inputs(3, 300, [4, 5])
+    result = sx.certified_attention(query, keys, values, tolerance=1e-6)
+    assert sx.verify(result, query, keys, values, queries=queries).held
+    lse = result.lse.clone()
+    lse[..., 37] = wrong
+    found = sx.verify(replace(result, lse=lse), query, keys, values, queries=queries)
+    assert not found.held
+    assert found.worst[-1] == 37
+    assert found.fault == fault
+
+
+def test_an_output_beside_a_log_sum_exp_of_nothing_is_found_wherever_it_is():
+    """All queries but the last attend nothing; one of them has an output, and no query with one is looked at else."""
+    query, keys, values = inputs(2, 300, [300])
+    options = {"is_causal": True, "query_offset": -299}
+    result = sx.certified_attention(query, keys, values, tolerance=1e-6, **options)
+    output = result.output.clone()
+    output[..., 37, :] = 1e-3
+    found = sx.verify(replace(result, output=output), query, keys, values, queries=3, **options)
+    assert (found.held, found.worst[-1]) == (False, 37)
+    assert found.fault == "there is nothing to attend, and the output is not zero"
+
+
 def test_nothing_to_attend():
     query, keys, values = inputs(2, 3, [4])
     mask = torch.zeros(4, dtype=torch.bool)

@@ -29,8 +29,23 @@ def fuzz_gradients(rng: Generator) -> Outcome:
     return check_backward(draw_call(rng, tuples=TUPLES, kind="gradient"))
 
 
-def check_backward(call: Call) -> Outcome:
-    """Run a call and its backward pass, for an incoming gradient that depends on the shapes alone."""
+SIZES = {
+    torch.float64: (-1040, 1000),
+    torch.float32: (-146, 120),
+    torch.bfloat16: (-130, 120),
+    torch.float16: (-23, 12),
+}
+"""The smallest and the largest power of two of an incoming gradient, for each type."""
+
+
+def fuzz_incoming(rng: Generator) -> Outcome:
+    """The same with an incoming gradient of any size that its type has."""
+    call = draw_call(rng, tuples=TUPLES, kind="incoming gradient")
+    return check_backward(call, int(rng.integers(*SIZES[call.query.dtype])))
+
+
+def check_backward(call: Call, power: int = 0) -> Outcome:
+    """Run a call and its backward pass, for an incoming gradient that depends on the shapes alone, times 2^power."""
     kind = f"{call.kind}, {call.method}"
     leaves = [x.detach().requires_grad_() for x in (call.query, *call.keys, *call.values)]
     sets = len(call.keys)
@@ -40,14 +55,15 @@ def check_backward(call: Call) -> Outcome:
         promised = promise(result)
         if promised is None or not result.output.requires_grad:
             return Outcome(kind, UNPROMISED, told=call.told())
-        incoming = draw_incoming(tuple(result.output.shape)).to(result.output.dtype)
+        incoming = torch.ldexp(draw_incoming(tuple(result.output.shape)), torch.tensor(power)).to(result.output.dtype)
         found = torch.autograd.grad(result.output, leaves, incoming, allow_unused=True, materialize_grads=True)
     except sx.SeparatrixError as refusal:
         return Outcome(kind, REFUSED, told=f"{call.told()}: {refusal}")
     if not all(bool(torch.isfinite(x).all()) for x in found) and beyond_type(call, incoming):
         return Outcome(kind, UNPROMISED, told=call.told())
     parts = (found[0], found[1 : 1 + sets], found[1 + sets :])
-    return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), call.told())
+    told = f"{call.told()}, incoming gradient times 2^{power}"
+    return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), told)
 
 
 def beyond_type(call: Call, incoming: Tensor) -> bool:

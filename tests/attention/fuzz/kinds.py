@@ -11,23 +11,33 @@ import numpy as np
 from numpy.random import Generator
 
 from separatrix.attention.planning import choice, worst_case
-from tests.attention.fuzz.backward import fuzz_gradients
+from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
 from tests.attention.fuzz.calls import fuzz_call
 from tests.attention.fuzz.climbs import climb
-from tests.attention.fuzz.layers import fuzz_layer
+from tests.attention.fuzz.layers import fuzz_layer, fuzz_value_ranges
 from tests.attention.fuzz.outcomes import Outcome
 from tests.attention.fuzz.shards import fuzz_shards
 from tests.attention.fuzz.states import fuzz_state
+from tests.attention.fuzz.threads import fuzz_threads
+from tests.attention.fuzz.weight_sums import fuzz_weights
+from tests.attention.fuzz.windows import fuzz_windows
 
 KINDS: dict[str, tuple[int, Callable[[Generator], Outcome]]] = {
-    "call": (11, fuzz_call),
-    "climb": (2, climb),
-    "gradient": (2, fuzz_gradients),
-    "state": (3, fuzz_state),
+    "call": (7, fuzz_call),
+    "climb": (1, climb),
+    "gradient": (1, fuzz_gradients),
+    "incoming gradient": (1, fuzz_incoming),
+    "windows": (2, fuzz_windows),
+    "weights": (2, fuzz_weights),
+    "state": (2, fuzz_state),
+    "threads": (1, fuzz_threads),
     "layer": (1, fuzz_layer),
+    "value ranges": (1, fuzz_value_ranges),
     "shards": (1, fuzz_shards),
 }
 """Of each kind: how many of twenty cases are of it, and what draws and checks one."""
+IN_THREADS = ("shards", "threads")
+"""The kinds whose cases start threads."""
 
 _TURNS = [name for name, (weight, _) in KINDS.items() for _ in range(weight)]
 LARGEST_RANK = 2000

@@ -14,9 +14,26 @@ from tests.attention.fuzz.manners import MANNERS, TYPES, Shapes
 from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 from tests.attention.fuzz.states import can_keep, draw_relative_tolerance, promised
 
+VALUE_POWERS = {
+    torch.float64: (-1060, 1015),
+    torch.float32: (-148, 120),
+    torch.bfloat16: (-130, 120),
+    torch.float16: (-22, 12),
+}
+"""The smallest and the largest power of two that values are multiplied by, for each type."""
+
 
 def fuzz_layer(rng: Generator) -> Outcome:
     """Draw a layer and its input, called or decoded, causal or padded, and check the heads against the tolerance."""
+    return _fuzz_layer(rng, "layer")
+
+
+def fuzz_value_ranges(rng: Generator) -> Outcome:
+    """The same with values of any size that their type has: outputs are finite, and keep the tolerance if it is one."""
+    return _fuzz_layer(rng, "value ranges")
+
+
+def _fuzz_layer(rng: Generator, kind: str) -> Outcome:
     dtype = TYPES[rng.choice(4, p=[0.4, 0.4, 0.1, 0.1])]
     order, heads, width = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 5))
     length = int(rng.integers(1, 7))
@@ -33,16 +50,37 @@ def fuzz_layer(rng: Generator) -> Outcome:
             bound=bound,
             tolerance=tolerance,
             dtype=dtype,
+            method=str(rng.choice(["auto", "polynomial"])),
             generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))),
         )
+        if kind == "value ranges":
+            told = f"{told}, values times {_scale_values(rng, layer)}"
         found, q, keys, values, options = _heads(rng, layer, x)
     except sx.SeparatrixError as refusal:
-        return Outcome("layer", REFUSED, told=f"{told}: {refusal}")
+        return Outcome(kind, REFUSED, told=f"{told}: {refusal}")
     told = f"{told}, {options}"
+    if not all(bool(torch.isfinite(projected).all()) for projected in (q, *keys, *values)):
+        return Outcome(kind, UNPROMISED, told=told)
     allowed = promised(tolerance, values, dtype)
-    if torch.isinf(allowed) or not can_keep(tolerance, dtype):
-        return Outcome("layer", UNPROMISED, told=told)
-    return judged("layer", check(found, allowed, q, keys, values, scale=bound, queries=ALL, **options), told)
+    if kind == "layer" and (torch.isinf(allowed) or not can_keep(tolerance, dtype)):
+        return Outcome(kind, UNPROMISED, told=told)
+    return judged(kind, check(found, allowed, q, keys, values, scale=bound, queries=ALL, **options), told)
+
+
+def _scale_values(rng: Generator, layer: TensorAttention) -> list[str]:
+    """Multiply the values of each set by a power of two that leaves them finite; the powers, in words."""
+    low, high = VALUE_POWERS[layer.temperature.dtype]
+    powers = [int(rng.integers(low, high)) for _ in range(layer.order - 1)]
+    project = layer.project
+
+    def scaled(*given: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        q, keys, values = project(*given)
+        most = torch.finfo(q.dtype).max
+        pairs = zip(values, powers, strict=True)
+        return q, keys, [(value.double() * 2.0**power).clamp(-most, most).to(q.dtype) for value, power in pairs]
+
+    layer.project = scaled  # type: ignore[method-assign]
+    return [f"2^{power}" for power in powers]
 
 
 def _heads(

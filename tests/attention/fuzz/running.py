@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from tests.attention.fuzz.kinds import kind_of, run_case
+from tests.attention.fuzz.kinds import IN_THREADS, kind_of, run_case
 from tests.attention.fuzz.tally import Tally
 from tests.contracts.interpreter import interpreting
 
@@ -24,13 +24,14 @@ def run_part(seed: int, first: int, last: int, triton: bool = False) -> Tally:
     """The cases of a seed from `first` up to but not including `last`, on one thread.
 
     With `triton`, whatever there are kernels in Triton for is computed by these, in its interpreter; a call takes the
-    place of shards, whose ranks are threads: the interpreter keeps one program's index for all threads.
+    place of shards, whose ranks are threads, and of threads that share a state: the interpreter keeps one program's
+    index for all threads.
     """
     torch.set_num_threads(1)
     tally = Tally(parts=[[seed, first, last]])
     with interpreting() if triton else nullcontext():
         for number in range(first, last):
-            kind = "call" if triton and kind_of(number) == "shards" else None
+            kind = "call" if triton and kind_of(number) in IN_THREADS else None
             tally.add(run_case(seed, number, kind), seed, number)
     return tally
 

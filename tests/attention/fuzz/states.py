@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,11 @@ def promised(tolerance: float, values: list[Tensor], dtype: torch.dtype) -> Tens
 
     It is infinite where that product is beyond the type of the output, and never below the type's smallest number.
     """
-    magnitude = math.prod(float(value.double().abs().max()) if value.numel() else 0.0 for value in values)
-    type_ = torch.finfo(dtype)
-    reached = magnitude * (1 + tolerance)
-    bound = tolerance * magnitude + type_.smallest_normal * type_.eps if reached < type_.max else math.inf
+    sizes = [Fraction(float(value.double().abs().max())) if value.numel() else Fraction(0) for value in values]
+    magnitude, type_ = math.prod(sizes), torch.finfo(dtype)  # a fraction, which neither overflows nor underflows
+    if magnitude * (1 + Fraction(tolerance)) >= Fraction(type_.max):
+        return torch.tensor(math.inf, dtype=torch.float64)
+    bound = float(Fraction(tolerance) * magnitude) + type_.smallest_normal * type_.eps
     return torch.tensor(bound, dtype=torch.float64)
 
 

@@ -6,6 +6,7 @@ See `manners` for what is drawn and `kinds` for what is done with it; every answ
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from dataclasses import fields, replace
 
@@ -19,8 +20,8 @@ from separatrix.attention.exact.gpu import launch as gpu_launch
 from separatrix.attention.streaming import state
 from separatrix.nn import BoundedTensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command
-from tests.attention.fuzz import manners, running, shards
-from tests.attention.fuzz.calls import draw_call
+from tests.attention.fuzz import manners, running, shards, states, windows
+from tests.attention.fuzz.calls import check_call, draw_call
 from tests.attention.fuzz.kinds import KINDS, run_case
 from tests.attention.fuzz.manners import MANNERS, Shapes
 from tests.attention.fuzz.outcomes import BROKEN, HELD, REFUSED, UNPROMISED, Outcome
@@ -28,8 +29,32 @@ from tests.attention.fuzz.running import missing, run
 from tests.attention.fuzz.tally import Tally
 from tests.contracts.interpreter import needs_triton
 
-CASES = {"call": 170, "climb": 20, "gradient": 40, "state": 60, "layer": 40, "shards": 30}
-LEAST = {"call": 140, "climb": 18, "gradient": 30, "state": 45, "layer": 25, "shards": 12}
+CASES = {
+    "call": 170,
+    "climb": 20,
+    "gradient": 40,
+    "incoming gradient": 40,
+    "windows": 60,
+    "weights": 60,
+    "state": 60,
+    "threads": 30,
+    "layer": 40,
+    "value ranges": 60,
+    "shards": 30,
+}
+LEAST = {
+    "call": 140,
+    "climb": 18,
+    "gradient": 30,
+    "incoming gradient": 30,
+    "windows": 50,
+    "weights": 55,
+    "state": 45,
+    "threads": 25,
+    "layer": 25,
+    "value ranges": 40,
+    "shards": 12,
+}
 """How many cases of each kind have to be answered, so that refusals cannot make the fuzz empty."""
 GRADIENTS_ARE_PROMISED = "gradient" in {one.name for one in fields(Certificate)}
 
@@ -81,18 +106,64 @@ def too_far(output):
     return output + 10 * (1 + output.abs().max()) if output.numel() else output
 
 
-@pytest.mark.parametrize("kind", ["call", "climb", "state", "layer", "shards"])
+KINDS_OF_OUTPUTS = ["call", "climb", "state", "threads", "layer", "value ranges", "shards", "windows"]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_OUTPUTS)
 def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
-    """Every kind, with outputs that are wrong on purpose."""
+    """Every kind that checks outputs, with outputs that are wrong on purpose."""
     right, attend = sx.certified_attention, state.TensorAttentionState.attend
     monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
     monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
     sharded, forward = shards.sharded_attention, BoundedTensorAttention._attend
     monkeypatch.setattr(shards, "sharded_attention", lambda *given, **options: too_far(sharded(*given, **options)))
     monkeypatch.setattr(BoundedTensorAttention, "_attend", lambda *given: too_far(forward(*given)))
+    monkeypatch.setattr(windows, "check_backward", check_call)
     found = tallied(kind, 8).total()
     assert found.broken > 0
-    assert found.held <= 2  # with no queries, or nothing to attend
+    assert found.held <= 2  # with no queries, nothing to attend, or values beyond the type
+
+
+@pytest.mark.parametrize("kind", ["gradient", "incoming gradient"])
+def test_the_fuzz_finds_wrong_gradients(kind, monkeypatch):
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *given, **options: [2 * x for x in grad(*given, **options)])
+    assert tallied(kind, 12).total().broken >= 6
+
+
+@pytest.mark.parametrize("name", ["attention_weights", "top_tuples", "pair_map"])
+def test_the_fuzz_finds_weights_that_do_not_sum_to_one(name, monkeypatch):
+    right = getattr(sx, name)
+
+    def wrong(*given, **options):
+        found = right(*given, **options)
+        if isinstance(found, torch.Tensor):
+            return 1.0001 * found
+        part = "weights" if name == "top_tuples" else "first"
+        return replace(found, **{part: 1.0001 * getattr(found, part)})
+
+    monkeypatch.setattr(sx, name, wrong)
+    assert tallied("weights", 40).total().broken >= (3 if name == "pair_map" else 30)
+
+
+def test_the_fuzz_finds_threads_that_disturb_each_other(monkeypatch):
+    """What another thread than the main one attends is off in its last bit."""
+    attend = state.TensorAttentionState.attend
+
+    def disturbed(self, query):
+        found = attend(self, query)
+        return found if threading.current_thread() is threading.main_thread() else torch.nextafter(found, found + 1)
+
+    monkeypatch.setattr(state.TensorAttentionState, "attend", disturbed)
+    monkeypatch.setattr(states, "TYPES", (torch.float64,) * 4)
+    assert tallied("threads", 8).total().broken >= 6
+
+
+def test_windows_are_drawn_at_every_order():
+    calls = [windows.draw_windowed(np.random.default_rng([0, number])) for number in range(300)]
+    assert {len(call.keys) + 1 for call in calls} == set(range(2, 10))
+    assert max(math.prod(key.shape[-2] for key in call.keys) for call in calls) > 2**63
+    assert any(call.options["is_causal"] and not call.options["query_offset"] for call in calls)
 
 
 def test_a_case_is_the_same_every_time():

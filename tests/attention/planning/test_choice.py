@@ -13,8 +13,11 @@ from separatrix.attention.arithmetic.precision import float32_products_are_float
 from separatrix.attention.call import check_call
 from separatrix.attention.planning import choice as planning
 from separatrix.attention.planning import forecast as forecasting
+from separatrix.attention.planning import worst_case
 from separatrix.attention.planning.live_bytes import LiveBytes
+from separatrix.attention.planning.moments_in_reach import moments_in_reach
 from separatrix.attention.planning.worst_case import worst_case_rank
+from separatrix.attention.polynomial.remainder import chebyshev, taylor
 from tests.contracts.attention_contract import inputs
 
 
@@ -59,18 +62,63 @@ def test_auto_runs_what_is_planned():
     assert torch.equal(sx.tensor_attention(*arguments, tolerance=1e-3), result.output)
 
 
+@pytest.mark.parametrize("output_only", [False, True])
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("scale", [1e-3, 0.3, 1.0, 1.6])
-def test_no_forecast_is_below_the_least_error(scale, is_causal):
-    """So that degrees passed over without a forecast could not have been taken."""
-    query, keys, values = uniform(60, 3, 3, scale)
-    analysis = forecasting.analyse(check_call(query, keys, values, is_causal=is_causal, scale=1 / 3))
-    for degree in range(14):
+@pytest.mark.parametrize(
+    ("scale", "order", "lengths"), [(1e-3, 3, 60), (0.3, 3, 60), (1.6, 3, 60), (2.2, 3, 6), (4.0, 2, 6)]
+)
+def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, lengths, is_causal, output_only):
+    """What is passed over without a forecast could not have been taken, and most of what could not is passed over."""
+    query, keys, values = uniform(lengths, 3, order, scale)
+    query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    call = check_call(query, keys, values, is_causal=is_causal, scale=1 / 3)
+    analysis = forecasting.analyse(call, differentiable=True)
+    missed = passed_over = 0
+    for degree in range(1, 40, 3):
         rank = math.comb(3 + degree, degree)
-        for polynomial in planning._polynomials(degree, analysis.radius):
-            found = forecasting.forecast(analysis, polynomial, rank, torch.float64)
-            assert forecasting.least_error(analysis, degree) <= found
-    assert forecasting.least_error(analysis, 2) > 0
+        even = range(0, degree, 2) if analysis.radius >= 0.25 else ()
+        forecasts = [
+            forecasting.forecast(analysis, polynomial, rank, torch.float64, output_only)
+            for polynomial in (taylor(degree), *(chebyshev(degree, m, analysis.radius) for m in even))
+        ]
+        for target in (1e-2, 1e-6, 1e-9, 1e-12):
+            by_taylor, moments = moments_in_reach(analysis, degree, rank, target, output_only)
+            for kept, found in zip((by_taylor, *(m in moments for m in even)), forecasts, strict=True):
+                assert kept or found > target
+                missed, passed_over = missed + (found > target), passed_over + (not kept)
+    assert passed_over >= 0.7 * missed
+    assert missed or scale < 0.01
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+@pytest.mark.parametrize(
+    ("order", "d", "size", "tolerance"),
+    [
+        (2, 1, 1.0, 1e-13),
+        (2, 1, 3.0, 1e-13),
+        (2, 2, 3.0, 1e-8),
+        (2, 4, 3.0, 1e-13),
+        (3, 1, 1.0, 1e-13),
+        (3, 4, 1.0, 1e-13),
+    ],
+)
+def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiable, monkeypatch):
+    """Up to 3,700 polynomials could be tried for six tokens: few are made, for the plan and for the message."""
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = (size * torch.randn(6, d, generator=generator, dtype=torch.float64) for _ in range(2 * order - 1))
+    made = []
+
+    def counted(function):
+        return lambda *given: (made.append(given), function(*given))[1]
+
+    for module, name in ((planning, "chebyshev"), (planning, "taylor"), (worst_case, "chebyshev")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    keys, values = sets[: order - 1], sets[order - 1 :]
+    with pytest.raises(sx.SeparatrixError, match="out of reach"):
+        sx.certified_attention(
+            query.requires_grad_(differentiable), keys, values, tolerance=tolerance, method="polynomial"
+        )
+    assert len(made) <= 40
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -95,7 +143,7 @@ def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
     honest = forecasting._forecast
     monkeypatch.setattr(forecasting, "_forecast", lambda *a: honest(*a) / 1000)
-    monkeypatch.setattr(planning, "least_error", lambda *a: 0.0)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *a: (True, list(range(0, a[1], 2))))
     query, keys, values = uniform(300, 8)
     low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
     result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")
@@ -155,7 +203,7 @@ def test_polynomial_needs_a_tolerance():
 def test_the_plan_says_what_was_run(monkeypatch):
     """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
     monkeypatch.setattr(planning, "forecast", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(planning, "least_error", lambda *arguments: 0.0)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *arguments: (True, []))
     query, keys, values = uniform(200, 8)
     query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
     result = sx.certified_attention(query, keys, values, tolerance=1e-10)

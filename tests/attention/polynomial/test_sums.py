@@ -62,7 +62,7 @@ def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
 
     The polynomial is Taylor's: Chebyshev's depends on the largest score, and finite differences would see it change.
     """
-    monkeypatch.setattr(planning, "_polynomials", lambda degree, radius: [taylor(degree)])
+    monkeypatch.setattr(planning, "_polynomials", lambda analysis, degree, *_: [taylor(degree)])
     query, keys, values = inputs(3, 3, [3, 3], d=2, batch=(1,))
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 

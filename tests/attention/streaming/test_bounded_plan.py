@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import separatrix as sx
+from separatrix.attention.streaming import bounded_plan
 from separatrix.attention.streaming.bounded_plan import plan_bounded
 from separatrix.nn import TensorAttention
 
@@ -227,8 +228,28 @@ def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)
     monkeypatch.setattr("separatrix.attention.arithmetic.rounding.Summation.gamma", lambda *a: 1e-10)
-    with pytest.raises(sx.SeparatrixError, match=r"tolerance: with \[3\] tokens outputs are certain to"):
+    with pytest.raises(sx.SeparatrixError, match=r"tolerance: with \[3\] tokens the error bound is"):
         layer(x)
+
+
+@pytest.mark.parametrize("radius", [4.0, 9.0, 15.0, 29.0])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-9, 1e-14])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monkeypatch):
+    """The plan is that of the lowest degree of all, but polynomials that cannot keep the tolerance are not made."""
+    made, chebyshev = [], bounded_plan.chebyshev
+    monkeypatch.setattr(bounded_plan, "chebyshev", lambda *given: (made.append(given), chebyshev(*given))[1])
+
+    def planned():
+        try:
+            return bounded_plan.plan_bounded.__wrapped__(3, d, radius, tolerance, torch.float64)
+        except sx.SeparatrixError as refusal:
+            return str(refusal)
+
+    found = planned()
+    assert len(made) <= 3
+    monkeypatch.setattr(bounded_plan, "least_chebyshev", lambda *given: (0.0, 0.0))
+    assert planned() == found
 
 
 def test_outputs_beyond_their_type_are_refused_by_a_state():
@@ -238,5 +259,5 @@ def test_outputs_beyond_their_type_are_refused_by_a_state():
     state.append([key, key], [value, value])  # 9e4 among the products, 2.5e3 on average
     assert state.attend(key).flatten().tolist() == [2500.0, 2500.0]
     state.append([key, key], [value.abs() + 300, value.abs() + 300])
-    with pytest.raises(sx.SeparatrixError, match=r"values: outputs reach .* and torch.float16 ends at 6.55e\+04"):
+    with pytest.raises(sx.SeparatrixError, match=r"values: outputs reach .*, beyond 6.55e\+04, the largest .*float16"):
         state.attend(key)

@@ -48,6 +48,36 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=0)
 
 
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e5, 1e8, 1e15])
+@pytest.mark.parametrize("lead", ["first", "last", "spread"])
+def test_weights_of_large_scores_sum_to_one(dtype: torch.dtype, size: float, lead: str) -> None:
+    """Scores are about `size`, and differ so little that many tuples have weight, or so much that one has all of it."""
+    query, keys = draw(0, 2, 5, 3).to(dtype), [1 + draw(1, 2, 8, 3) / 64, 1 + draw(2, 2, 7, 3) / 64]
+    if lead != "spread":
+        keys[0][:, 0 if lead == "first" else -1] *= 2
+    narrow = [key.to(dtype) for key in keys]
+    found = sx.attention_weights(query, narrow, range(5), scale=size)
+    rounding = 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    assert ((found.double().sum((-1, -2)) - 1).abs() <= rounding).all()
+    top = sx.top_tuples(query, narrow, k=56, scale=size)
+    listed = found.flatten(2).gather(2, top.indices[..., 0] * 7 + top.indices[..., 1])
+    torch.testing.assert_close(listed, top.weights, rtol=rounding, atol=torch.finfo(found.dtype).eps)
+
+
+@pytest.mark.parametrize("precision", ["medium", "high"])
+def test_weights_sum_to_one_with_reduced_float32_products(precision: str) -> None:
+    query, keys = draw(0, 5, 3).float(), [1 + draw(1, 8, 3).float() / 64] * 2
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        found = sx.attention_weights(query, keys, range(5), scale=1e8)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert ((found.double().sum((-1, -2)) - 1).abs() <= 1e-5).all()
+
+
 def test_weighted_values_are_the_output() -> None:
     query, keys, values = draw(0, 2, 6, 3), [draw(1, 2, 4, 3), draw(2, 2, 5, 3)], [draw(3, 2, 4, 3), draw(4, 2, 5, 3)]
     weights = sx.attention_weights(query, keys, queries=range(6))

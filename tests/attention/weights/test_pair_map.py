@@ -37,6 +37,16 @@ def test_the_numbers_are_the_definitions(options: dict) -> None:
     torch.testing.assert_close(torch.tensor([pair[2] for pair in found.top]), top.weights[1, 2, 4].float())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1.0, 1e5, 1e8])
+def test_cells_and_sides_sum_to_one(dtype: torch.dtype, size: float) -> None:
+    query, keys = call(lengths=(6, 500, 300))
+    query, keys = query.to(dtype), [(1 + key / 64).to(dtype) for key in keys]
+    found = sx.pair_map(query, keys, at=3, scale=size)
+    for sums in (found.cells, found.first, found.second):
+        assert abs(sums.sum().item() - 1) <= 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+
+
 def test_a_head_of_grouped_keys_and_masks() -> None:
     query = draw(0, 4, 3, 2)
     keys = [draw(1, 2, 5, 2), draw(2, 2, 6, 2)]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from separatrix.attention.checker.problem import Floats, Problem, exact_floats
@@ -43,11 +44,21 @@ class Given:
         total = len(self.bounds)
         if total <= count:
             return list(range(total))
-        wrong = np.flatnonzero(~np.isfinite(self.output).all(1))[:1].tolist()
+        wrong = np.flatnonzero(self._suspicious())[:1].tolist()
         first = [*wrong, int(self.bounds.argmax()), int(self.bounds.argmin()), 0, total - 1]
         chosen = list(dict.fromkeys(first))[:count]
         others = [i for i in _spread(total, count) if i not in chosen]
         return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
+
+    def _suspicious(self) -> NDArray[np.bool_]:
+        """Queries (N,) with results that no query can have, as far as that is seen without computing them.
+
+        Outputs are finite. A log-sum-exp is a number, or -inf where there is nothing to attend and the output is zero.
+        """
+        lse = np.zeros(len(self.output)) if self.lse is None else self.lse
+        nothing = np.isneginf(lse) & (self.output == 0).all(1)
+        found: NDArray[np.bool_] = ~(np.isfinite(self.output).all(1) & (np.isfinite(lse) | nothing))
+        return found
 
     def index(self, flat: int) -> tuple[int, ...]:
         """The index of a query: that in the batch, then its position."""

@@ -56,7 +56,8 @@ def verify(
     The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number comes with a bound on
     its own error, so that the verdict is a proof for the queries it speaks of. It shares no code with the operators.
     Queries are spread evenly over the call; the first and the last one are among them, those with the smallest and the
-    largest certificate, and one with an output that is not finite if there is any. Each is checked in its output
+    largest certificate, and one with a result that no query can have if there is any, such as an output that is not
+    finite or a log-sum-exp that is NaN: all queries are searched for these. Each chosen query is checked in its output
     against `certificate.per_query` and in its log-sum-exp against `certificate.lse`; a query with nothing to attend
     must give zeros and -inf.
 

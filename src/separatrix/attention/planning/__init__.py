@@ -1,6 +1,7 @@
 """Planning: what is known of an input before it is attended, what each algorithm would cost, and which one is chosen.
 
 - `plan`: what a plan says.
+- `moments_in_reach`: which polynomials of a degree could keep a tolerance, without making them.
 - `choice`: how the plan of a call is chosen.
 - `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
 - `call_plan`: the plan of a checked call, from its own entries.

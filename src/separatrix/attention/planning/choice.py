@@ -19,9 +19,9 @@ from separatrix.attention.planning.forecast import (
     forecast,
     greedy_forecast,
     in_float32,
-    least_error,
     least_rounding,
 )
+from separatrix.attention.planning.moments_in_reach import moments_in_reach
 from separatrix.attention.planning.plan import Plan, Recipe
 from separatrix.attention.planning.worst_case import LARGEST_RADIUS, in_reach
 from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK, expanded_total_degree
@@ -35,11 +35,12 @@ _MARGIN = 0.9
 """The part of the tolerance that a forecast may take."""
 
 
-def _polynomials(degree: int, radius: float) -> Iterator[Polynomial]:
-    """Taylor's, and Chebyshev's in every even weight below it, unless the scores are so small that none can win."""
-    yield taylor(degree)
-    if radius >= 0.25:
-        yield from (chebyshev(degree, moment, radius) for moment in range(0, degree, 2))
+def _polynomials(analysis: Analysis, degree: int, rank: int, target: float, output_only: bool) -> Iterator[Polynomial]:
+    """Taylor's, and Chebyshev's in even weights, without those that are certain to miss the target."""
+    by_taylor, moments = moments_in_reach(analysis, degree, rank, target, output_only)
+    if by_taylor:
+        yield taylor(degree)
+    yield from (chebyshev(degree, moment, analysis.radius) for moment in moments)
 
 
 def time_limit(analysis: Analysis, method: str) -> float:
@@ -65,6 +66,7 @@ def recipes(
     if analysis.differentiable:
         least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
     polynomial, rank = _total_degree(analysis, target, least_degree, time_limit, output_only)
+    analysis.last_power.clear()  # half a megabyte that the run would hold beside its own memory
     free = not analysis.shape.is_causal and not analysis.differentiable
     if free and d >= 2 and least_degree == 0 and _uneven(analysis):
         index_set = _greedy(analysis, target, LARGEST_RANK // 8 if polynomial is None else rank)
@@ -100,9 +102,7 @@ def _total_degree(
             break  # even in float32; and higher degrees cost more
         if least_rounding(analysis, degree, rank) > target:
             break
-        if least_error(analysis, degree) > target:
-            continue
-        for polynomial in _polynomials(degree, analysis.radius):
+        for polynomial in _polynomials(analysis, degree, rank, target, output_only):
             if forecast(analysis, polynomial, rank, torch.float64, output_only) <= target:
                 return polynomial, rank
     return None, 0

@@ -30,6 +30,25 @@ from separatrix.attention.polynomial.sums import summing
 
 
 @dataclass(frozen=True)
+class SampledQuery:
+    """A query in the sample of an analysis, and numbers of its head.
+
+    `radius` bounds its scores, and `one` and `powers` are `mean_power` of 0 and of all even moments, as far as they
+    were asked for. `reach` is the largest derivative of a score by an entry, twice that where keys are shifted.
+    """
+
+    head: int
+    where: int
+    radius: float
+    one: float
+    width: float
+    largest: float
+    reach: float
+    others: float
+    powers: list[float] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True)
 class Analysis:
     """What is known of a call before it is computed, and, once it is asked for, a sample of its scores."""
 
@@ -42,6 +61,8 @@ class Analysis:
     drift: Tensor | None
     differentiable: bool
     moments: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    last_power: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    extremes: list[SampledQuery] = field(default_factory=list, repr=False)
     errors: dict[Polynomial, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
     key_powers: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
@@ -83,12 +104,6 @@ class Analysis:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
         found = mean_power(self, 0) * self.values.largest
         return number(found.max()) if found.numel() else 0.0
-
-    @cached_property
-    def widest(self) -> tuple[int, int, float, float]:
-        """The query in the sample with the largest bound on its scores: head, place, bound, and the values' width."""
-        head, where = divmod(int(number(self.sampled_radii.argmax())), self.sampled_radii.shape[1])
-        return head, where, number(self.sampled_radii[head, where]), number(self.values.widest[head])
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
@@ -194,12 +209,24 @@ def mean_power(analysis: Analysis, moment: int) -> Tensor:
         if moment == 0:
             found = 1 / (analysis.weights.amin(-1) if causal else analysis.mean_weights)
         else:
-            power = analysis.squares
-            for _ in range(moment // 2 - 1):
-                power = power * analysis.squares
+            power = _power(analysis, moment)
             found = (power / analysis.weights).amax(-1) if causal else power.mean(-1) / analysis.mean_weights
         analysis.moments[moment] = found
     return analysis.moments[moment]
+
+
+def _power(analysis: Analysis, moment: int) -> Tensor:
+    """s^moment (H, queries, tuples) in the sample, for an even moment; the last one is kept, and the next goes on."""
+    at = next(iter(analysis.last_power), 0)
+    if not 0 < at <= moment:
+        at, power = 2, analysis.squares
+    else:
+        power = analysis.last_power[at]
+    for _ in range((moment - at) // 2):
+        power = power * analysis.squares
+    analysis.last_power.clear()
+    analysis.last_power[moment] = power
+    return power
 
 
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
@@ -253,22 +280,6 @@ def forecast(
 def least_rounding(analysis: Analysis, degree: int, rank: int) -> float:
     """A lower bound on every forecast's rounding in float64: that of weights 1, the polynomial's first coefficient."""
     return _gamma(analysis, degree, rank, Summing(1, 1 << 62), torch.float64) * analysis.heaviest
-
-
-def least_error(analysis: Analysis, degree: int) -> float:
-    r"""A lower bound on the forecasts of all polynomials of degree g, which is cheaper than one forecast.
-
-    In the weight s^m the best approximation w of h (see `remainder`) by r - 1 = g - m degrees errs by
-    R^r min |h^(r)| / (2^(r - 1) r!) somewhere, and h^(r) is at least e^(-R) r! / (g + 1)! on [-R, R].
-    """
-    if not analysis.sampled_radii.numel():
-        return 0.0
-    head, where, R, width = analysis.widest
-    least = min(
-        R ** (degree + 1 - m) / 2.0 ** (degree - m) * number(mean_power(analysis, m)[head, where])
-        for m in range(0, degree + 1, 2)
-    )
-    return 0.99 * math.exp(-R) / float(math.factorial(degree + 1)) * least * width
 
 
 def outside(analysis: Analysis, alphas: Array, query: Tensor) -> Tensor:

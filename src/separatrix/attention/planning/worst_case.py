@@ -12,7 +12,7 @@ from separatrix.attention.planning.cost import AFFORDABLE, Shape, exact_cost, po
 from separatrix.attention.planning.paper_rules import threshold
 from separatrix.attention.planning.plan import Plan, check_tolerance
 from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK, expanded_total_degree
-from separatrix.attention.polynomial.remainder import chebyshev, taylor, taylor_factor_of_number
+from separatrix.attention.polynomial.remainder import chebyshev, least_chebyshev, taylor_factor_of_number
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
@@ -73,12 +73,17 @@ def _keeps(degree: int, radius: float, tolerance: float) -> bool:
     """Whether a polynomial of this degree keeps the tolerance in the worst case."""
     if radius > LARGEST_RADIUS:
         return False
-    moment = taylor(degree).moment
-    error = taylor_factor_of_number(degree, moment, radius) * radius**moment
-    if radius >= 0.25:
-        error = min(error, chebyshev(degree, 0, radius).factor or math.inf)
-    smallest = math.exp(-radius) - error
-    return smallest > 0 and 2 * error / smallest <= tolerance
+    moment = degree - degree % 2
+
+    def keeps(error: float) -> bool:
+        smallest = math.exp(-radius) - error
+        return smallest > 0 and 2 * error / smallest <= tolerance
+
+    if keeps(taylor_factor_of_number(degree, moment, radius) * radius**moment):
+        return True
+    if radius < 0.25 or not keeps(least_chebyshev(degree, 0, radius)[0]):  # which says it without the polynomial
+        return False
+    return keeps(chebyshev(degree, 0, radius).factor or math.inf)
 
 
 def _highest_degree(d: int) -> int:

@@ -27,7 +27,8 @@ class NativePass:
         self._factors = (frame.factors[m] * (1.0 if m else frame.scale)).contiguous()
         self._shape = (x.shape[0], index_set.rank, d_v + 1)
         self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], x.shape[0], x.shape[1], d_v)
-        self._call.set = ctypes.pointer(laid(index_set).monomials)
+        self._laid = laid(index_set)  # held here: another thread's calls may push it out of the cache of `laid`
+        self._call.set = ctypes.pointer(self._laid.monomials)
         self._call.factors = self._factors.data_ptr()
         put(self._call.x, x)
 

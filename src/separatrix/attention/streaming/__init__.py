@@ -2,6 +2,7 @@
 
 - `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
 - `state`: a state of constant size that tokens are added to and queries are asked of.
+- `thread_guard`: which threads may use a state at the same time.
 - `appending`: how tokens are added to its sums.
 - `attending`: how queries are asked of them.
 - `extending`: how tokens are added and asked at once, causally.

@@ -68,6 +68,6 @@ def check_reached(dtype: torch.dtype, reached: float) -> None:
     most = torch.finfo(dtype).max
     if not reached <= most:
         raise SeparatrixError(
-            f"values: outputs reach {reached:.3g}, and {dtype} ends at {most:.3g}. Take a state of a wider "
-            "type, or multiply the values by a power of two."
+            f"values: outputs reach {reached:.3g}, beyond {most:.3g}, the largest number of {dtype}. Use a wider type, "
+            "or multiply the values by a power of two."
         )

@@ -8,14 +8,17 @@ same arguments have the same plan, which is kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.call import Call
+from separatrix.attention.certificate.output import value_range
 from separatrix.attention.dispatch.derivatives import differentiable
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
@@ -25,16 +28,19 @@ from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.sums import Sums
 from separatrix.attention.positions import Positions
+from separatrix.attention.streaming.attending import check_reached
 from separatrix.attention.streaming.bounded_choice import exact_type
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
+from separatrix.attention.streaming.stream_rounding import refuse_values
 from separatrix.errors import SeparatrixError
 
 
 def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
     """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
 
-    Only the number of roundings is checked: the caller makes sure, by normalising queries and keys, that the scores are
-    within the plan's radius.
+    The caller makes sure, by normalising queries and keys, that the scores are within the plan's radius. Whether the
+    plan's error bound holds for so many tokens, whether products of the values stay within the range of float64, and
+    whether the outputs stay within that of their type is checked here.
 
     Args:
         plan: The plan.
@@ -92,17 +98,25 @@ def _attend_within_bound(
     if may_be_exact and (dtype := exact_type(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
-        return [out.to(query.dtype, copy=True), lse.to(torch.float64, copy=True)]
+        rounded = out.to(query.dtype, copy=True)
+        if dtype != query.dtype and truth((torch.isfinite(out) & ~torch.isfinite(rounded)).any()):
+            check_reached(query.dtype, number(out.masked_fill(~torch.isfinite(out), 0.0).abs().max()))
+        return [rounded, lse.to(torch.float64, copy=True)]
+    found = value_range(call)
+    refuse_values(found)
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(
-            f"tolerance: with {[key.shape[1] for key in keys]} tokens outputs are certain to {error:.3g} of the "
-            f"values' magnitude only, and {tolerance:.3g} was promised: take a lower bound or a higher tolerance."
+            f"tolerance: with {[key.shape[1] for key in keys]} tokens the error bound is {error:.3g} of the values' "
+            f"magnitude, which exceeds the tolerance {tolerance:.3g}: lower the bound or raise the tolerance."
         )
     expanded = expansion(plan, query.shape[0], scale, query.device)
     with no_autocast(query.device.type):
         states = [] if is_causal else polynomial.states(call, expanded)
         sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
+    may_overflow = found.high > math.log2(torch.finfo(query.dtype).max) - 1
+    if may_overflow and not truth(torch.isfinite(sums.output).all()):
+        check_reached(query.dtype, max(number(found.largest.max()), 2.0 * torch.finfo(query.dtype).max))
     return [sums.output, sums.denominator, *([] if may_be_exact else states)]
 
 

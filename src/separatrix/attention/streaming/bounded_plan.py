@@ -17,7 +17,7 @@ the distance from 1 to the next number of the type. A tolerance is kept with tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from separatrix.attention.polynomial.chunks import chunk_tokens
 from separatrix.attention.polynomial.expanded import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.polynomial.frame import Frame
 from separatrix.attention.polynomial.monomials import IndexSet, total_degree
-from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, taylor
+from separatrix.attention.polynomial.remainder import Polynomial, chebyshev, least_chebyshev, taylor
 from separatrix.attention.polynomial.sums import Expansion
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -198,28 +198,43 @@ def plan_bounded(
         >>> plan.degree, plan.rank
         (5, 1287)
     """
-    at = torch.tensor([radius], dtype=torch.float64)
     unit = output_unit(dtype)
     if tolerance <= unit * (1 + tolerance):
         least = f"more than {unit / (1 - unit):.3g} of the values' magnitude"
         expected = f"{least}, by which outputs in {dtype} are rounded"
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
+
+    def keeps(plan: BoundedPlan, part: float = 1.0) -> bool:
+        truncation, total = plan.relative_error(0.0)[0], plan.total_error(plan.roundings)
+        return part * truncation <= target and part * total <= tolerance
+
     # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
     for degree in range(1, LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 1):
         if math.comb(d + degree, degree) > LARGEST_RANK:
             break
-        candidates = [taylor(degree)] if radius < 0.25 else [taylor(degree), chebyshev(degree, 0, radius)]
-        for candidate in candidates:
-            error = float(candidate.factors(at)) * radius**candidate.moment * (1 + 2.0**-40)
-            plan = BoundedPlan(order, d, radius, tolerance, dtype, candidate, error)
-            if plan.relative_error(0.0)[0] <= target and plan.total_error(plan.roundings) <= tolerance:
+        series = taylor(degree)
+        of_taylor = BoundedPlan(order, d, radius, tolerance, dtype, series, _uniform_error(series, radius))
+        if keeps(of_taylor):
+            return of_taylor
+        # Chebyshev's polynomial errs by at least `least`, and its coefficients sum to as much as Taylor's, or nearly.
+        least = least_chebyshev(degree, 0, radius)[0] if radius >= 0.25 else math.inf
+        if keeps(replace(of_taylor, error=least), part=0.99):
+            series = chebyshev(degree, 0, radius)
+            plan = replace(of_taylor, polynomial=series, error=_uniform_error(series, radius))
+            if keeps(plan):
                 return plan
     raise SeparatrixError(
         f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
         f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data, of which outputs "
         f"in {dtype} take {unit:.3g}: lower the bound, the dimension or the precision."
     )
+
+
+def _uniform_error(polynomial: Polynomial, radius: float) -> float:
+    """A bound on |exp(s) - P(s)| for |s| <= radius."""
+    factor = float(polynomial.factors(torch.tensor([radius], dtype=torch.float64)))
+    return factor * radius**polynomial.moment * (1 + 2.0**-40)
 
 
 def normalised(x: Tensor, order: int) -> Tensor:

@@ -34,8 +34,10 @@ def few_tokens_for(
     library = kernels_for(*tensors) if not on_gpu and state.order - 1 <= MOST_SETS else None
     if not on_gpu and library is None:
         return None
-    if state._few is None:
+    few = state._few
+    if few is None:
         sizes = (state._heads, state.value_dim, state.bound, state.scale, state._most, state.norm)
-        made = FewTokens(library, state.plan, *sizes) if library is not None else None
-        state._few = made or FewTokensOnGpu(state.device, state.plan, *sizes)
-    return state._few
+        few = None if library is None else FewTokens(library, state.plan, *sizes)
+        few = few or FewTokensOnGpu(state.device, state.plan, *sizes)
+        state._few = few
+    return few

@@ -34,6 +34,9 @@ def roundings_of_few(before: int, tokens: int) -> int:
 class FewTokens:
     """The calls of the kernels for the states of one plan.
 
+    An instance is never changed, so that threads may share it: every call fills a `StreamCall` of its own, because
+    ctypes releases the global interpreter lock while a kernel reads it.
+
     Args:
         library: The kernels.
         plan: The plan of the states.
@@ -62,20 +65,20 @@ class FewTokens:
         self._library = library
         self._plan, self._laid, self._coefficients = plan, laid(plan.index_set), plan.coefficients()
         powers = [2.0**exponent for exponent in balanced_exponents(plan.order, bound, scale)]
-        self._sets = plan.order - 1
-        self._call = StreamCall(heads=heads, sets=self._sets, d_v=value_dim, most=most)
-        self._call.norm = plan.order if norm == "order" else 0
-        self._call.set = ctypes.pointer(self._laid.monomials)
-        self._call.coefficients = self._coefficients.data_ptr()
-        self._call.factors[: self._sets + 1] = [powers[0] * scale, *powers[1:]]
-        self._largest = (ctypes.c_double * MOST_SETS)()
-        self._reached = ctypes.c_double()
+        self._sets, self._value_dim = plan.order - 1, value_dim
+        self._template = StreamCall(heads=heads, sets=self._sets, d_v=value_dim, most=most)
+        self._template.norm = plan.order if norm == "order" else 0
+        self._template.set = ctypes.pointer(self._laid.monomials)
+        self._template.coefficients = self._coefficients.data_ptr()
+        self._template.factors[: self._sets + 1] = [powers[0] * scale, *powers[1:]]
 
-    def _begin(self, states: Sequence[Tensor], like: Tensor, checked: bool) -> None:
-        call = self._call
+    def _call(self, states: Sequence[Tensor], like: Tensor, checked: bool) -> StreamCall:
+        """The structure of one call on tokens of the type and length of `like`; what it points to is held by `self`."""
+        call = StreamCall.from_buffer_copy(self._template)
         call.type, call.tokens, call.checked = TYPES[like.dtype], like.shape[-2], checked
         for m, state in enumerate(states):
             call.states[m] = state.data_ptr()
+        return call
 
     def append(
         self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
@@ -86,14 +89,14 @@ class FewTokens:
         nothing is added then.
         """
         keys, values = [_readable(key) for key in keys], [_readable(value) for value in values]
-        self._begin(states, keys[0], checked)
+        call, largest = self._call(states, keys[0], checked), (ctypes.c_double * MOST_SETS)()
         for m in range(self._sets):
-            self._call.keys[m], self._call.values[m] = keys[m].data_ptr(), values[m].data_ptr()
-        code = self._library.separatrix_stream_append(ctypes.byref(self._call), self._largest)
+            call.keys[m], call.values[m] = keys[m].data_ptr(), values[m].data_ptr()
+        code = self._library.separatrix_stream_append(ctypes.byref(call), largest)
         if code == REFUSED:
             return None
         done(code)
-        return self._largest[: self._sets]
+        return largest[: self._sets]
 
     def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
         """The outputs of queries against contiguous states, and the largest magnitude of one before it was rounded.
@@ -101,16 +104,16 @@ class FewTokens:
         None if a query is not certain to be within the bound, unless it was `checked`.
         """
         given = _readable(query)
-        self._begin(states, given, checked)
-        self._call.query = given.data_ptr()
-        out = torch.empty(*query.shape[:-1], self._call.d_v, dtype=given.dtype)
+        call, reached = self._call(states, given, checked), ctypes.c_double()
+        call.query = given.data_ptr()
+        out = torch.empty(*query.shape[:-1], self._value_dim, dtype=given.dtype)
         code = self._library.separatrix_stream_attend(
-            ctypes.byref(self._call), ctypes.c_void_p(out.data_ptr()), ctypes.byref(self._reached)
+            ctypes.byref(call), ctypes.c_void_p(out.data_ptr()), ctypes.byref(reached)
         )
         if code == REFUSED:
             return None
         done(code)
-        return out.to(query.dtype), self._reached.value
+        return out.to(query.dtype), reached.value
 
 
 def _readable(x: Tensor) -> Tensor:

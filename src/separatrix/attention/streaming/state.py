@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from separatrix.attention.streaming.few_tokens import FewTokens
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
 from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding
+from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices, check_bound, check_tensor
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError
@@ -58,6 +60,11 @@ class TensorAttentionState:
         device: Where the state is kept.
 
     Appending and attending are differentiable; `detach` cuts the graph.
+
+    **Threads may attend one state at the same time; a thread that appends to it, or changes it otherwise, must be
+    alone.** A change while another thread uses the state is refused by a `SeparatrixError`, and so is any use while
+    another thread changes it. `copy.copy` gives another thread a state of its own, which shares memory with this one
+    until either is changed.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -107,6 +114,7 @@ class TensorAttentionState:
         self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance, dtype)
         self._heads = math.prod(self.batch_shape)
         self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+        self._guard = ThreadGuard("state")
         shape = (self._heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
         self._few: FewTokens | FewTokensOnGpu | None = None
@@ -116,14 +124,18 @@ class TensorAttentionState:
         self._hidden: Tensor | None = None  # how many tokens of each set a mask hid from each head, (order - 1, heads)
 
     def __getstate__(self) -> dict[str, object]:
-        """All but the calls of the kernels, whose pointers cannot be copied and which are made again."""
-        return {**self.__dict__, "_few": None}
+        """The attributes of a copy: lists of its own, and sums that either state copies before it changes them."""
+        with self._guard.reading:
+            lists = {name: list(getattr(self, name)) for name in ("_tokens", "_largest", "_roundings")}
+            own = {**lists, "_states": list(self.states), "_shared": True, "_few": None, "_guard": copy(self._guard)}
+            return {**self.__dict__, **own}
 
     @property
     def states(self) -> list[Tensor]:
         """The sums Z_m (heads, rank, d_v + 1) of each set; tokens that are appended later do not change them."""
-        self._shared = True
-        return self._states
+        with self._guard.reading:
+            self._shared = True
+            return self._states
 
     @states.setter
     def states(self, states: list[Tensor]) -> None:
@@ -140,17 +152,20 @@ class TensorAttentionState:
     @property
     def largest(self) -> tuple[float, ...]:
         """The largest magnitude among the values of each set."""
-        return tuple(self._largest)
+        with self._guard.reading:
+            return tuple(self._largest)
 
     @property
     def roundings(self) -> tuple[int, ...]:
         """How many roundings a token of each set has gone through at most."""
-        return tuple(self._roundings)
+        with self._guard.reading:
+            return tuple(self._roundings)
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """How many tokens were appended to each set, those that a mask hides among them."""
-        return tuple(self._tokens)
+        with self._guard.reading:
+            return tuple(self._tokens)
 
     @property
     def nbytes(self) -> int:
@@ -160,7 +175,8 @@ class TensorAttentionState:
     @property
     def certificate(self) -> Certificate:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
-        return self.plan.certificate_of_all(self._relative(), math.prod(self._largest), self.device)
+        with self._guard.reading:
+            return self.plan.certificate_of_all(self._relative(), math.prod(self._largest), self.device)
 
     def _relative(self) -> float:
         return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
@@ -182,7 +198,8 @@ class TensorAttentionState:
             key_masks: For each set a bool tensor that broadcasts to (*batch_shape, L_m), or None, as in
                 `tensor_attention`: **a token where it is False is not added**, whatever its key and value are.
         """
-        append(self, keys, values, key_masks)
+        with self._guard.changing:
+            append(self, keys, values, key_masks)
 
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
@@ -190,7 +207,8 @@ class TensorAttentionState:
         Before every set has a token, or where masks hide all tokens of a set, there is nothing to attend, and the
         output is zero.
         """
-        return attend(self, query)
+        with self._guard.reading:
+            return attend(self, query)
 
     def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
         """Refuse to attend sums that were rounded too often for what was promised."""
@@ -230,21 +248,23 @@ class TensorAttentionState:
             >>> bool((torch.cat(parts) - exact).abs().max() <= 1e-3)
             True
         """
-        return extend(self, query, keys, values, key_masks)
+        with self._guard.changing:
+            return extend(self, query, keys, values, key_masks)
 
     def merge(self, other: TensorAttentionState) -> None:
         """Add the tokens of another state of the same plan and shape; the other is left as it is."""
         if not isinstance(other, TensorAttentionState):
             raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
-        compare("other", configuration(self), configuration(other))
-        compare("other", {"device": str(self.device)}, {"device": str(other.device)})
-        check_sums_of(self, "other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
-        if other._hidden is not None:
-            self._hidden = other._hidden + self._hidden_counts()
-        self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
-        self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
-        self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
-        self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
+        with self._guard.changing, other._guard.reading:
+            compare("other", configuration(self), configuration(other))
+            compare("other", {"device": str(self.device)}, {"device": str(other.device)})
+            check_sums_of(self, "other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
+            if other._hidden is not None:
+                self._hidden = other._hidden + self._hidden_counts()
+            self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
+            self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
+            self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
+            self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
         """Make the sequence at `indices[i]` of the batch, the first of the leading dimensions, the one at i.
@@ -258,19 +278,20 @@ class TensorAttentionState:
         """
         if not self.batch_shape:
             raise ArgumentError("indices", expected="a state with a batch", got="batch_shape ()")
-        chosen = batch_indices(indices, self.batch_shape[0], self.device)
-        states = [
-            z.reshape(*self.batch_shape, *z.shape[1:]).index_select(0, chosen).flatten(0, len(self.batch_shape) - 1)
-            for z in self._states
-        ]
-        if self._hidden is not None:
-            counts = self._hidden.unflatten(1, self.batch_shape)
-            self._hidden = counts.index_select(1, chosen).flatten(1)
-        if len(chosen) != self.batch_shape[0]:
-            self.batch_shape = (len(chosen), *self.batch_shape[1:])
-            self._heads, self._few = math.prod(self.batch_shape), None
-            self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
-        self.states = states
+        with self._guard.changing:
+            chosen = batch_indices(indices, self.batch_shape[0], self.device)
+            states = [
+                z.reshape(*self.batch_shape, *z.shape[1:]).index_select(0, chosen).flatten(0, len(self.batch_shape) - 1)
+                for z in self._states
+            ]
+            if self._hidden is not None:
+                counts = self._hidden.unflatten(1, self.batch_shape)
+                self._hidden = counts.index_select(1, chosen).flatten(1)
+            if len(chosen) != self.batch_shape[0]:
+                self.batch_shape = (len(chosen), *self.batch_shape[1:])
+                self._heads, self._few = math.prod(self.batch_shape), None
+                self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+            self.states = states
 
     def trim(self, length: int) -> None:
         """Refuse to forget tokens: their sum does not say which of them is which. `length` may be all of them.
@@ -287,11 +308,13 @@ class TensorAttentionState:
 
     def detach(self) -> None:
         """Cut the graph: tokens that are appended later still have gradients, earlier ones have none."""
-        self.states = [z.detach() for z in self._states]
+        with self._guard.changing:
+            self.states = [z.detach() for z in self._states]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
-        return saved_tensors(self)
+        with self._guard.reading:
+            return saved_tensors(self)
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Replace the tokens of this state by those that were saved.
@@ -303,7 +326,8 @@ class TensorAttentionState:
             ArgumentError: The state was made with other arguments, which are named, or its numbers cannot be those of
                 any tokens. This state is then left as it was.
         """
-        load(self, saved)
+        with self._guard.changing:
+            load(self, saved)
 
     def _hidden_counts(self) -> Tensor:
         """How many tokens of each set a mask hid from each head, (order - 1, heads)."""

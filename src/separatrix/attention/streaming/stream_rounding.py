@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.attention.arithmetic.rounding import Summing
-from separatrix.attention.certificate.output import SMALLEST_SCALE
+from separatrix.attention.certificate.output import SMALLEST_SCALE, ValueRange
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.errors import SeparatrixError
 
@@ -46,6 +46,16 @@ def relative_rounding(
     if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
         return math.inf  # products of some of the sets, or sums of these, leave the range
     return plan.rounding(sum(roundings))
+
+
+def refuse_values(values: ValueRange) -> None:
+    """Raise a `SeparatrixError` if products of values, or sums of these over tuples, leave the range of float64."""
+    if not values.in_range(torch.float64):
+        raise SeparatrixError(
+            f"values: products of the sets' largest magnitudes range from 2^{values.low:.0f} to, summed over tuples, "
+            f"2^{values.high:.0f}; near-linear attention needs 2^-900 to 2^1022. Multiply the value sets by powers of "
+            "two, or use exact attention."
+        )
 
 
 def refuse_roundings(

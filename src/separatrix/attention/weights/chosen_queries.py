@@ -109,9 +109,11 @@ def weights_of(call: Call, chosen: Sequence[int]) -> Tensor:
             index = torch.tensor(chosen[first : first + rows], device=call.query.device)
             own = weights[at_heads, first : first + rows]
             log_sum = LogSum.empty(own.shape[0], own.shape[1], own.device)
+            shifts = []
             for block in blocks(part, index, box, size):
-                own[..., block.start : block.stop] = block.scores
-                log_sum.add(block.scores, block.scores.amax(-1))
-            lse = log_sum.value()
-            own.sub_(lse.masked_fill(lse == -math.inf, 0.0).to(own.dtype).unsqueeze(-1)).exp_()
+                own[..., block.start : block.stop] = log_sum.add(block.scores, block.scores.amax(-1))
+                shifts.append((block.start, block.stop, log_sum.largest))
+            # The weights are the very terms of the sum over the sum: they sum to 1 however large the scores are.
+            for begin, end, largest in shifts:
+                own[..., begin:end].mul_(log_sum.share(largest).to(own.dtype).unsqueeze(-1))
     return weights

@@ -194,14 +194,29 @@ class LogSum:
         zeros = torch.zeros(heads, queries, dtype=torch.float64, device=device)
         return cls(zeros - math.inf, zeros)
 
-    def add(self, scores: Tensor, largest: Tensor) -> None:
-        """Add scores (H, queries, tuples), of which `largest` are the largest; their memory is overwritten."""
+    def add(self, scores: Tensor, largest: Tensor) -> Tensor:
+        """Add scores (H, queries, tuples), of which `largest` are the largest; their memory is overwritten.
+
+        Returns:
+            The terms that were added to the total, exp(score - `self.largest`), or 0 where `self.largest` is -inf.
+        """
         new = torch.maximum(self.largest, largest.to(torch.float64))
         shift = new.masked_fill(new == -math.inf, 0.0)
         # The difference of two numbers of a narrower type is rounded in it, as is a score itself.
         terms = scores.sub_(shift.to(scores.dtype).unsqueeze(-1)).exp_()
         self.total = self.total * (self.largest - shift).exp() + terms.sum(-1).to(torch.float64)
         self.largest = new
+        return terms
+
+    def share(self, scores: Tensor) -> Tensor:
+        """The share exp(score) / sum of scores (H, queries, ...) in float64; 0 for -inf, also where all scores are.
+
+        The largest score is subtracted first, exactly or nearly so. The log-sum-exp would not do: it is rounded by as
+        much as float64 resolves at its size, which for scores of 1e15 is a tenth.
+        """
+        rows = (slice(None), slice(None), *[None] * (scores.dim() - 2))
+        largest = self.largest.masked_fill(self.largest == -math.inf, 0.0)
+        return (scores.to(torch.float64) - largest[rows]).exp() / self.total.masked_fill(self.total == 0, 1.0)[rows]
 
     def value(self) -> Tensor:
         """The log-sum-exp in float64."""

@@ -147,14 +147,12 @@ def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequ
                 at.gather(-1, ranked),
             )
         log_sum.add(block.scores, largest)
-    lse = log_sum.value()
     there = best > -math.inf
-    weights = (best.to(torch.float64) - lse.unsqueeze(-1)).exp().masked_fill(~there, 0.0)
     indices = torch.stack(unravelled(places, box), -1).masked_fill(~there.unsqueeze(-1), -1)
     at_heads, at_queries = slice(*heads), slice(*queries)
     answer.indices[at_heads, at_queries, :listed] = indices
-    answer.weights[at_heads, at_queries, :listed] = weights.to(answer.weights.dtype)
-    answer.lse[at_heads, at_queries] = lse.to(answer.lse.dtype)
+    answer.weights[at_heads, at_queries, :listed] = log_sum.share(best).to(answer.weights.dtype)
+    answer.lse[at_heads, at_queries] = log_sum.value().to(answer.lse.dtype)
 
 
 def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import sqlite3
 import struct
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from separatrix.lab import Cell, Store, StoreError, results, rows
+from separatrix.lab import Store, StoreError, rows
 from separatrix.lab.alive import lock_path
-from separatrix.lab.faults import DamagedError
 from separatrix.lab.lease import Lease
-from separatrix.lab.upkeep import gc, verify
+from separatrix.lab.upkeep import gc
 from tests.lab.app import app
 from tests.lab.experiments import number, walk
-from tests.lab.helpers import contents, do, fill
+from tests.lab.helpers import contents, do
 
 PAGE = 4096
 CELLS = [walk.cell(seed=seed, steps=20) for seed in range(4)]

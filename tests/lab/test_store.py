@@ -284,7 +284,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     for folder in (tmp_path / "results", tmp_path / "results" / "deeper"):
         with pytest.raises(
-            StoreError, match="Make the folder readable and writable, or choose another one with --store"
+            StoreError, match="Make the folder readable and writable"
         ):
             Store.create(folder)
 

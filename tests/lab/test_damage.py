@@ -166,11 +166,12 @@ def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) 
 
 
 def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """Bytes 18 and 19 are the versions of the format; a version that SQLite does not know makes the file read-only."""
+    """Bytes 18 and 19 are the versions for writing and for reading; one that SQLite does not know forbids it."""
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = (bytes([*data[:byte], data[byte] ^ 1 << bit, *data[byte + 1 :]]) for byte in (18, 19) for bit in range(8))
     counted = fates(shelf, sound, "store.sqlite", headers)
-    assert set(counted) == {"harmless", "told, all kept"}
+    assert counted["told, all kept"] >= 6
+    assert counted["told, some run again"] >= 6
 
 
 def test_a_damaged_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:

@@ -283,9 +283,7 @@ def test_what_is_made_is_for_the_user_alone(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     for folder in (tmp_path / "results", tmp_path / "results" / "deeper"):
-        with pytest.raises(
-            StoreError, match="Make the folder readable and writable"
-        ):
+        with pytest.raises(StoreError, match="Make the folder readable and writable"):
             Store.create(folder)
 
 

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from types import NoneType
 from typing import Any, Self
 
 from separatrix.checks import is_whole
@@ -143,7 +144,7 @@ def checked_record(fields: Sequence[Any], facts: Any) -> Record | None:
     is_cell = isinstance(experiment, str) and is_whole(version, low=1) and is_whole(seed, low=0)
     if not is_cell or _table(parameters) is None or key != (cell := Cell(experiment, version, parameters, seed)).key:
         return None
-    is_outcome = isinstance(traceback, str | None) and isinstance(origin, str | None)
+    is_outcome = isinstance(traceback, _TEXT) and isinstance(origin, _TEXT)
     if not is_outcome or not (_is_time(seconds) and _is_time(finished) and _is_result(status, run, result)):
         return None
     is_origin = isinstance(facts, str) and named(facts) == origin and _table(facts) is not None
@@ -190,4 +191,5 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
+_TEXT = (str, NoneType)
 _DECODER = json.JSONDecoder(object_hook=_unmarked, parse_constant=_refuse_constant)

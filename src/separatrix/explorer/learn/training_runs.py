@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
 from separatrix.explorer.learn.view import Floats
@@ -91,8 +92,8 @@ def read_run(store: Path, name: str) -> TrainingRun:
         with Store.open(store) as opened:
             for run in stored_runs(opened, name):
                 return _of_pieces(store, run)
-    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps", 0)
-    return TrainingRun(name, int(steps), {}, (), {}, (), _no_weights)
+    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps")
+    return TrainingRun(name, steps if is_whole(steps, low=0, high=10**9) else 0, {}, (), {}, (), _no_weights)
 
 
 def _no_weights(step: int) -> Weights:

@@ -19,7 +19,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
 from separatrix.explorer.learn.view import Floats
-from separatrix.lab.store import Record, Store
+from separatrix.lab.store import Record, Store, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 
@@ -65,7 +65,7 @@ def listed(store: Path) -> dict[str, str]:
     training = store / TRAINING
     if training.is_dir():  # one that began a moment ago is not in the store yet
         found |= {one.name: f"{one.name}, started here" for one in training.iterdir() if NAME.fullmatch(one.name)}
-    if not (store / "store.sqlite").exists():
+    if not has_store(store):
         return found
     with Store.open(store) as opened:
         for run in reversed(list(stored_runs(opened))[-MOST_LISTED:]):
@@ -88,7 +88,7 @@ def read_run(store: Path, name: str) -> TrainingRun:
     name = known(store, name)
     if name.startswith("cell-"):
         return _of_cell(store, name)
-    if (store / "store.sqlite").exists():
+    if has_store(store):
         with Store.open(store) as opened:
             for run in stored_runs(opened, name):
                 return _of_pieces(store, run)

@@ -16,7 +16,11 @@ from separatrix.explorer.learn.asked_run import Asked
 from separatrix.explorer.learn.training_runs import listed, read_run
 from separatrix.explorer.learn.training_start import Starter
 from separatrix.explorer.learn.training_state import alive, standing
+from separatrix.lab import Cell
+from separatrix.lab.plain import canonical
+from separatrix.runs.cells import came_out, name_of, pieces
 from tests.explorer.learn.test_runs import LONG, SMALL, close, wait
+from tests.lab.helpers import fill
 
 
 @pytest.fixture
@@ -167,3 +171,24 @@ def test_any_end_can_be_read(starter: Starter, end: Any) -> None:
     folder = received(starter, SMALL.name(), NUMBERS)
     (folder / "end.json").write_text(json.dumps(end))
     assert standing(starter.store, SMALL.name()).word == "cut off"
+
+
+def test_rows_that_no_run_wrote_are_not_listed(starter: Starter) -> None:
+    """They have right checksums, and the names of our experiments."""
+    (sound, *_) = pieces(SMALL.settings(), 100)
+    result = canonical(came_out([], None))
+    fill(starter.store, [sound], result)
+    other = pieces(Asked(**{**NUMBERS, "seed": 5}).settings(), 50)
+    fill(starter.store, other[:1], '{"records":[{"step":"first"}],"state":null,"step":null}')
+    fill(starter.store, other[1:], '{"records":7,"state":[],"step":"last"}')
+    for number, parameters in enumerate(
+        ({}, {"until": []}, {**sound.arguments, "T": "8"}, {**sound.arguments, "T": -1})
+    ):
+        forged = Cell(sound.experiment, sound.version, canonical(parameters), number)
+        fill(starter.store, [forged, Cell(sound.experiment, 99, sound.parameters, number)], result)
+    for experiment in ("selection.heat_maps", "selection.training"):
+        cells = [
+            Cell(experiment, 1, canonical(parameters), 0) for parameters in ({}, {"steps": "many"}, {"steps": 1e300})
+        ]
+        fill(starter.store, cells, "{}")
+    assert list(listed(starter.store)) == [name_of(SMALL.settings(), 100)]

@@ -134,9 +134,14 @@ def _drawable(step: int, W: Any, V: Any) -> Weights:
 
 
 def _cells(store: Store) -> Iterator[Record]:
-    """Give the training runs that `separatrix reproduce` left in the store."""
-    for experiment in ("selection.heat_maps", "selection.training"):
-        yield from islice(store.records(experiment, "done"), MOST_LISTED)
+    """Give the training runs that `separatrix reproduce` left in the store; rows without their parameters are none."""
+    for experiment, needed in (("selection.heat_maps", set()), ("selection.training", {"T", "encoding", "optimiser"})):
+        records = (
+            record
+            for record in store.records(experiment, "done")
+            if needed <= (asked := record.cell.arguments).keys() and is_whole(asked.get("steps"), low=0)
+        )
+        yield from islice(records, MOST_LISTED)
 
 
 def _cell_title(record: Record) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import sys
@@ -31,6 +32,7 @@ if sys.platform != "win32":
 
 __all__ = [
     "Held",
+    "NotRegular",
     "draft_folder",
     "drafts_in",
     "held",
@@ -39,6 +41,7 @@ __all__ = [
     "is_held",
     "link_in_place",
     "make_folder",
+    "open_regular",
     "put_in_place",
     "read_at_most",
     "write_whole",
@@ -47,10 +50,15 @@ __all__ = [
 _PIECE = 1 << 20
 _FOR_THE_USER = 0o600
 _FOLDER_FOR_THE_USER = 0o700
+_DRAFT = re.compile(r"\.[0-9a-f]{32}\.draft\Z")
 
 
 class Held(Exception):
     """Another process holds the lock."""
+
+
+class NotRegular(OSError):
+    """A path is a symlink, a folder, a pipe or a device, where a regular file must be."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -92,8 +100,11 @@ def link_in_place(draft: Path, path: Path) -> None:
 
 
 def drafts_in(folder: Path) -> list[Path]:
-    """List what killed writers left in a folder, files and folders; or what others are writing now."""
-    return list(folder.glob("*.draft"))
+    """List the drafts in a folder, files and folders, that killed writers left or that others are writing now.
+
+    Only names that this module makes count, and never a symlink.
+    """
+    return [path for path in folder.glob("*.draft") if _DRAFT.search(path.name) and not path.is_symlink()]
 
 
 def _draft_of(path: Path) -> Path:
@@ -147,6 +158,30 @@ def read_at_most(path: Path, most: int) -> bytes:
         return b"".join(parts)
 
 
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file and return its descriptor; never follow a symlink or wait for the other end of a pipe.
+
+    Args:
+        path: the file.
+        flags: the flags of `os.open`. A file that they create can be read by this user only.
+
+    Raises:
+        NotRegular: if the path is a symlink, a folder, a pipe or a device.
+        OSError: if the file cannot be opened.
+    """
+    careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags | careful, _FOR_THE_USER)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise NotRegular(errno.EINVAL, "it is not a regular file", str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotRegular(errno.EINVAL, "it is not a regular file", str(path))
+    return handle
+
+
 def hold(path: Path, *, wait: bool = False) -> int:
     """Lock a file, and return its open descriptor; this process holds the lock until the descriptor is closed.
 
@@ -156,9 +191,10 @@ def hold(path: Path, *, wait: bool = False) -> int:
 
     Raises:
         Held: if another process holds the lock and `wait` is False.
+        NotRegular: if the path is a symlink, or anything else that is not a regular file.
     """
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, _FOR_THE_USER)
+        handle = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             if sys.platform != "win32":
                 fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,16 +234,19 @@ def hold_bytes(file: BinaryIO, first: int, count: int) -> None:
 
 def _is_named(handle: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file; on Windows, which has no such locks, whether the file exists."""
+    """Whether a process holds the lock of a file; on Windows, which has no such locks, whether the file exists.
+
+    False for a symlink and for anything else that is not a regular file, which `hold` never locks.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+        handle = open_regular(path)
+    except (FileNotFoundError, NotRegular):
         return False
     try:
         if sys.platform != "win32":

@@ -7,6 +7,7 @@ and the next run brings it back to what it was.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections import Counter
@@ -73,8 +74,11 @@ def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
         return "harmless" if found == before else "harmless, and run again"
     assert verified.exit_code == 1, verified.output
     assert f"gc --damaged --store {folder}" in verified.output
-    for words in ("ls", "export"):
-        assert command(words, folder).exit_code in (0, 2)
+    assert command("ls", folder).exit_code in (0, 2)
+    exported = command("export", folder, "--format", "json")
+    assert exported.exit_code in (0, 1, 2)
+    if exported.exit_code == 0:  # then no row is missing
+        assert {row["key"] for row in json.loads(exported.stdout)} >= before.keys()
     mended = command("gc", folder, "--damaged")
     assert mended.exit_code == 0, mended.output
     again = command("verify", folder)
@@ -153,19 +157,21 @@ def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) ->
 
 
 def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """Whatever it hits there, no cell is lost: the rows are found without the header."""
+    """SQLite reads the rows, or refuses the whole file, and then all cells are run again."""
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = flipped(data[:100], 20, seed=2)
     counted = fates(shelf, sound, "store.sqlite", (head + data[100:] for head in headers))
-    assert set(counted) == {"harmless", "told, all kept"}
+    assert counted["told, all kept"] > 0
+    assert counted["told, some run again"] > 0
 
 
 def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """Bytes 18 and 19 are the versions of the format; a version that SQLite does not know makes the file read-only."""
+    """Bytes 18 and 19 are the versions for writing and for reading; one that SQLite does not know forbids it."""
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = (bytes([*data[:byte], data[byte] ^ 1 << bit, *data[byte + 1 :]]) for byte in (18, 19) for bit in range(8))
     counted = fates(shelf, sound, "store.sqlite", headers)
-    assert set(counted) == {"harmless", "told, all kept"}
+    assert counted["told, all kept"] >= 6
+    assert counted["told, some run again"] >= 6
 
 
 def test_a_damaged_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:

@@ -149,7 +149,7 @@ def test_a_damaged_array_is_found_and_its_cell_done_again(filled: Path, how: str
 def test_gc_removes_only_what_nothing_needs(filled: Path) -> None:
     before = contents(filled)
     folder = sorted(filled.glob("arrays/*"))[0]
-    orphan, draft = folder / f"{'0' * 64}.safetensors", folder / "dead.draft"
+    orphan, draft = folder / f"{'0' * 64}.safetensors", folder / f"array.{'0' * 32}.draft"
     orphan.write_bytes(b"12345")
     draft.write_bytes(b"123")
     cleared = gc(filled)
@@ -207,9 +207,10 @@ def test_gc_takes_no_array_that_a_row_is_about_to_name(tmp_path: Path) -> None:
 
 
 def test_gc_clears_drafts(filled: Path) -> None:
-    (filled / "report.html.0123.draft").write_bytes(b"12")
-    (filled / "rebuilt.0123.draft").mkdir()
-    (filled / "rebuilt.0123.draft" / "store.sqlite").touch()
+    mark = "0123456789abcdef" * 2
+    (filled / f"report.html.{mark}.draft").write_bytes(b"12")
+    (filled / f"salvaged.{mark}.draft").mkdir()
+    (filled / f"salvaged.{mark}.draft" / "store.sqlite").touch()
     assert gc(filled).files == 1
     assert not list(filled.glob("*.draft"))
 

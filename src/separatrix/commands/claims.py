@@ -40,10 +40,11 @@ def claims(
     """
     from separatrix.checks import one_of
     from separatrix.claims.ledger import Verdict
+    from separatrix.lab.store import has_store
 
     for wanted in verdict or ():
         one_of("--verdict", wanted, [one.value for one in Verdict])
-    is_stored = (store / "store.sqlite").exists()
+    is_stored = has_store(store)
     chosen = [one for one in _claims(paper, is_stored) if _is_about(one, place, text)]
     found = _judged(chosen, store) if is_stored else _recalled(chosen)
     judged = [one for one in found if verdict is None or one.verdict.value in verdict]

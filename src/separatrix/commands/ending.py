@@ -13,7 +13,7 @@ import typer
 
 from separatrix.errors import SeparatrixError
 from separatrix.lab.interrupts import INTERRUPTED, body, interrupted
-from separatrix.lab.wording import duration, many
+from separatrix.lab.wording import duration, many, printable
 
 if TYPE_CHECKING:
     from separatrix.lab.progress import Tally
@@ -38,7 +38,7 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
                 typer.echo(f"Stopped. What is done is kept. To go on, {again()}", err=True)
                 raise typer.Exit(INTERRUPTED) from error
             if isinstance(error, SeparatrixError):
-                typer.echo(f"separatrix: {error}", err=True)
+                typer.echo("separatrix: " + printable(str(error), keep="\n"), err=True)
                 raise typer.Exit(2) from error
             raise
 

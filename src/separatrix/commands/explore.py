@@ -48,6 +48,7 @@ def explore(
     from separatrix.explorer.private_link import private_link
     from separatrix.explorer.server import Endpoint, bound, is_loopback
     from separatrix.explorer.warm import start_warming
+    from separatrix.lab.store import has_store
 
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ArgumentError("--token", expected=f"at least {SHORTEST_TOKEN} characters", got=f"{len(token)} of them")
@@ -58,6 +59,7 @@ def explore(
         raise ArgumentError("--no-token", expected=wanted, got=host)
     if not no_token:
         token = token or secrets.token_urlsafe(24)
+    has_store(store)  # it raises an error if the folder cannot be looked into
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     server, address = bound(make_app(store), Endpoint(host, port, token))
     typer.echo(f"The explorer: {address}")

@@ -11,7 +11,7 @@ import typer
 
 from separatrix.commands.ending import in_a_sentence
 from separatrix.commands.options import RESULTS, StoreOption
-from separatrix.lab.wording import many
+from separatrix.lab.wording import many, printable
 
 if TYPE_CHECKING:
     from separatrix.lab.store import Store
@@ -57,19 +57,22 @@ def ls(
             killed = record.run is not None and record.run not in alive
             note = "  (its run was killed, the next one does it again)" if killed else ""
             head = f"{record.key[:12]}  {record.status:<7}  {took:>11}"
-            sys.stdout.write(f"{head}  {cell.experiment}  seed={cell.seed}  {cell.parameters}{note}\n")
+            line = f"{head}  {cell.experiment}  seed={cell.seed}  {cell.parameters}{note}"
+            sys.stdout.write(f"{printable(line)}\n")
         for (name, what), count in kept.counts().items():
-            typer.echo(f"{count:,} {what}: {name}", err=True)
+            typer.echo(f"{count:,} {what}: {printable(name)}", err=True)
         _say_left_out(kept)
 
 
-def _say_left_out(kept: Store) -> None:
+def _say_left_out(kept: Store) -> int:
+    """Say how many damaged rows are left out, if there are any, and return how many."""
     if count := kept.left_out():
         typer.echo(
             f"{many(count, 'row')} of the store left out, being damaged: `separatrix store verify --store "
             f"{kept.folder}` says more.",
             err=True,
         )
+    return count
 
 
 @store_app.command()
@@ -86,19 +89,19 @@ def show(
     with Store.open(store) as kept:
         record = kept.record(key)
     typer.echo(f"key         {record.key}")
-    typer.echo(f"experiment  {record.cell.experiment}, recipe version {record.cell.version}")
+    typer.echo(f"experiment  {printable(record.cell.experiment)}, recipe version {record.cell.version}")
     typer.echo(f"parameters  {record.cell.parameters}")
     typer.echo(f"seed        {record.cell.seed}")
     typer.echo(f"status      {record.status}")
     if record.finished is not None:
-        typer.echo(f"finished    {moment(record.finished)}, after {record.seconds:.3f} s")
+        typer.echo(f"finished    {moment(record.finished)}, after {record.seconds or 0.0:.3f} s")
     if record.origin is not None:
         for fact, value in json.loads(record.origin).items():
-            typer.echo(f"{fact:<10}  {value or 'unknown'}")
+            typer.echo(printable(f"{fact:<10}  {value or 'unknown'}"))
     if record.result is not None:
         typer.echo(json.dumps(json.loads(record.result), indent=2))
     if record.traceback is not None:
-        typer.echo(record.traceback)
+        typer.echo(printable(record.traceback, keep="\n\t"))
 
 
 @store_app.command()
@@ -109,19 +112,24 @@ def export(
     experiment: ExperimentOption = None,
     store: StoreOption = RESULTS,
 ) -> None:
-    """Write the cells and their results as CSV or JSON; arrays are named by their files."""
+    """Write the cells and their results as CSV or JSON; arrays are named by their files.
+
+    Exits with 1 if damaged rows are left out, and with 2, before anything is written, if the file itself is damaged.
+    """
     from separatrix.lab.export import as_csv, as_json
     from separatrix.lab.faults import plainly
     from separatrix.lab.store import Store
 
     write = as_csv if format is Format.CSV else as_json
     with Store.open(store) as kept:
+        kept.check_file()
         if output is None:
             write(kept, sys.stdout, experiment)
         else:
             with plainly(output), output.open("w", encoding="utf-8", newline="") as stream:
                 write(kept, stream, experiment)
-        _say_left_out(kept)
+        if _say_left_out(kept):
+            raise typer.Exit(1)
 
 
 @store_app.command()
@@ -160,8 +168,9 @@ def gc(
     cleared = clear(store, damaged=damaged)
     if cleared.aside is not None:
         typer.echo(
-            f"The file of the store was damaged, and is kept as {cleared.aside}. {many(cleared.rescued, 'cell')} of it "
-            f"{'is' if cleared.rescued == 1 else 'are'} whole, and {'is' if cleared.rescued == 1 else 'are'} kept."
+            f"The file of the store was damaged, and is kept as {cleared.aside}. The new one has the "
+            f"{many(cleared.salvaged, 'cell')} of it that could be read. Arrays that no cell names are kept until the "
+            "next `separatrix store gc`."
         )
     removed = f"{many(cleared.files, 'file')} of {many(cleared.bytes, 'byte')}"
     typer.echo(f"Removed {removed}, forgot {many(cleared.cells, 'cell')} left by killed runs or damaged.")
@@ -174,7 +183,7 @@ def copy(
     store: StoreOption = RESULTS,
 ) -> None:
     """Copy the store, also while a run writes it, each cell checked; a plain copy may miss what is still in its log."""
-    from separatrix.lab.rebuild import copy as write
+    from separatrix.lab.copying import copy as write
     from separatrix.lab.store import Store
 
     with Store.open(store) as kept:

@@ -23,7 +23,8 @@ store, schema, rows     the store, the tables in its file, and the rows in them
 arrays, export          the arrays of results, and the store as CSV or JSON
 lease, alive            the cells that a run has taken, and whether a run still lives
 faults                  errors of a store, and what to do about them
-upkeep, rebuild, pages, upgrade   checking, repairing and upgrading a store
+upkeep, health          checking a store, and removing what is not needed
+salvage, upgrade, copying   the readable rows of a damaged file, stores of schema 1, and copies of a store
 """
 
 from importlib import import_module as _import_module

@@ -35,7 +35,9 @@ def living(folder: Path) -> list[str]:
 
 
 def locks(folder: Path) -> Iterator[Path]:
-    """The lock files of all runs, those that live and those that were killed."""
+    """The lock files of all runs, those that live and those that were killed; none if ``runs`` is a symlink."""
+    if (folder / "runs").is_symlink():
+        return iter(())
     return iter(sorted(file for file in (folder / "runs").glob("*.lock") if _NAME.fullmatch(file.stem)))
 
 

@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from typing import Any, Literal
 
 from separatrix.checks import whole
+from separatrix.children import SAFE_PATH, safe_path
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.lab import worker
 from separatrix.lab.interrupts import kept_from_children
@@ -157,10 +158,11 @@ class _Spawned(ProcessPoolExecutor):
     def __init__(self) -> None:
         context = get_context("spawn")
         self._read_end, self._write_end = context.Pipe(duplex=False)
-        super().__init__(1, mp_context=context, initializer=worker.end_with_parent, initargs=(self._read_end,))
+        with safe_path():  # the first semaphore starts the process that tracks them
+            super().__init__(1, mp_context=context, initializer=worker.end_with_parent, initargs=(self._read_end,))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        with kept_from_children():  # the first task starts the process
+        with safe_path(), kept_from_children():  # the first task starts the process
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -236,7 +238,9 @@ def _local_cluster(workers: int, folder: str) -> Any:
     distributed: Any = import_module("distributed")
     private: dict[str, object] = {"temporary-directory": folder}
     private |= {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
-    with kept_from_children(), import_module("dask").config.set(private):
+    # A worker that died is replaced after the block below, and its process is started with these variables.
+    private |= {f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in SAFE_PATH.items()}
+    with safe_path(), kept_from_children(), import_module("dask").config.set(private):
         return distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

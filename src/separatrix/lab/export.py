@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from separatrix.lab.rows import Record
 from separatrix.lab.store import Store
+from separatrix.lab.wording import printable
 
 _FIRST = ("key", "experiment", "version", "seed", "status", "seconds", "finished")
 
@@ -55,7 +56,7 @@ def moment(seconds: float | None) -> str | None:
 def as_csv(store: Store, stream: TextIO, experiment: str | None = None) -> None:
     """Write the records as CSV: a row for each cell, a column for each parameter and each value of a result.
 
-    The names of nested values are joined by dots.
+    The names of nested values are joined by dots. Control characters are escaped; JSON keeps them.
 
     Args:
         store: the store.
@@ -68,7 +69,7 @@ def as_csv(store: Store, stream: TextIO, experiment: str | None = None) -> None:
     writer = csv.DictWriter(stream, [*_FIRST, *sorted(columns)], lineterminator="\n")
     writer.writeheader()
     for record in store.records(experiment):
-        writer.writerow(_head(record) | _fields(record))
+        writer.writerow(_head(record) | {"experiment": printable(record.cell.experiment)} | _fields(record))
 
 
 def _fields(record: Record) -> dict[str, Any]:
@@ -84,8 +85,10 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield name, digest
         case Mapping():
             for key, item in value.items():
-                yield from _flat(f"{name}.{key}", item)
+                yield from _flat(f"{name}.{printable(key)}", item)
         case list() | bool():
             yield name, json.dumps(value)
+        case str():
+            yield name, printable(value, keep="\n\t")
         case _:
             yield name, value

@@ -24,13 +24,18 @@ _FULL = (
     "make room and run the same command again."
 )
 _UNWRITABLE = (
-    "{path} cannot be opened for writing ({error}). Make the folder writable, or choose another one with --store."
+    "{path} cannot be opened ({error}). Make the folder readable and writable, or choose another one with --store."
 )
 _DAMAGED = (
     "{path} is damaged, or is not a store ({error}). It was not changed: restore it from a copy, or run "
     "`separatrix store gc --damaged --store {folder}`, which keeps every cell that can be read, keeps the damaged file "
     "under another name, and lets the next run do the other cells again."
 )
+_NOT_REGULAR = (
+    "{path} is a symlink, or not a regular file ({error}), which a store does not make. Remove it, or choose another "
+    "folder with --store."
+)
+_UNUSABLE_NAME = "{path} cannot be the name of a file ({error}). Choose another folder with --store."
 _BUSY = "{path} is held by another program ({error}). Close that program, and run the same command again."
 _OTHER = "{path} could not be used ({error}). Every cell that was done is kept; run the same command again."
 
@@ -43,6 +48,8 @@ _SENTENCES = {
     errno.EROFS: _UNWRITABLE,
     errno.ENOTDIR: _UNWRITABLE,
     errno.EEXIST: _UNWRITABLE,
+    errno.EINVAL: _NOT_REGULAR,  # as `files.NotRegular` has it
+    errno.ENAMETOOLONG: _UNUSABLE_NAME,
     "SQLITE_FULL": _FULL,
     "SQLITE_IOERR_WRITE": _FULL,
     "SQLITE_IOERR_FSYNC": _FULL,
@@ -54,6 +61,7 @@ _SENTENCES = {
     "SQLITE_PERM": _UNWRITABLE,
     "SQLITE_NOTADB": _DAMAGED,
     "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_INTERRUPT": _DAMAGED,  # the limit of `schema.limit_steps`
     "SQLITE_CONSTRAINT": _DAMAGED,  # two rows have one key if an index is damaged
     "SQLITE_BUSY": _BUSY,
     "SQLITE_LOCKED": _BUSY,
@@ -82,5 +90,6 @@ def plainly(path: Path) -> Iterator[None]:
         if sentence is None:
             raise  # a mistake in the program, not in the store
         if sentence is _DAMAGED:
-            raise damaged(path, f"SQLite: {error}") from error
+            interrupted = "a query takes more steps than a file of its size can need"
+            raise damaged(path, interrupted if name == "SQLITE_INTERRUPT" else f"SQLite: {error}") from error
         raise StoreError(sentence.format(path=path, error=f"SQLite: {error}")) from error

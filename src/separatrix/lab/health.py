@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from separatrix.lab.alive import living
-from separatrix.lab.faults import DamagedError
+from separatrix.lab.faults import DamagedError, plainly
 from separatrix.lab.store import Store
 from separatrix.lab.upkeep import verify
 
@@ -31,5 +31,6 @@ def store_health(folder: Path) -> StoreHealth:
                 cells[status] = cells.get(status, 0) + count
     except DamagedError:  # one of the damages, so bad that nothing can be counted
         cells = {}
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    with plainly(folder):
+        size = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
     return StoreHealth(cells, size, len(living(folder)), damages)

@@ -134,8 +134,7 @@ class Lease:
             for key, cell, outcome in outcomes:
                 # A run that was suspended may continue after another run did its cell: a result is not overwritten.
                 if done.get(key) != "done":
-                    connection.execute(rows.PUT_ORIGIN, (rows.named(outcome.origin), outcome.origin))
-                    connection.execute(rows.PUT, _came_out(key, cell, outcome).values)
+                    rows.put(connection, _came_out(key, cell, outcome))
 
 
 _TAKEN_OVER = (

@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import plain
+from separatrix.lab import arrays, plain
+from separatrix.lab.faults import DamagedError
 
 Array = NDArray[Any]
 
@@ -82,13 +84,32 @@ def unpack(data: bytes) -> Array:
     return safetensors.numpy.load(data)[_NAME]
 
 
+def load(mark: arrays.Mark, fetch: Callable[[str], bytes]) -> Array:
+    """The array that a mark names; `fetch` returns the bytes of its file, given their SHA-256.
+
+    Raises:
+        DamagedError: if the file is not one that `pack` makes for an array of this dtype and shape.
+    """
+    data = fetch(mark.sha256)
+    try:
+        array = unpack(data)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the file may come from somebody else
+        raise DamagedError(f"The file of the array {mark.sha256} does not hold one array ({error}).") from error
+    if (array.dtype.name, array.shape) != (mark.dtype, mark.shape):
+        raise DamagedError(
+            f"The file of the array {mark.sha256} holds {array.dtype.name} {list(array.shape)}, and its result names "
+            f"{mark.dtype} {list(mark.shape)}. {arrays.REMEDY}"
+        )
+    return array
+
+
 def decode(text: str, fetch: Callable[[str], bytes]) -> dict[str, Any]:
     """The result of a canonical text; `fetch` returns the bytes of an array's file, given its SHA-256."""
 
-    def unmarked(found: dict[str, Any]) -> Any:
-        if found.keys() == {"$array"}:
-            return unpack(fetch(found["$array"]["sha256"]))
-        return plain.unmarked(found)
+    def unmarked(inner: dict[str, Any]) -> Any:
+        if inner.keys() == {"$array"}:
+            return load(arrays.checked_mark(inner["$array"]), fetch)
+        return plain.unmarked(inner)
 
     decoded: dict[str, Any] = json.loads(text, object_hook=unmarked)
     return decoded

@@ -1,22 +1,27 @@
-"""A row of the store, and the seal that shows whether it is as it was written.
+"""A row of the store, and the checksum that detects modified rows.
 
-A row contains the SHA-256 of all of its other fields, its *seal*. It is checked whenever a row is read; a row whose
-seal is wrong is damaged, and its cell counts as not run. The facts about an origin, which many rows share, are named by
-their own SHA-256.
+A row contains the SHA-256 of all of its other fields, in the column ``seal``. It is checked whenever a row is read; a
+row whose checksum is wrong is damaged, and its cell counts as not run. Somebody else may have written a store, with
+right checksums over anything, so the type and the form of every field are checked too. The facts about an origin, which
+many rows share, are named by their own SHA-256.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from types import NoneType
 from typing import Any, Self
 
+from separatrix.checks import is_whole
+from separatrix.lab import arrays, plain
 from separatrix.lab.cell import Cell
 
 COLUMNS = "key, experiment, version, parameters, seed, status, run, seconds, finished, origin, result, traceback"
-"""The fields that the seal covers, in its order; the column of the seal itself comes after them."""
+"""The fields that the checksum covers, in its order; the column ``seal`` with the checksum comes after them."""
 
 _NAMES = [*COLUMNS.split(", "), "seal"]
 PUT = (
@@ -57,7 +62,7 @@ class Record:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values that `PUT` writes: the fields of the row, then their seal."""
+        """The values that `PUT` writes: the fields of the row, then their checksum."""
         cell, origin = self.cell, None if self.origin is None else named(self.origin)
         which = (self.key, cell.experiment, cell.version, cell.parameters, cell.seed)
         what = (self.status, self.run, self.seconds, self.finished, origin, self.result, self.traceback)
@@ -85,13 +90,20 @@ class Damaged:
     otherwise: Record | None = None
 
 
+def put(connection: sqlite3.Connection, record: Record) -> None:
+    """Write a record and its origin, in the place of the row with its key if there is one."""
+    connection.execute(PUT, record.values)
+    if record.origin is not None:
+        connection.execute(PUT_ORIGIN, (named(record.origin), record.origin))
+
+
 def named(origin: str) -> str:
     """The name of an origin, which is the SHA-256 of its facts."""
     return sha256(origin.encode()).hexdigest()
 
 
 def seal(fields: Sequence[Any]) -> str:
-    """The SHA-256 of a row's fields.
+    """The checksum of a row: the SHA-256 of its fields.
 
     >>> seal(["key", 1, None]) == seal(["key", 1.0, None])
     False
@@ -103,20 +115,81 @@ def read(row: Sequence[Any]) -> Record | Damaged:
     """The record of a row, or what is damaged in it.
 
     Args:
-        row: the row's number, its fields, its seal, and the facts about its origin. In a damaged file each may be of
-            any type.
+        row: the row's number, its fields, its checksum, and the facts about its origin. In a damaged file each may be
+            of any type.
     """
-    id, *fields, sealed, facts = row
+    id, *fields, checksum, facts = row
     try:
-        whole = seal(fields) == sealed
+        is_unchanged = seal(fields) == checksum
     except TypeError:  # bytes, which no undamaged field holds
-        whole = False
-    if not whole:
+        is_unchanged = False
+    if not is_unchanged:
         return Damaged(id, fields[0], "the row is not as it was written")
-    key, experiment, version, parameters, seed, status, run, seconds, finished, origin, result, traceback = fields
-    cell = Cell(experiment, version, parameters, seed)
-    record = Record(key, cell, status, run, seconds, finished, facts, result, traceback)
-    if origin is not None and not (isinstance(facts, str) and named(facts) == origin):
+    if (record := checked_record(fields, facts)) is None:
+        return Damaged(id, fields[0], "the row has a right checksum, but does not hold a cell and its result")
+    if fields[9] is not None and record.origin is None:
         what = "the facts about the origin of the result are lost; the result itself is as it was written"
-        return Damaged(id, key, what, record.without_origin())
+        return Damaged(id, record.key, what, record)
     return record
+
+
+def checked_record(fields: Sequence[Any], facts: Any) -> Record | None:
+    """The record with these fields; None if one of them has another type or form than a run writes.
+
+    Args:
+        fields: the values of `COLUMNS`.
+        facts: the facts about the origin. If they are not those that the field ``origin`` names, the record has none.
+    """
+    key, experiment, version, parameters, seed, status, run, seconds, finished, origin, result, traceback = fields
+    is_cell = isinstance(experiment, str) and is_whole(version, low=1) and is_whole(seed, low=0)
+    if not is_cell or _table(parameters) is None or key != (cell := Cell(experiment, version, parameters, seed)).key:
+        return None
+    is_outcome = isinstance(traceback, _TEXT) and isinstance(origin, _TEXT)
+    if not is_outcome or not (_is_time(seconds) and _is_time(finished) and _is_result(status, run, result)):
+        return None
+    is_origin = isinstance(facts, str) and named(facts) == origin and _table(facts) is not None
+    return Record(key, cell, status, run, seconds, finished, facts if is_origin else None, result, traceback)
+
+
+def _is_time(value: Any) -> bool:
+    """Whether a value may be a duration or a moment in seconds; the year 10000 is out of range for a date."""
+    return value is None or (isinstance(value, float) and 0 <= value < 253402300800)
+
+
+def _is_result(status: Any, run: Any, result: Any) -> bool:
+    """Whether a cell of this status may have this run and this result."""
+    match status:
+        case "running":
+            return isinstance(run, str) and result is None
+        case "failed":
+            return run is None and result is None
+        case "done":
+            return run is None and _table(result) is not None
+    return False
+
+
+def _table(text: Any) -> dict[str, Any] | None:
+    """The object of a canonical JSON text, with None for each array; None if the text is anything else."""
+    # Canonical JSON escapes whatever is neither ASCII nor printable, so it can be written to a terminal.
+    if not (isinstance(text, str) and text.isascii() and text.isprintable()):
+        return None
+    try:
+        table = _DECODER.decode(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _unmarked(inner: dict[str, Any]) -> Any:
+    if inner.keys() == {"$array"}:
+        arrays.checked_mark(inner["$array"])
+        return None
+    return plain.unmarked(inner)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+_TEXT = (str, NoneType)
+_DECODER = json.JSONDecoder(object_hook=_unmarked, parse_constant=_refuse_constant)

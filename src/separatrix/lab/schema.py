@@ -1,8 +1,12 @@
 """The SQLite file of a store: its tables, how it is opened, and which files are refused.
 
-A file is a store if the definitions of its tables are exactly those below; if any other fixed property of it is wrong
-then, it is damaged. A file of a newer schema is refused, one of an older schema is upgraded by
+A file is a store if the definitions of its tables are exactly those of its schema below; if any other fixed property of
+it is wrong then, it is damaged. A file of a newer schema is refused, one of schema 1 is upgraded by
 `separatrix.lab.upgrade`, and a database that another program made is not changed.
+
+A file may come from somebody else. Its views, triggers and generated columns never run, because the tables are compared
+before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can need is
+ended.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from separatrix.files import open_regular
 from separatrix.lab.faults import StoreError, damaged
 
 SCHEMA = 2
@@ -20,6 +26,7 @@ SCHEMA = 2
 
 WAIT_SECONDS = 60.0
 _APPLICATION = 0x53455058  # "SEPX", by which SQLite marks the application that a file belongs to
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _TABLES = {
     "origins": "CREATE TABLE origins (id TEXT PRIMARY KEY, facts TEXT NOT NULL)",
     "cells": """CREATE TABLE cells (
@@ -40,13 +47,43 @@ _TABLES = {
 )""",
     "cells_of_run": "CREATE INDEX cells_of_run ON cells (run) WHERE run IS NOT NULL",
 }
-_MADE = {
-    ("table", "origins", "origins", _TABLES["origins"]),
-    ("index", "sqlite_autoindex_origins_1", "origins", None),
-    ("table", "cells", "cells", _TABLES["cells"]),
-    ("index", "sqlite_autoindex_cells_1", "cells", None),
-    ("index", "cells_of_run", "cells", _TABLES["cells_of_run"]),
+_TABLES_1 = {
+    "runs": "CREATE TABLE runs "
+    "(id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, heartbeat REAL NOT NULL)",
+    "origins": "CREATE TABLE origins (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE)",
+    "cells": """CREATE TABLE cells (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    experiment TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('done', 'failed', 'running')),
+    run TEXT REFERENCES runs,
+    seconds REAL,
+    finished REAL,
+    origin INTEGER REFERENCES origins,
+    digest TEXT,
+    result TEXT,
+    traceback TEXT
+)""",
+    "cells_of_run": _TABLES["cells_of_run"],
 }
+
+
+def _schema_of(tables: Mapping[str, str]) -> set[tuple[str, str, str, str | None]]:
+    """What ``sqlite_schema`` holds for these tables; SQLite adds an index for each UNIQUE or PRIMARY KEY column."""
+    indexed = {name for name in tables if name != "cells_of_run"}
+    made: set[tuple[str, str, str, str | None]] = {("table", name, name, tables[name]) for name in indexed}
+    made |= {("index", f"sqlite_autoindex_{name}_1", name, None) for name in indexed}
+    return made | {("index", "cells_of_run", "cells", tables["cells_of_run"])}
+
+
+_MADE = {1: _schema_of(_TABLES_1), SCHEMA: _schema_of(_TABLES)}
+_STEPS, _STEPS_PER_BYTE, _STEPS_PER_BATCH = 1_000_000, 1, 10_000
+"""How many steps of SQLite's machine a query may take: some, more for each byte of the file, counted in batches.
+
+A row takes some hundred bytes of the file; reading or checking it takes less than a tenth of a step per byte."""
 
 
 class OlderSchema(StoreError):
@@ -54,12 +91,44 @@ class OlderSchema(StoreError):
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``)."""
+    """Open a connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``).
+
+    Raises:
+        DamagedError: if there is a rollback journal beside the file that names a super-journal, as no journal of a
+            store does. SQLite would delete the file of that name, which may be any file of this user.
+    """
+    if _names_another_file(path.with_name(f"{path.name}-journal")):
+        raise damaged(path, "its rollback journal names another file")
     address = f"file:{quote(str(path.absolute()))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
-    # In a damaged file bytes may not be valid text. They are read nevertheless, and the seal shows the damage.
+    # In a damaged file bytes may not be valid text. They are read nevertheless, and the checksum shows the damage.
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {setting}")
     return connection
+
+
+def _names_another_file(journal: Path) -> bool:
+    """Whether a rollback journal ends with the name of a super-journal, which SQLite marks by these eight bytes."""
+    try:
+        with open(open_regular(journal), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(_JOURNAL)))
+            return file.read() == _JOURNAL
+    except FileNotFoundError:
+        return False
+
+
+def limit_steps(connection: sqlite3.Connection, path: Path) -> None:
+    """Let SQLite interrupt a query that takes more steps than the file at `path` can need, such as an endless one."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    size = sum(file.stat().st_size for file in files if file.exists())
+    batches = iter(range((_STEPS + _STEPS_PER_BYTE * size) // _STEPS_PER_BATCH))
+    connection.set_progress_handler(lambda: next(batches, None) is None, _STEPS_PER_BATCH)
+
+
+def unlimit_steps(connection: sqlite3.Connection) -> None:
+    """Let the next statements take any number of steps, as a transaction of many rows does."""
+    connection.set_progress_handler(None, 0)
 
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
@@ -73,10 +142,7 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _tables(connection):
-            for statement in _TABLES.values():
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            _make_tables(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -134,7 +200,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
         raise damaged(path, f"SQLite: {error}") from error
-    if tables == _MADE:
+    if tables == _MADE[SCHEMA]:
         if (schema, application, encoding) != (SCHEMA, _APPLICATION, "UTF-8"):
             raise damaged(path, "its first bytes are not those that were written")
         return True
@@ -143,17 +209,36 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
             f"{path} was written by a newer separatrix (schema {schema}; this one knows {SCHEMA}). "
             "Upgrade separatrix, or choose another folder with --store."
         )
-    if application == _APPLICATION and schema == SCHEMA - 1:
+    if (schema, application, encoding) == (1, _APPLICATION, "UTF-8") and tables == _MADE[1]:
         raise OlderSchema(
             f"{path} was written by an older separatrix, and cannot be upgraded because it is not writable. Copy the "
             "folder to a place where you can write, and use the copy."
         )
-    ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
+    ours = {name for _, name, *_ in _MADE[SCHEMA]} & {name for _, name, *_ in tables}
     if application == _APPLICATION or ours:
         raise damaged(path, "its tables are not those that were made")
     if application or schema or tables:
         raise StoreError(f"{path} is a database of another program. Choose another folder with --store.")
     return False
+
+
+def has_current_tables(connection: sqlite3.Connection) -> bool:
+    """Whether the tables of a file are exactly those of the current schema."""
+    return _tables(connection) == _MADE[SCHEMA]
+
+
+def replace_tables(connection: sqlite3.Connection) -> None:
+    """Replace the tables of schema 1 by empty ones of the current schema, inside a transaction of the caller."""
+    for name in ("cells", "origins", "runs"):
+        connection.execute(f"DROP TABLE {name}")
+    _make_tables(connection)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in _TABLES.values():
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> str:

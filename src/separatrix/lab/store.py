@@ -1,8 +1,8 @@
 """The store of results: one SQLite file in a folder, with the arrays in files beside it.
 
 With SQLite's write-ahead log and ``synchronous=FULL``, a commit is complete or absent after a kill or a power cut, and
-other processes can read while a run goes on. Every row is checked against its seal whenever it is read: the cell of a
-damaged row counts as not run. Nothing is ever deleted to make an error go away.
+other processes can read while a run goes on. Every row is checked against its checksum whenever it is read: the cell of
+a damaged row counts as not run. Nothing is ever deleted to make an error go away.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder, Store.create(folder) as store:
@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -31,7 +32,7 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
 from separatrix.lab.rows import Damaged, Record
 
-__all__ = ["Record", "Store", "file_in"]
+__all__ = ["Record", "Store", "file_in", "has_store"]
 
 _BATCH = 1000
 
@@ -61,7 +62,7 @@ class Store:
         path = folder / "store.sqlite"
         with plainly(path):
             make_folder(folder)
-            if not path.exists():
+            if not has_store(folder):
                 _make_file(path)
             store = cls(folder, schema.connect(path, "rw"))
             try:
@@ -159,13 +160,23 @@ class Store:
                 schema.check_writable(self.connection, self.path)
                 self.connection.execute("PRAGMA query_only = ON")
 
+    def check_file(self) -> None:
+        """Raise a `DamagedError` if SQLite's ``quick_check`` finds the file damaged, so that rows may be missing."""
+        for (message,) in self.ask("PRAGMA quick_check(1)"):
+            if message != "ok":
+                raise damaged(self.path, f"SQLite: {message}")
+
     def ask(self, question: str, values: Sequence[Any] = ()) -> Generator[Any, None, None]:
-        """The rows that a SQL query returns, one by one."""
+        """The rows that a SQL query returns, one by one; a query that does not end is interrupted."""
         with plainly(self.path):
-            yield from self.connection.execute(question, values)
+            schema.limit_steps(self.connection, self.path)
+            try:
+                yield from self.connection.execute(question, values)
+            finally:
+                schema.unlimit_steps(self.connection)
 
     def rows(self, condition: str = "", values: Sequence[Any] = ()) -> Iterator[Record | Damaged]:
-        """The rows of the cells, each checked against its seal; `condition` is the end of the SQL query."""
+        """The rows of the cells, each checked against its checksum; `condition` is the end of the SQL query."""
         yield from map(rows.read, self.ask(f"{_ROWS} {condition}", values))
 
     def records(self, experiment: str | None = None, status: str | None = None) -> Iterator[Record]:
@@ -237,27 +248,47 @@ class Store:
 
     def wrong_arrays(self, record: Record) -> Iterator[str]:
         """An error message for each array of a record that is missing or damaged."""
-        for digest in arrays.named_in(record.result or ""):
+        for mark in arrays.marks_in(record.result or ""):
+            from separatrix.lab import results  # numpy, which cells without arrays do not need
+
             try:
-                arrays.fetch(self.arrays, digest)
+                results.load(mark, lambda digest: arrays.fetch(self.arrays, digest))
             except DamagedError as error:
                 yield str(error)
 
     def _by_key(self, keys: Sequence[str]) -> dict[str, Record | Damaged]:
         question = f"SELECT sought.value, {_FIELDS} FROM json_each(?) AS sought JOIN cells ON cells.key = sought.value"
-        found = self.ask(f"{question} {_ORIGINS}", [json.dumps(keys)])
+        batches = (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))
+        found = (row for batch in batches for row in self.ask(f"{question} {_ORIGINS}", [json.dumps(batch)]))
         return {key: rows.read(row) for key, *row in found}
 
 
 def file_in(folder: Path) -> Path:
     """The file of the store in a folder; an error if there is none."""
-    path = folder / "store.sqlite"
-    if not path.exists():
+    if not has_store(folder):
         raise StoreError(
             f"There is no store in {folder}. `separatrix reproduce` or `separatrix sweep` makes one; "
             "--store names another folder."
         )
-    return path
+    return folder / "store.sqlite"
+
+
+def has_store(folder: Path) -> bool:
+    """Whether a folder has the file of a store.
+
+    Raises:
+        StoreError: if the folder cannot be looked into, or if something other than a regular file has the file's name;
+            a symlink could lead to a store that is not this folder's.
+    """
+    path = folder / "store.sqlite"
+    with plainly(path):
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            return False
+    if not stat.S_ISREG(mode):
+        raise StoreError(f"{path} is not a regular file. Choose another folder with --store.")
+    return True
 
 
 def _make_file(path: Path) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from separatrix.files import drafts_in
-from separatrix.lab import alive, arrays, rebuild, rows
+from separatrix.lab import alive, arrays, rows
 from separatrix.lab.faults import DamagedError, StoreError, plainly
 from separatrix.lab.rows import Damaged, Record
+from separatrix.lab.salvage import salvage
 from separatrix.lab.store import Store, file_in
+from separatrix.lab.wording import printable
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class Damage:
 
     def __str__(self) -> str:
         key = self.row and self.row.key
-        return f"{key[:12]}: {self.what}" if isinstance(key, str) else self.what
+        return printable(f"{key[:12]}: {self.what}" if isinstance(key, str) else self.what)
 
 
 def verify(folder: Path) -> Iterator[Damage]:
     """Read everything in a store and report what is not as it was written.
 
-    The file is checked by SQLite's own check, each row by its seal, and each array by its name.
+    The file is checked by SQLite's ``integrity_check``, each row by its checksum, and each array by its name.
 
     Yields:
         A `Damage` for each. No kind of damage raises an exception.
@@ -63,14 +65,14 @@ class Cleared:
         bytes: their size.
         cells: the number of cells.
         aside: the path under which a damaged file of the store is kept; None if it was not replaced.
-        rescued: the number of undamaged cells of that file.
+        salvaged: the number of undamaged cells of that file.
     """
 
     files: int
     bytes: int
     cells: int
     aside: Path | None = None
-    rescued: int = 0
+    salvaged: int = 0
 
 
 def gc(folder: Path, *, damaged: bool = False) -> Cleared:
@@ -79,7 +81,8 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     Args:
         folder: the folder of the store.
         damaged: whether to remove the cells too that `verify` finds damaged; the next run does them again. If the file
-            itself is damaged, it is kept under another name, and a new one is made of its undamaged rows.
+            itself is damaged, it is kept under another name, and a new one is made of the rows that can be read. Then
+            arrays that no result names are kept too, because rows of the damaged file may name them.
 
     Raises:
         StoreError: if a run is going on. Then nothing is removed.
@@ -88,13 +91,15 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     file_in(folder)
     if alive.living(folder):
         raise StoreError(f"A run on {folder} is going on. Wait for it to end, or stop it, and try again.")
-    aside, rescued = _rebuilt(folder) if damaged else (None, 0)
+    aside, salvaged = None, 0
+    if damaged and any(damage.row is None for damage in verify(folder)):
+        aside, salvaged = salvage(folder)
     with Store.create(folder) as store:
         forgotten = _forget(store, damaged=damaged)
         with store.transaction():  # a run that begins meanwhile cannot write a row
             needed = {digest for record in store.records() for digest in arrays.named_in(record.result or "")}
-            names = ((path, path.stem) for path in arrays.files(store.arrays))
-            waste = [path for path, name in names if name not in needed or path != arrays.place(store.arrays, name)]
+            files = [(path, path.stem) for path in arrays.files(store.arrays)] if aside is None else []
+            waste = [path for path, name in files if name not in needed or path != arrays.place(store.arrays, name)]
             waste += [path for path in drafts_in(folder) if path.is_file()]
             size = sum(path.stat().st_size for path in waste)
             for path in [*waste, *(lock for lock in alive.locks(folder) if not alive.lives(folder, lock.stem))]:
@@ -103,16 +108,7 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
             for path in drafts_in(folder):
                 shutil.rmtree(path)
             store.connection.execute("VACUUM")
-    return Cleared(len(waste), size, forgotten, aside, rescued)
-
-
-def _rebuilt(folder: Path) -> tuple[Path | None, int]:
-    """Replace the file if more than single rows are damaged; return the path of the old one and the cells kept."""
-    with rebuild.one_at_a_time(folder):
-        if all(damage.row is not None for damage in verify(folder)):
-            return None, 0
-        records = rebuild.rescued(folder / "store.sqlite")
-        return rebuild.replace(folder, records, "damaged"), len(records)
+    return Cleared(len(waste), size, forgotten, aside, salvaged)
 
 
 def _forget(store: Store, *, damaged: bool) -> int:

@@ -1,4 +1,4 @@
-"""Numbers of things and durations, as a person reads them.
+"""Numbers of things, durations and texts of others, as a person reads them.
 
 >>> many(1200, "cell"), duration(75)
 ('1,200 cells', '1 min 15 s')
@@ -29,3 +29,19 @@ def duration(seconds: float) -> str:
         return f"{rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Escape the characters that a terminal would obey or hide, such as control characters and lone surrogates.
+
+    Args:
+        text: a text that may come from somebody else.
+        keep: characters that are not escaped, such as the newlines of a traceback.
+
+    Example:
+        >>> print(printable("a\x1b[2Jb\u202e"))
+        a\x1b[2Jb\u202e
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from separatrix.checks import is_number, is_whole
 from separatrix.lab import plain
 from separatrix.lab.store import Record, Store
-from separatrix.runs.cells import name_of, settings_of
+from separatrix.runs.cells import name_of, record_fields, selection_piece, settings_of
 from separatrix.selection.settings import TrainingSettings
 
 __all__ = ["StoredRun", "stored_runs"]
@@ -35,9 +36,14 @@ class StoredRun:
 
 
 def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
-    """Yield the runs that a store has something of, in the order in which they began; or the one of that name."""
+    """Yield the runs that a store has something of, in the order in which they began; or the one of that name.
+
+    Rows that no run can have written are left out: the store may come from somebody else.
+    """
     runs: dict[str, list[tuple[int, Record]]] = {}
     for record in store.records(EXPERIMENT, "done"):
+        if not (_is_piece(record) and _is_result(record)):
+            continue
         arguments = record.cell.arguments
         until = arguments.pop("until")
         runs.setdefault(plain.canonical({**arguments, "seed": record.cell.seed}), []).append((until, record))
@@ -48,3 +54,30 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
         if name in (None, called):
             done = sorted(pieces, key=lambda piece: piece[0])
             yield StoredRun(called, settings, tuple(record for _, record in done))
+
+
+def _is_piece(record: Record) -> bool:
+    """Whether the parameters of a record are those of a piece of a run."""
+    arguments, seed = record.cell.arguments, record.cell.seed
+    try:
+        settings_of({**arguments, "seed": seed})
+        return selection_piece.cell(seed=seed, **arguments) == record.cell
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return False
+
+
+def _is_result(record: Record) -> bool:
+    """Whether the result of a record has the form that `cells.came_out` gives it."""
+    match plain.read(record.result or "{}"):
+        case {"records": list(lines), "state": dict() | None, "step": int() | None}:
+            return all(isinstance(line, dict) and _is_line(line) for line in lines)
+    return False
+
+
+def _is_line(line: dict[str, Any]) -> bool:
+    if line.keys() != set(record_fields) or not is_whole(line["step"], low=0):
+        return False
+    numbers = [line["loss"], line["lr"], line["cosine_W"], line["cosine_V"]]
+    if not isinstance(line["validation"], dict) or not isinstance(line["stopped"], str | None):
+        return False
+    return all(value is None or is_number(value) for value in (*numbers, *line["validation"].values()))

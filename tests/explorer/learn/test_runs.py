@@ -26,8 +26,9 @@ from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.learn import figures as learn_figures
 from separatrix.explorer.learn import keeper, run_panel, training_runs
+from separatrix.explorer.learn.asked_run import Asked
 from separatrix.explorer.learn.training_runs import TrainingRun, listed, read_run
-from separatrix.explorer.learn.training_start import MOST_RUNS, Asked, Starter
+from separatrix.explorer.learn.training_start import MOST_RUNS, Starter
 from separatrix.explorer.learn.training_state import Standing, alive, standing
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
@@ -135,7 +136,8 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
 def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
-        "from separatrix.explorer.learn.training_start import Asked, Starter\n"
+        "from separatrix.explorer.learn.asked_run import Asked\n"
+        "from separatrix.explorer.learn.training_start import Starter\n"
         f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
         "time.sleep(600)"
     )
@@ -275,7 +277,6 @@ def test_the_keeper_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest
 def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "training" / NONE
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"arguments": LONG.arguments(), "seed": 0}))
     runs: list[subprocess.Popen[bytes]] = []
 
     def fails(run: subprocess.Popen[bytes], *_: Path) -> None:
@@ -284,7 +285,7 @@ def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(keeper, "watched", fails)
     with (tmp_path / "lock").open("w") as lock, pytest.raises(OSError, match="no space"):
-        keeper.main(folder, lock.fileno())
+        keeper.main(folder, lock.fileno(), [*LONG.arguments(), "--store", str(tmp_path)])
     assert [run.returncode for run in runs] == [-9]
     assert not (folder / "end.json").exists()
 
@@ -296,11 +297,22 @@ def test_the_keeper_needs_no_torch(run) -> None:
 
 
 def test_what_a_keeper_says_is_kept(starter: Starter, tmp_path: Path) -> None:
-    wrong = Asked(**{**vars(SMALL), "seed": 4})
-    object.__setattr__(wrong, "arguments", lambda: 7)  # no list of words: the keeper fails, not the run
-    name = starter.start(wrong)
+    name = starter.start(LONG)
+    (tmp_path / "training" / name / "end.json" / "in the way").mkdir(parents=True)  # the keeper fails, not the run
+    starter.stop(name)
     wait(lambda: not standing(tmp_path, name).alive)
-    assert "TypeError" in (tmp_path / "training" / name / "output.txt").read_text()
+    wait(lambda: "IsADirectoryError" in (tmp_path / "training" / name / "output.txt").read_text())
+
+
+def test_a_run_whose_keeper_is_killed_stops_and_can_go_on(starter: Starter, tmp_path: Path) -> None:
+    name = starter.start(LONG)
+    wait(lambda: read_run(tmp_path, name).kept)
+    starter.held[name].kill()
+    wait(lambda: alive(tmp_path) is None)
+    assert (standing(tmp_path, name).word, standing(tmp_path, name).resumable) == ("cut off", True)
+    before = read_run(tmp_path, name).step[-1]
+    starter.go_on(name)
+    wait(lambda: read_run(tmp_path, name).step[-1] > before)
 
 
 def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> None:

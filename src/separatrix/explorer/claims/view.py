@@ -17,7 +17,8 @@ from separatrix.claims.ledger import Claim, Verdict
 from separatrix.claims.verdicts import Judgement, found_in, judge
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
-from separatrix.lab.store import Store
+from separatrix.lab.faults import plainly
+from separatrix.lab.store import Store, has_store
 from separatrix.report.claim_parts import called
 from separatrix.report.theme import Drawing
 
@@ -54,8 +55,8 @@ class Shelf:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a store."""
-        return (self._folder / "store.sqlite").exists()
+        """Whether there is a store; an error if the folder cannot be looked into."""
+        return has_store(self._folder)
 
     def judgements(self) -> list[Judgement]:
         """Every claim with its verdict; none has been run here if there is no store. Nothing is run."""
@@ -94,11 +95,12 @@ class Shelf:
 
 
 def _stat(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_mtime_ns, found.st_size
+    with plainly(path):
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return None
+    return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=8)

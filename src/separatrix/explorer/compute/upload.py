@@ -12,7 +12,6 @@ import json
 import math
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 from separatrix.checks import is_whole
+from separatrix.children import python_command, safe_environment
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.context import UPLOAD_BYTES
 
@@ -183,7 +183,8 @@ def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
         raise SeparatrixError("Another file is being planned: try again in a few seconds.")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "separatrix.explorer.compute.plan_child", repr(tolerance)],
+            python_command("separatrix.explorer.compute.plan_child", repr(tolerance)),
+            env=safe_environment(),
             input=data,
             capture_output=True,
             timeout=SECONDS,

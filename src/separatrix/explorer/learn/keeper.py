@@ -1,9 +1,11 @@
-"""Run a training run for the page: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK``.
+"""Run a training run for the page: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK WORDS``.
 
-The run itself is `separatrix train selection`, a process of its own. The keeper stops it when a file ``stop`` appears
+The run itself is the command `separatrix WORDS`, a process of its own. The keeper stops it when a file ``stop`` appears
 in the folder, or when its own standard input ends, which is when the explorer ends, in whatever way: a run never
-outlives the page that shows it, and goes on from its checkpoint when it is asked to. The file ``end.json`` says how it
-ended. LOCK is the number of an open file whose lock says that a run is alive. Nothing here imports torch.
+outlives the page that shows it, and goes on from its checkpoint when it is asked to. If the keeper is killed, the run
+stops itself. The file ``end.json`` says how it ended. LOCK is the number of an open file whose lock says that a run is
+alive. WORDS come from the explorer, which makes them of checked numbers: no command is ever read from a file of the
+store, which may come from somebody else. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from separatrix.explorer.learn.training_state import COMMAND, END, OUTPUT, STOP
+from separatrix.children import python_command, safe_environment
+from separatrix.explorer.learn.training_state import END, STOP, open_output
 from separatrix.files import write_whole
 
 POLL_SECONDS = 0.05
@@ -25,14 +29,18 @@ PATIENCE_SECONDS = 20.0
 """From the request to stop until the run is ended by force."""
 
 
-def main(folder: Path, lock: int) -> None:
-    """Run, watch, and say how it ended."""
-    told = json.loads((folder / COMMAND).read_text("utf-8"))
-    store = folder.parent.parent
-    words = [sys.executable, "-m", "separatrix", *told["arguments"], "--store", str(store)]
-    with (folder / OUTPUT).open("ab") as output:
-        # The run holds the lock too: it counts as alive even if its keeper is killed.
-        run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock])
+def main(folder: Path, lock: int, words: Sequence[str]) -> None:
+    """Run a command, watch it, and say how it ended."""
+    with open_output(folder) as output:
+        # The run holds the lock too: it counts as alive until it has ended, even if its keeper is killed.
+        run = subprocess.Popen(
+            python_command("separatrix.explorer.learn.kept_run", *words),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=[lock],
+            env=safe_environment(),
+        )
     try:
         asked = watched(run, folder)
     except BaseException:  # a run that nobody watches would go on with nobody to stop it
@@ -70,4 +78,4 @@ def _asked(folder: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

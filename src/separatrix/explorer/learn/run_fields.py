@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from separatrix.errors import ArgumentError
+from separatrix.checks import is_number
+from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer import controls
 from separatrix.explorer.fields import Field, decimal, whole, words
-from separatrix.explorer.learn.training_start import Asked
+from separatrix.explorer.learn.asked_run import Asked
 
 PAPER = "Wang, Wei, Hsu and Lee"
 
@@ -91,6 +92,28 @@ def asked(state: Mapping[str, Any]) -> Asked:
     if q > T:
         raise ArgumentError("run_q", expected=f"at most T = {T}", got=q)
     return Asked(T, q, read["run_d"], read["run_d_e"], float(read["run_eta"]), read["run_steps"], read["run_seed"])
+
+
+def asked_in(numbers: Mapping[str, Any] | None, name: str) -> Asked:
+    """The run whose numbers a file of a store has, each checked as one that a visitor types is.
+
+    Args:
+        numbers: what the file has; it may come from somebody else.
+        name: the name of the run, which follows from its numbers.
+
+    Raises:
+        SeparatrixError: if these are not the numbers of a run of this name.
+    """
+    names = {"T": "run_T", "q": "run_q", "d": "run_d", "width": "run_d_e", "eta": "run_eta", "steps": "run_steps"}
+    names["seed"] = "run_seed"
+    if numbers is not None and numbers.keys() == names.keys() and all(map(is_number, numbers.values())):
+        run = asked({names[field]: repr(number) for field, number in numbers.items()})
+        if run.name() == name:
+            return run
+    raise SeparatrixError(
+        f"{name} cannot go on: the store does not have the numbers of a run of this name. Choose them above, and start "
+        "it: equal numbers are the same run, which goes on from its last checkpoint."
+    )
 
 
 def others(value: object) -> list[str]:

@@ -15,9 +15,10 @@ from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
 from separatrix.explorer.learn import figures
+from separatrix.explorer.learn.asked_run import CHECKPOINTS
 from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, others
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
-from separatrix.explorer.learn.training_start import CHECKPOINTS, Starter
+from separatrix.explorer.learn.training_start import Starter
 from separatrix.explorer.learn.training_state import Standing, standing
 from separatrix.explorer.spoken import spoken, unchanged
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
 from separatrix.explorer.learn.view import Floats
-from separatrix.lab.store import Record, Store
+from separatrix.lab.store import Record, Store, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 
@@ -64,7 +65,7 @@ def listed(store: Path) -> dict[str, str]:
     training = store / TRAINING
     if training.is_dir():  # one that began a moment ago is not in the store yet
         found |= {one.name: f"{one.name}, started here" for one in training.iterdir() if NAME.fullmatch(one.name)}
-    if not (store / "store.sqlite").exists():
+    if not has_store(store):
         return found
     with Store.open(store) as opened:
         for run in reversed(list(stored_runs(opened))[-MOST_LISTED:]):
@@ -87,12 +88,12 @@ def read_run(store: Path, name: str) -> TrainingRun:
     name = known(store, name)
     if name.startswith("cell-"):
         return _of_cell(store, name)
-    if (store / "store.sqlite").exists():
+    if has_store(store):
         with Store.open(store) as opened:
             for run in stored_runs(opened, name):
                 return _of_pieces(store, run)
-    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps", 0)
-    return TrainingRun(name, int(steps), {}, (), {}, (), _no_weights)
+    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps")
+    return TrainingRun(name, steps if is_whole(steps, low=0, high=10**9) else 0, {}, (), {}, (), _no_weights)
 
 
 def _no_weights(step: int) -> Weights:
@@ -133,9 +134,14 @@ def _drawable(step: int, W: Any, V: Any) -> Weights:
 
 
 def _cells(store: Store) -> Iterator[Record]:
-    """Give the training runs that `separatrix reproduce` left in the store."""
-    for experiment in ("selection.heat_maps", "selection.training"):
-        yield from islice(store.records(experiment, "done"), MOST_LISTED)
+    """Give the training runs that `separatrix reproduce` left in the store; rows without their parameters are none."""
+    for experiment, needed in (("selection.heat_maps", set()), ("selection.training", {"T", "encoding", "optimiser"})):
+        records = (
+            record
+            for record in store.records(experiment, "done")
+            if needed <= (asked := record.cell.arguments).keys() and is_whole(asked.get("steps"), low=0)
+        )
+        yield from islice(records, MOST_LISTED)
 
 
 def _cell_title(record: Record) -> str:

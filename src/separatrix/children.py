@@ -1,0 +1,45 @@
+"""Starts Python processes of our own, which import nothing from the working directory.
+
+``python -m`` and ``python -c`` put the working directory first on the path of modules, so that a file ``json.py`` in it
+would run in the place of Python's own. The working directory may be a folder from somebody else, so children get ``-P``
+and ``PYTHONSAFEPATH=1``, which their own children inherit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["SAFE_PATH", "python_command", "safe_environment", "safe_path"]
+
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+
+
+def python_command(module: str, *words: str) -> list[str]:
+    """The command that runs a module of ours in a Python process of its own; use it with `safe_environment`."""
+    return [sys.executable, "-P", "-m", module, *words]
+
+
+def safe_environment() -> dict[str, str]:
+    """The environment variables of a child."""
+    return {**os.environ, **SAFE_PATH}
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Give the environment of a child to all processes that are started in the block, as `multiprocessing` starts them.
+
+    Another thread that starts a process meanwhile gives it the same environment.
+    """
+    before = {name: os.environ.get(name) for name in SAFE_PATH}
+    os.environ.update(SAFE_PATH)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -22,6 +22,7 @@ import separatrix as sx
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute import plan_child, upload
 from separatrix.explorer.context import UPLOAD_BYTES
+from separatrix.tensor_files import HEADER_BYTES
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -47,7 +48,7 @@ BAD = {
     "pickle": (pickle.dumps({"q": [1.0]}), "pickle, which is never opened"),
     "zip": (b"PK\x03\x04" + bytes(100), "pickle, which is never opened"),
     "huge header": (struct.pack("<Q", 2**63) + b"{", "a file whose header would have"),
-    "long header": (struct.pack("<Q", upload.HEADER_BYTES + 1) + b"{" + bytes(100), "a file whose header would have"),
+    "long header": (struct.pack("<Q", HEADER_BYTES + 1) + b"{" + bytes(100), "a file whose header would have"),
     "cut header": (GOOD[:40], "ends inside its header"),
     "cut data": (GOOD[:-40], "too short for its tensors"),
     "no JSON": (raw(b"{nothing}"), "no JSON"),

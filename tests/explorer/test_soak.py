@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -72,7 +73,7 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
 
     def ask(method: str, path: str, sent: dict[str, Any] | None = None) -> Any:
         body = None if sent is None else json.dumps(sent)
-        connection.request(method, path, body, {"Content-Type": "application/json", "Cookie": cookie})
+        connection.request(method, path, body, {"Content-Type": "application/json", **shown_token})
         answer = connection.getresponse()
         text = answer.read().decode()
         assert answer.status in (200, 204), f"{answer.status}: {text[:300]}"
@@ -82,8 +83,8 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
 
     connection.request("GET", f"{host.path}?{host.query}")  # the link that carries the token
     shown = connection.getresponse()
-    shown.read()
-    cookie = shown.headers["Set-Cookie"].partition(";")[0]
+    [key] = re.findall('data-key="([^"]+)"', shown.read().decode())
+    shown_token = {"Cookie": shown.headers["Set-Cookie"].partition(";")[0], "X-Separatrix-Key": key}
     dependencies, frame = ask("GET", "/_dash-dependencies"), ask("GET", "/_dash-layout")
     view = Reader(dependencies, frame, lambda sent: ask("POST", "/_dash-update-component", sent))
     pages = tabs()

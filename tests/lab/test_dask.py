@@ -20,7 +20,7 @@ import pytest
 from separatrix.errors import ArgumentError
 from separatrix.lab import Crew, CrewError, Store, dask_workers, executors, run
 from tests.lab.experiments import counts_runs, kills_worker, leaves_traces, matmul, walk
-from tests.lab.helpers import contents, do, environment
+from tests.lab.helpers import contents, do, environment, finish
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -286,6 +286,59 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
         dask_workers("tcp://127.0.0.1:9")
     with pytest.raises(CrewError, match="No Dask scheduler answers at nonsense://x"):
         dask_workers("nonsense://x")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tls://127.0.0.1:9"])
+def test_an_address_that_is_none_is_refused_in_a_sentence(address: str, tmp_path: Path, root: Path) -> None:
+    """In a process of its own, since it is at the end that a client which never was connected would wait."""
+    sweep = root / "examples" / "dask_sweep.toml"
+    done = finish("sweep", sweep, "--store", tmp_path / "results", "--dask", address, warnings="default")
+    assert done.returncode == 2
+    [line] = [line for line in done.stderr.splitlines() if "FutureWarning" not in line]
+    assert line.startswith(f"separatrix: No Dask scheduler answers at {address}")
+
+
+KILLED = """
+import os, signal, sys
+from separatrix.lab import executors
+if __name__ == "__main__":
+    cluster = executors._OnDask("local", 1)
+    print(cluster._folder.name, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_scratch_folder_of_a_killed_run_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    scratch = tmp_path / "scratch"
+    for other in ("separatrix-dask-without-a-lock", "separatrix", "target"):
+        (scratch / other).mkdir(parents=True)
+    (scratch / "target" / "in-use").touch()
+    (scratch / "separatrix-dask-link").symlink_to(scratch / "target")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "killed.py"],
+        env={**environment("default"), "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = Path(done.stdout.strip())
+    assert left.parent == scratch
+    assert left.is_dir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    first = executors._OnDask("local", 1)
+    assert not left.exists()
+    second = executors._OnDask("local", 1)
+    assert sorted(path.name for path in scratch.iterdir()) == sorted(
+        ["separatrix", "separatrix-dask-link", "separatrix-dask-without-a-lock", "target"]
+        + [Path(cluster._folder.name).name for cluster in (first, second) if cluster._folder is not None]
+    )
+    for cluster in (first, second):
+        cluster.shutdown(cancel_futures=True)
+    assert (scratch / "target" / "in-use").exists()
 
 
 def test_the_number_of_workers_of_a_scheduler_is_its_own() -> None:

@@ -48,7 +48,7 @@ def cases(layer: Path, scenario: str, stride: int) -> dict[str, int]:
 
 
 @needs_the_layer
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("scenario", "stride"), [("sweep", 29), ("training", 29)])
 def test_a_disk_that_fails_now_and_then(layer: Path, scenario: str, stride: int) -> None:
     counted = cases(layer, scenario, stride)

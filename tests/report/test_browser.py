@@ -114,11 +114,22 @@ def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> N
         assert opened(page) == []
 
 
+FOLLOWED = """(width) => {
+  const all = (what, value) => [...document.querySelectorAll(what)].map(value);
+  const wide = all("figure > .wide", (one) => one.getAttribute("tabindex"));
+  return document.documentElement.scrollWidth === width
+    && Math.max(...all("figure, figure > .wide", (one) => one.getBoundingClientRect().right)) <= width
+    && Math.min(...all(".plot .main-svg", (one) => one.clientWidth)) >= 0.8 * Math.min(width, 880)
+    && (width > 640 || (wide.at(-1) === "0" && wide[0] === null));
+}"""
+"""Whether the page and its figures have followed the window to a width."""
+
+
 def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         for width in (1280, 768, 360, 320, 640):
             page.set_viewport_size({"width": width, "height": 800})
-            page.wait_for_timeout(500)  # Plotly waits a little before it follows a window
+            page.wait_for_function(FOLLOWED, arg=width)  # Plotly waits a little before it follows a window
             assert page.evaluate("document.documentElement.scrollWidth") == width
             rights = "element => Math.max(...[...element].map(one => one.getBoundingClientRect().right))"
             assert page.locator("figure, figure > .wide").evaluate_all(rights) <= width
@@ -255,7 +266,8 @@ def test_no_text_becomes_a_script(browser, address: str) -> None:
         assert HOSTILE in page.locator("article .statement").all_text_contents()
         page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
         assert page.evaluate("typeof window.ran") == "undefined"
-        page.wait_for_timeout(100)
+        while not visit.complaints:
+            page.wait_for_timeout(50)
         (refusal,) = visit.complaints
         assert "Content Security Policy" in refusal
         visit.complaints.clear()

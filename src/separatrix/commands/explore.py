@@ -46,7 +46,7 @@ def explore(
     _require_extra()
     from separatrix.explorer.app import make_app
     from separatrix.explorer.private_link import private_link
-    from separatrix.explorer.server import Endpoint, bound, is_loopback
+    from separatrix.explorer.server import Endpoint, bound, is_loopback, return_large_blocks
     from separatrix.explorer.warm import start_warming
 
     if token is not None and len(token) < SHORTEST_TOKEN:
@@ -59,6 +59,7 @@ def explore(
     if not no_token:
         token = token or secrets.token_urlsafe(24)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    return_large_blocks()
     server, address = bound(make_app(store), Endpoint(host, port, token))
     typer.echo(f"The explorer: {address}")
     if token:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hmac
 import html
 import ipaddress
@@ -27,6 +28,9 @@ from separatrix.explorer.context import REQUEST_BYTES
 from separatrix.explorer.scripts import PLOTLY, plotly_hash, plotly_script
 
 log = logging.getLogger("separatrix.explorer")
+
+_M_MMAP_THRESHOLD = -3
+_LARGE_BLOCK = 2**21
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _CALLBACK = "/_dash-update-component"
@@ -222,6 +226,17 @@ def guard(app: Dash, endpoint: Endpoint) -> None:
 
 def _same(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode(), secret.encode())
+
+
+def return_large_blocks() -> None:
+    """Let the C library give back to the system what an upload took, as soon as it is freed; for the whole process.
+
+    By default glibc raises the size from which on it does so to that of the largest block it has freed, up to 32 MiB,
+    and keeps all smaller ones for each thread.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:

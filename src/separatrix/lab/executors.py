@@ -32,6 +32,9 @@ from separatrix.lab import worker
 from separatrix.lab.interrupts import kept_from_children
 
 CONNECT_SECONDS = 10
+"""How long a scheduler elsewhere is waited for."""
+LOCAL_SECONDS = 900
+"""How long the scheduler that was started here is waited for: it is there, however busy the machine is."""
 _SCRATCH = "separatrix-dask-"
 """How the names of the scratch folders of local Dask clusters begin."""
 _IN_USE = "in-use"
@@ -108,7 +111,8 @@ def _client(place: Any) -> Any:
     gc.collect()
     client: Any = (kind := import_module("distributed").Client).__new__(kind)
     try:
-        client.__init__(place, timeout=CONNECT_SECONDS, set_as_default=False)
+        seconds = CONNECT_SECONDS if isinstance(place, str) else LOCAL_SECONDS
+        client.__init__(place, timeout=seconds, set_as_default=False)
     except BaseException:
         client.status = "closed"  # else it waits for a connection that it never had when it is collected
         raise

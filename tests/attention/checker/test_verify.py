@@ -354,7 +354,7 @@ def test_without_the_extra_a_sentence_says_so(forked):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("d", [4, 8])
 def test_a_million_tokens(d):
     """Order 3: sixteen queries of a trillion pairs each, held; and one that is off by 1.5 certificates, broken."""

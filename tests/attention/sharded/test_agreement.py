@@ -289,7 +289,7 @@ def work(rank: int, folder: str) -> None:
     os._exit(0)  # without its third rank the group cannot be left in order
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2400)
 def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
     start_ranks(work, str(tmp_path), count=COUNT)
     heard = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(COUNT)]

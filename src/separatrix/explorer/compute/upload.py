@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import signal
 import subprocess
 import sys
 import threading
@@ -28,8 +29,10 @@ COORDINATES = 512
 """The most that heads times the largest last dimension may be: planning keeps a sample of scores for each."""
 ENTRIES = UPLOAD_BYTES // 2
 """The most that all tensors may have once their heads are broadcast: a file of half precision can hold no more."""
-SECONDS, MEMORY = 20.0, 2**30
-"""The seconds and the memory that planning a file may take; the memory comes on top of what the libraries need."""
+SECONDS, MEMORY = 20, 2**30
+"""The processor's seconds and the memory that planning a file may take, on top of what the libraries need."""
+PATIENCE_SECONDS = 900.0
+"""How long the process that plans a file is waited for: on a busy machine it takes longer than the processor's time."""
 
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _ONE = threading.Lock()
@@ -155,19 +158,25 @@ def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
             [sys.executable, "-m", "separatrix.explorer.compute.plan_child", repr(tolerance)],
             input=data,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise SeparatrixError(
-            f"file: planning took more than {SECONDS:g} seconds and was ended. Very uneven entries take long to plan: "
-            "give fewer heads or a larger tolerance, or call sx.plan_attention yourself, which has no limit."
-        ) from None
+        raise _too_slow() from None
     finally:
         _ONE.release()
     if done.returncode:
+        if done.returncode == -getattr(signal, "SIGXCPU", 0):
+            raise _too_slow()
         raise RuntimeError(f"plan_child failed: {done.stderr.decode('utf-8', 'replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "refused" in answer:
         raise SeparatrixError(answer["refused"])
     return answer
+
+
+def _too_slow() -> SeparatrixError:
+    return SeparatrixError(
+        f"file: planning took more than {SECONDS} seconds and was ended. Very uneven entries take long to plan: "
+        "give fewer heads or a larger tolerance, or call sx.plan_attention yourself, which has no limit."
+    )

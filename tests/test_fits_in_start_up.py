@@ -79,7 +79,7 @@ there, sys.platform = sys.platform, "win32"
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
     """Nor does the help of the command: what Windows does not have is imported, or asked for, where it is used."""
     others = forked(OTHERS)

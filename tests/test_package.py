@@ -9,7 +9,7 @@ import pytest
 import separatrix as sx
 
 # Imports go one way. What each package may import besides itself; a package that is not named imports nothing.
-GROUND = {"errors", "checks", "files"}
+GROUND = {"errors", "checks", "files", "tensor_files"}
 NATIVE = {"native", "native_tensors", "torch_threads"}
 SCIENCE = GROUND | NATIVE | {"training", "attention", "nn"}
 PAPERS = SCIENCE | {"separation", "selection", "hardness"}
@@ -18,6 +18,7 @@ TABS = CLAIMS | {"doctor", "report", "runs"}
 BELOW = {
     "checks": {"errors"},
     "files": {"errors"},
+    "tensor_files": {"errors", "checks"},
     "native": GROUND | {"torch_threads"},
     "native_tensors": {"native"},
     "training": GROUND,

@@ -142,7 +142,7 @@ def test_a_source_distribution_holds_what_the_repository_does(root: Path, tmp_pa
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2700)
 def test_kernels_are_compiled_into_the_wheel(run, root: Path, wheel_with_kernels: Path, tmp_path: Path) -> None:
     """Its tag names the platform and no version of Python; it holds the library and none of its sources, and runs."""
     name, tag = wheel_with_kernels.name.split("-py3-none-")
@@ -167,7 +167,7 @@ def test_installed_package_runs(run, wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_empty_environment(root: Path, wheel: Path, tmp_path: Path) -> None:
     """In an environment with nothing but pip: the core runs without the extras, then the command with `lab`."""
     venv.create(tmp_path / "empty", with_pip=True)

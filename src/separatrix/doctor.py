@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,7 +20,7 @@ from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.polynomial.products import expanded
-from separatrix.native import NONE, architectures, native, runnable
+from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 
 Attend = Callable[[Tensor, list[Tensor], list[Tensor]], tuple[Tensor, Tensor]]
@@ -80,12 +81,7 @@ def kernels() -> str:
     """Which architecture's kernels run and why, and which others the library has; or why none runs, and what to do."""
     found = native()
     if found.library is None:
-        advice = (
-            "Without that variable the kernels run."
-            if os.environ.get("SEPARATRIX_ISA") == NONE
-            else "Install a C++ compiler and then the package again."
-        )
-        return f"none: plain PyTorch computes. {found.reason} {advice}"
+        return f"none: plain PyTorch computes. {found.reason} {_how_to_get_kernels()}"
     runs = runnable(found.library)
     others = [
         name if name in runs else f"{name}, which this processor does not run"
@@ -98,6 +94,18 @@ def kernels() -> str:
         else "They run on one thread: this build of PyTorch does not lend its own."
     )
     return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
+
+
+def _how_to_get_kernels() -> str:
+    """What to do where no kernels run."""
+    if os.environ.get("SEPARATRIX_ISA") == NONE:
+        return "Without that variable the kernels run."
+    if FILE.exists():
+        return "Build it again, by make native or pip install."
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        return "Install a C++ compiler and then the package again."
+    return f"There is a C++ compiler now, {compiler}: pip install -v the package again, to see why it fails if it does."
 
 
 def gpu_engine() -> str:

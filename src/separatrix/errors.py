@@ -13,6 +13,15 @@ class SeparatrixError(ValueError):
     """The library cannot do what it was asked to; the message says why."""
 
 
+def shortened(text: str, most: int = 1000) -> str:
+    """A text that a message quotes; without its middle if it is longer than `most` characters.
+
+    >>> shortened("abcdefghijklmnopqrstuvwxyz", most=15)
+    'abcdef ... uvwxyz'
+    """
+    return text if len(text) <= most else f"{text[: most * 2 // 5]} ... {text[-(most * 2 // 5) :]}"
+
+
 class ArgumentError(SeparatrixError):
     """An argument is not what it must be.
 
@@ -21,14 +30,15 @@ class ArgumentError(SeparatrixError):
     Args:
         argument: the argument, as the caller wrote it (``keys[1]``, ``--tolerance``).
         expected: what the argument must be, as a phrase.
-        got: what was given; a string appears in the message as it is, any other object as its `repr`.
+        got: what was given; a string appears in the message as it is, any other object as its `repr`. What is very
+            long, as names and values in a file may be, appears without its middle.
         hypothesis: the hypothesis of a theorem that the argument does not satisfy, if there is one.
     """
 
     def __init__(self, argument: str, *, expected: str, got: object, hypothesis: str | None = None) -> None:
-        self.argument = argument
+        self.argument = argument = shortened(argument)
         self.expected = expected
-        self.got = got if isinstance(got, str) else repr(got)
+        self.got = shortened(got if isinstance(got, str) else repr(got))
         self.hypothesis = hypothesis
         because = f" This breaks {hypothesis}." if hypothesis else ""
         super().__init__(f"{argument}: expected {expected}, got {self.got}.{because}")

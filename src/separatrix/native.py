@@ -25,6 +25,8 @@ MOST_SETS = 15
 REFUSED = 3
 """What a kernel gives that will not compute with the numbers it was given."""
 NONE = "none"
+FILE = Path(__file__).with_name("_kernels.so")
+"""The library, where there is one."""
 
 
 class TensorAddress(ctypes.Structure):
@@ -195,25 +197,32 @@ class Native:
 
 @lru_cache(maxsize=1)
 def native() -> Native:
-    """The kernels of this installation, loaded once.
+    """The kernels of this installation, loaded once; none, and the reason, where their library cannot be loaded.
 
     Raises:
         SeparatrixError: SEPARATRIX_ISA names an architecture that the library does not have or the processor does not
-            run, or the library was built from other sources than these.
+            run, or names one where there is no library, or the library was built from other sources than these.
     """
     wanted = os.environ.get("SEPARATRIX_ISA", "")
     if wanted == NONE:
         return Native(None, NONE, "SEPARATRIX_ISA asks for plain PyTorch.")
-    file = Path(__file__).with_name("_kernels.so")
-    if not file.exists():
+    if not FILE.exists():
         if wanted:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
-        return Native(None, NONE, "They are not installed: when the package was, no C++ compiler was found.")
-    library = ctypes.CDLL(str(file))
-    if library.separatrix_interface() != INTERFACE:
+        reason = "They are not installed: when the package was, no C++ compiler was found, or it failed."
+        return Native(None, NONE, reason)
+    try:
+        library = ctypes.CDLL(str(FILE))
+        interface = library.separatrix_interface()
+    except (OSError, AttributeError) as error:
+        reason = f"{FILE.name} cannot be loaded: {error}."
+        if wanted:
+            raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', got {wanted!r}, but {reason}") from error
+        return Native(None, NONE, reason)
+    if interface != INTERFACE:
         raise SeparatrixError(
-            f"{file.name}: expected interface {INTERFACE}, got {library.separatrix_interface()}: the library was built "
-            "from other sources. Build it again, by make native or pip install."
+            f"{FILE.name}: expected interface {INTERFACE}, got {interface}: the library was built from "
+            "other sources. Build it again, by make native or pip install."
         )
     library.separatrix_architecture.restype = ctypes.c_char_p
     library.separatrix_chosen.restype = ctypes.c_char_p

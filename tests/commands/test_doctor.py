@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import tomllib
 from contextlib import closing
@@ -139,14 +140,22 @@ def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "advice"),
-    [("none", "Without that variable the kernels run."), ("", "Install a C++ compiler and then the package again.")],
+    ("asked", "file", "compiler", "advice"),
+    [
+        ("none", True, None, "Without that variable the kernels run."),
+        ("", False, None, "Install a C++ compiler and then the package again."),
+        ("", False, "/bin/c++", "There is a C++ compiler now, /bin/c++: pip install -v the package again, to see why"),
+        ("", True, None, "Build it again, by make native or pip install."),
+    ],
 )
 def test_where_no_kernels_run_the_doctor_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, asked: str, advice: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, file: bool, compiler: str | None, advice: str
 ) -> None:
     monkeypatch.setenv("SEPARATRIX_ISA", asked)
     monkeypatch.setattr(doctor, "native", lambda: Native(None, "none", "So."))
+    monkeypatch.setattr(doctor, "FILE", tmp_path / ("" if file else "missing"))
+    monkeypatch.setattr(shutil, "which", lambda _: compiler)
+    assert doctor.kernels().startswith(f"none: plain PyTorch computes. So. {advice}")
     assert f"none: plain PyTorch computes. So. {advice}" in invoke().output
 
 

@@ -88,7 +88,7 @@ def test_links_and_loads_are_seen(tmp_path: Path) -> None:
     assert fetched(tmp_path, pages) == ["page.html: //example.org/b.js", "page.html: https://example.org/c.js"]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2700)
 def test_documents(tmp_path: Path) -> None:
     """Built once: without a warning, with every link leading somewhere, every public name there, nothing fetched."""
     built = tmp_path.resolve() / "html"

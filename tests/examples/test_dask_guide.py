@@ -21,7 +21,7 @@ from separatrix.lab.faults import StoreError
 
 distributed = pytest.importorskip("distributed")
 
-PATIENCE = 300  # schedulers and workers take their time to start on a busy machine
+PATIENCE = 900  # schedulers and workers take their time to start on a busy machine
 
 
 STARTS = (

@@ -17,7 +17,7 @@ def on_the_page(root: Path) -> list[str]:
     return shlex.split(line)
 
 
-@pytest.mark.timeout(600)  # four processes on a busy machine
+@pytest.mark.timeout(2400)  # four processes on a busy machine
 def test_the_example_of_torchrun(root: Path, tmp_path: Path) -> None:
     words = on_the_page(root)
     assert words[-2:] == ["--tokens", "250000"]

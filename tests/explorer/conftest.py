@@ -17,7 +17,7 @@ from separatrix.explorer.server import Endpoint, bound
 from tests.report import visits
 
 
-def end_run(store: Path, seconds: float = 60.0) -> None:
+def end_run(store: Path, seconds: float = 900.0) -> None:
     """End the training run that a test left behind, if it did."""
     if name := alive(store):
         (store / TRAINING / name / STOP).touch()
@@ -44,7 +44,7 @@ def serve() -> Iterator[Callable[..., str]]:
 
             def end() -> None:
                 server.close()
-                thread.join(30)
+                thread.join(900)
                 assert not thread.is_alive()
 
             ending.callback(end_run, store)

@@ -177,7 +177,7 @@ def test_there_is_no_debugger(app, client) -> None:
     assert client.get("/console").status_code == 404
 
 
-def test_a_token_is_asked_for_shown_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
+def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path) -> None:
     made = make_app(tmp_path, pages=PAGES)
     guard(made, Endpoint("0.0.0.0", 8050, "correct-horse-battery"))
     friend, other = (visitor(made, "192.168.0.7:8050") for _ in range(2))
@@ -195,16 +195,27 @@ def test_a_token_is_asked_for_shown_once_and_kept_in_a_cookie(tmp_path: Path) ->
         assert "frame-ancestors 'none'" in refused.headers["Content-Security-Policy"]
         assert "Set-Cookie" not in refused.headers
     shown = friend.get("/?token=correct-horse-battery&tab=claims")
-    assert (shown.status_code, shown.headers["Location"]) == (303, "/?tab=claims")
+    entry = re.search(r'data-key="([^"]+)" data-to="([^"]+)"', shown.text)
+    assert entry is not None
+    assert entry[2] == "/?tab=claims"
+    assert (shown.status_code, shown.headers["Cache-Control"]) == (200, "no-store")
     cookie = shown.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Lax" in cookie
-    assert "correct-horse" not in cookie
+    assert "SameSite=Strict" in cookie
+    assert "correct-horse" not in cookie + shown.text
+    assert entry[1] not in cookie
     assert friend.get("/").status_code == 200
-    assert friend.get("/_dash-layout").status_code == 200
+    assert friend.get("/_dash-layout", headers={"X-Separatrix-Key": entry[1]}).status_code == 200
     assert friend.get("/", headers={"Host": "evil.example"}).status_code == 403
     other.set_cookie(cookie.partition("=")[0], "guess", domain="192.168.0.7")
     assert other.get("/").status_code == 403
+    # A program at another port of the host is sent the cookie too, but not what the page has stored.
+    thief = visitor(made, "192.168.0.7:8050")
+    thief.set_cookie(*cookie.partition(";")[0].split("=", 1), domain="192.168.0.7")
+    for guess in ({}, {"X-Separatrix-Key": "guess"}):
+        for path in ("/_dash-layout", "/_dash-dependencies"):
+            assert thief.get(path, headers=guess).status_code == 403
+        assert thief.post(POST, json={}, headers=guess).status_code == 403
 
 
 def test_the_address_chooses_the_tab(client) -> None:

@@ -21,7 +21,6 @@ def address(browser: Any, serve: Any, tmp_path_factory: pytest.TempPathFactory) 
 def test_a_figure_begins_as_its_outline(browser: Any, address: str, tab: str, name: str) -> None:
     context = browser.new_context(**DESKTOP)
     page = context.new_page()
-    page.set_default_timeout(60_000)
     held: list[Any] = []
     page.route(f"**{PLOTLY}", lambda request: held.append(request))
     page.goto(f"{address}?tab={tab}")

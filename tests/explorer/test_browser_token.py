@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any, ClassVar
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from separatrix.explorer.claims import tab as claims_tab
+from separatrix.explorer.private_link import private_link
 from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.visit import DESKTOP, Visit
 
@@ -31,8 +36,54 @@ def test_the_printed_link_opens_the_page_and_a_cookie_keeps_it_open(browser: Any
         page.goto(f"{plain}?tab=separate")
         page.locator("#separate-numbers table").wait_for()
         [cookie] = visit.context.cookies()
-        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
         assert TOKEN not in cookie["value"]
+
+
+def test_a_link_of_another_site_enters_with_the_token_alone(browser: Any, link: str) -> None:
+    """As the file that `separatrix explore` opens in a browser does."""
+    context = browser.new_context(**DESKTOP)
+    page = context.new_page()
+    with private_link(link) as file:
+        page.goto(file)
+        page.locator("#separate-numbers table").wait_for()
+    assert TOKEN not in page.url
+    context.close()
+
+
+class Thief(BaseHTTPRequestHandler):
+    """A server of somebody else at another port of this machine, which keeps the cookies that it is sent."""
+
+    cookies: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.cookies.append(self.headers.get("Cookie", ""))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_cookie_that_another_port_is_sent_opens_nothing(browser: Any, link: str) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Thief)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        context = browser.new_context(**DESKTOP)
+        page = context.new_page()
+        page.goto(link)
+        page.locator("#separate-numbers table").wait_for()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        context.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    stolen = next(cookie for cookie in Thief.cookies if cookie)
+    for path in ("_dash-layout", "_dash-dependencies"):
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(Request(link.partition("?")[0] + path, headers={"Cookie": stolen}))
 
 
 @pytest.mark.parametrize("query", ["", "?tab=claims", "?token=wrong"])

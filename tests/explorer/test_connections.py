@@ -30,7 +30,7 @@ def slow(place: tuple[str, int]) -> Iterator[Callable[[bytes, int], list[socket.
 
     def open(beginning: bytes, count: int) -> list[socket.socket]:
         for _ in range(count):
-            one = socket.create_connection(place, timeout=30)
+            one = socket.create_connection(place, timeout=900)
             one.sendall(beginning)
             opened.append(one)
         return opened
@@ -40,7 +40,7 @@ def slow(place: tuple[str, int]) -> Iterator[Callable[[bytes, int], list[socket.
         one.close()
 
 
-def status(place: tuple[str, int], seconds: float = 30.0) -> int:
+def status(place: tuple[str, int], seconds: float = 900.0) -> int:
     reader = HTTPConnection(*place, timeout=seconds)
     try:
         reader.request("GET", "/")
@@ -51,7 +51,7 @@ def status(place: tuple[str, int], seconds: float = 30.0) -> int:
 
 def ended(one: socket.socket) -> bool:
     """Whether the server has closed a connection; it may take a moment."""
-    one.settimeout(30)
+    one.settimeout(900)
     try:
         return one.recv(1) == b""
     except ConnectionError:
@@ -85,7 +85,7 @@ def test_a_reader_who_is_being_served_is_never_closed(
 
     service = Connection.service
     monkeypatch.setattr(Connection, "service", held)
-    reader = HTTPConnection(*place, timeout=60)
+    reader = HTTPConnection(*place, timeout=900)
     reader.request("GET", "/report.css")
     while not begun:
         time.sleep(0.01)
@@ -132,7 +132,7 @@ def test_an_overdue_connection_is_closed(
 
 
 def test_a_connection_is_used_again(place: tuple[str, int]) -> None:
-    reader = HTTPConnection(*place, timeout=30)
+    reader = HTTPConnection(*place, timeout=900)
     for _ in range(3):
         reader.request("GET", "/report.css")
         answer = reader.getresponse()

@@ -80,7 +80,7 @@ def memory(kind: str) -> int:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(sys.platform != "linux", reason="the most memory a request took is read from /proc")
 @pytest.mark.parametrize("name", NAMES)
 def test_no_request_takes_long_or_much(name: str, tmp_path: Path) -> None:

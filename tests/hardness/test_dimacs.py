@@ -16,7 +16,15 @@ from pysat.formula import CNF
 
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hardness.cnf import Formula
-from separatrix.hardness.dimacs import LARGEST_FILE, LONGEST_LINE, dimacs, parse_dimacs, read_admitted, read_dimacs
+from separatrix.hardness.dimacs import (
+    LARGEST_FILE,
+    LONGEST_LINE,
+    MOST_IDLE_LINES,
+    dimacs,
+    parse_dimacs,
+    read_admitted,
+    read_dimacs,
+)
 from separatrix.hardness.orthogonal_vectors import to_orthogonal_vectors
 
 LITERALS = st.integers(-9, 9).filter(bool)
@@ -129,6 +137,14 @@ def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_endless_line_is_refused() -> None:
     with pytest.raises(ArgumentError, match=f"line 1: expected at most {LONGEST_LINE:,} characters"):
         read_dimacs("/dev/zero")
+
+
+@pytest.mark.parametrize("idle", ["\n", "c\n", " \t\n"])
+def test_blank_lines_and_comments_without_end_are_refused(idle: str) -> None:
+    most = MOST_IDLE_LINES
+    assert parse_dimacs("p cnf 1 1\n" + idle * 1000 + "1 0\n") == Formula(1, ((1,),))
+    with pytest.raises(ArgumentError, match=rf"line {most + 2}: expected at most {most:,} blank lines and comments"):
+        parse_dimacs("p cnf 1 1\n" + idle * (most + 9) + "1 0\n")
 
 
 def test_what_does_not_tell_its_size_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

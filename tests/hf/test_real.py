@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 import torch
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(5400)]
 
 SENTENCES = [
     "The harbour was quiet, and the last boat came in before dark.",

@@ -90,7 +90,7 @@ def start(*arguments: str | Path, warnings: str = "error") -> subprocess.Popen[s
 def finish(*arguments: str | Path, warnings: str = "error") -> subprocess.CompletedProcess[str]:
     """Run such a command to its end."""
     return subprocess.run(
-        command(*arguments), env=environment(warnings), capture_output=True, text=True, check=False, timeout=100
+        command(*arguments), env=environment(warnings), capture_output=True, text=True, check=False, timeout=900
     )
 
 

@@ -20,14 +20,14 @@ import pytest
 from separatrix.errors import ArgumentError
 from separatrix.lab import Crew, CrewError, Store, dask_workers, executors, run
 from tests.lab.experiments import counts_runs, kills_worker, leaves_traces, matmul, walk
-from tests.lab.helpers import contents, do, environment
+from tests.lab.helpers import contents, do, environment, finish
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 # Closing a cluster leaves sockets to the collector, which pytest would report as errors of ours.
 pytestmark = [
-    pytest.mark.timeout(400),  # schedulers and workers take their time to start on a busy machine
+    pytest.mark.timeout(1800),  # schedulers and workers take their time to start on a busy machine
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -51,7 +51,7 @@ class Cluster:
             "--scheduler-file",
             str(file),
         )
-        deadline = time.monotonic() + 200
+        deadline = time.monotonic() + 900
         while not file.exists() or not file.read_text().strip().endswith("}"):
             assert time.monotonic() < deadline, "the scheduler does not start"
             time.sleep(0.05)
@@ -92,7 +92,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def wait_for(workers: int, address: str) -> None:
     with distributed.Client(address, set_as_default=False) as client:
-        client.wait_for_workers(workers, timeout=200)
+        client.wait_for_workers(workers, timeout=900)
 
 
 def test_a_worker_is_killed_and_one_joins_late(cluster: Cluster, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def where() -> tuple[list[str], str]:
 
 def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executors._OnDask) -> None:
     """Neither to its scheduler nor to its worker nor to the worker's nanny: each would run any code it is sent."""
-    assert local.submit(sum, [1, 2]).result(60) == 3
+    assert local.submit(sum, [1, 2]).result(900) == 3
     [(place, worker)] = local._client.scheduler_info()["workers"].items()
     for address in (local._cluster.scheduler_address, place, worker["nanny"]):
         assert address.startswith("tls://127.0.0.1:")
@@ -215,13 +215,13 @@ def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executor
 async def greet(address: str, security: object) -> None:
     """Ask a process of Dask's who it is, as anybody may who is let in."""
     options = security.get_connection_args("client") if security else {}
-    async with distributed.core.rpc(address, connection_args=options, timeout=5) as remote:
+    async with distributed.core.rpc(address, connection_args=options, timeout=900) as remote:
         await remote.identity()
 
 
 def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDask) -> None:
     """Dask puts its scratch folder first in the path of modules, in this process as in the workers'."""
-    paths, kept = local.submit(where).result(60)
+    paths, kept = local.submit(where).result(900)
     folder = Path(kept).parents[1]
     assert folder.parent == Path(tempfile.gettempdir())
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -239,7 +239,7 @@ def test_a_local_cluster_shows_nothing_over_http(local: executors._OnDask) -> No
     [worker] = info["workers"].values()
     for port in (info["services"]["dashboard"], worker["services"]["dashboard"]):
         for path in ("/", "/health", "/info/main/workers.html", "/json/counts.json", "/metrics", "/status"):
-            caller = HTTPConnection("127.0.0.1", port, timeout=60)
+            caller = HTTPConnection("127.0.0.1", port, timeout=900)
             caller.request("GET", path)
             assert caller.getresponse().status == 404, path
             caller.close()
@@ -286,6 +286,59 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
         dask_workers("tcp://127.0.0.1:9")
     with pytest.raises(CrewError, match="No Dask scheduler answers at nonsense://x"):
         dask_workers("nonsense://x")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tls://127.0.0.1:9"])
+def test_an_address_that_is_none_is_refused_in_a_sentence(address: str, tmp_path: Path, root: Path) -> None:
+    """In a process of its own, since it is at the end that a client which never was connected would wait."""
+    sweep = root / "examples" / "dask_sweep.toml"
+    done = finish("sweep", sweep, "--store", tmp_path / "results", "--dask", address, warnings="default")
+    assert done.returncode == 2
+    [line] = [line for line in done.stderr.splitlines() if "FutureWarning" not in line]
+    assert line.startswith(f"separatrix: No Dask scheduler answers at {address}")
+
+
+KILLED = """
+import os, signal, sys
+from separatrix.lab import executors
+if __name__ == "__main__":
+    cluster = executors._OnDask("local", 1)
+    print(cluster._folder.name, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_scratch_folder_of_a_killed_run_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    scratch = tmp_path / "scratch"
+    for other in ("separatrix-dask-without-a-lock", "separatrix", "target"):
+        (scratch / other).mkdir(parents=True)
+    (scratch / "target" / "in-use").touch()
+    (scratch / "separatrix-dask-link").symlink_to(scratch / "target")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "killed.py"],
+        env={**environment("default"), "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = Path(done.stdout.strip())
+    assert left.parent == scratch
+    assert left.is_dir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    first = executors._OnDask("local", 1)
+    assert not left.exists()
+    second = executors._OnDask("local", 1)
+    assert sorted(path.name for path in scratch.iterdir()) == sorted(
+        ["separatrix", "separatrix-dask-link", "separatrix-dask-without-a-lock", "target"]
+        + [Path(cluster._folder.name).name for cluster in (first, second) if cluster._folder is not None]
+    )
+    for cluster in (first, second):
+        cluster.shutdown(cancel_futures=True)
+    assert (scratch / "target" / "in-use").exists()
 
 
 def test_the_number_of_workers_of_a_scheduler_is_its_own() -> None:

@@ -156,7 +156,8 @@ def test_a_pool_that_broke_while_idle_is_rebuilt(tmp_path: Path, monkeypatch: py
                 (worker,) = made[0]._processes.values()
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.join()
-                time.sleep(0.5)
+                while not made[0]._broken:  # the pool has not noticed yet
+                    time.sleep(0.01)
             yield from [number.cell(seed=seed * 1000 + k, x=0.0) for k in range(10)]
 
     assert do(tmp_path, cells(), Crew("on a pool", pool)).done == 30

@@ -21,7 +21,7 @@ from tests.lab.app import app
 from tests.lab.experiments import walk
 from tests.lab.helpers import command, contents, do, environment, finish, group_is_gone, start
 
-pytestmark = pytest.mark.timeout(400)  # many processes are started, one after the other, and the machine may be busy
+pytestmark = pytest.mark.timeout(1800)  # many processes are started, one after the other, and the machine may be busy
 
 SWEEP = """
 experiment = "tests.walk"
@@ -58,7 +58,7 @@ def check_sound(folder: Path) -> int:
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 900
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.005)
@@ -68,7 +68,7 @@ def count_done(folder: Path) -> int:
     """How many cells are done, seen from outside while a run goes on."""
     if not (folder / "store.sqlite").exists():
         return 0
-    connection = sqlite3.connect(folder / "store.sqlite", timeout=60)
+    connection = sqlite3.connect(folder / "store.sqlite", timeout=900)
     try:
         return connection.execute("SELECT count(*) FROM cells WHERE status = 'done'").fetchone()[0]
     except sqlite3.OperationalError:
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_at_once_says_how_to_go_on_and_leaves_no_process(tmp_path: P
     started = start(*arguments(sweep, tmp_path / "results"), *dask, warnings="default" if dask else "error")
     wait_until(lambda: count_done(tmp_path / "results") > 0, "the run does not move")
     os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    _, told = started.communicate(timeout=100)
+    _, told = started.communicate(timeout=900)
     assert started.returncode == 130
     assert "Traceback" not in told
     assert f"separatrix sweep {sweep} --store {tmp_path / 'results'}" in told
@@ -188,7 +188,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path, limit: int, steps: int) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=900,
     )
     assert end.returncode == 2, end.stderr
     assert "Traceback" not in end.stderr

@@ -221,7 +221,7 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
     for one in runs:
         one.stdin.write("go\n")
         one.stdin.flush()
-    told = [tuple(map(int, one.communicate(timeout=100)[0].split())) for one in runs]
+    told = [tuple(map(int, one.communicate(timeout=900)[0].split())) for one in runs]
     assert [path.read_text() for path in marks.iterdir()] == ["run\n"] * 60
     assert [done + skipped for done, skipped in told] == [60, 60]
     assert sum(done for done, _ in told) == 60

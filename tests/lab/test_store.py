@@ -147,7 +147,7 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
     for maker in makers:
         maker.stdin.write("go\n")
         maker.stdin.flush()
-    assert [maker.communicate(timeout=60)[1] for maker in makers] == [""] * 6
+    assert [maker.communicate(timeout=900)[1] for maker in makers] == [""] * 6
     with Store.open(tmp_path / "new") as store:
         assert store.counts() == {}
 

@@ -108,12 +108,40 @@ assert separatrix.__file__.startswith(sys.argv[1]), separatrix.__file__
 def test_without_a_library_plain_pytorch_runs_and_says_why(forked, copied: Path) -> None:
     arguments = str(copied.parent)
     found = told(forked(HERE + TELL, arguments, SEPARATRIX_ISA=""))
-    assert found == ["none", "False", "They are not installed: when the package was, no C++ compiler was found."]
+    assert found == [
+        "none",
+        "False",
+        "They are not installed: when the package was, no C++ compiler was found, or it failed.",
+    ]
     code = HERE + "import torch; print(separatrix.tensor_attention(*torch.ones(3, 4, 2)).sum().item())"
     assert told(forked(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]
     assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="none"))[2] == "SEPARATRIX_ISA asks for plain PyTorch."
     refused = "SEPARATRIX_ISA: expected 'none', because no kernels are installed; got 'avx2'."
     assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="avx2")) == ["refused", refused]
+
+
+def test_with_a_library_that_cannot_be_loaded_plain_pytorch_runs_and_says_why(forked, copied: Path) -> None:
+    (copied / "_kernels.so").write_bytes(b"no library")
+    arguments = str(copied.parent)
+    architecture, loaded, reason = told(forked(HERE + TELL, arguments, SEPARATRIX_ISA=""))
+    assert (architecture, loaded) == ("none", "False")
+    assert reason.startswith("_kernels.so cannot be loaded: ")
+    assert "no C++ compiler" not in reason
+    code = HERE + "import torch; print(separatrix.tensor_attention(*torch.ones(3, 4, 2)).sum().item())"
+    assert told(forked(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]
+    kind, message = told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="avx2"))
+    assert kind == "refused"
+    assert message.startswith("SEPARATRIX_ISA: expected 'none', got 'avx2', but _kernels.so cannot be loaded: ")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to make a library with")
+def test_a_library_without_our_functions_is_not_loaded(forked, copied: Path, tmp_path: Path) -> None:
+    source = tmp_path / "other.c"
+    source.write_text("int other(void) { return 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", copied / "_kernels.so", source], check=True)
+    architecture, _, reason = told(forked(HERE + TELL, str(copied.parent), SEPARATRIX_ISA=""))
+    assert architecture == "none"
+    assert "separatrix_interface" in reason
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to make a library with")

@@ -191,7 +191,7 @@ def test_a_sample_of_floats(library: ctypes.CDLL, architecture: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(5400)
 def test_every_float(library: ctypes.CDLL, architecture: str) -> None:
     worst, count = 0.0, 0
     for x in float_blocks(1 << 24):

@@ -15,7 +15,7 @@ from tests.claims.cells import put_into
 from tests.report.visits import DESKTOP, PHONE, Visit
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2700)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -> None:
     load(paper)

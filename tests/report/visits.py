@@ -19,6 +19,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--process-per-site",
 ]
+PATIENCE = 900_000
+"""Milliseconds that a browser may take for anything: machines may be slow."""
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 
@@ -27,7 +29,7 @@ READ = """async () => {
   const ended = (plot) => ["drawn", "failed"].includes(plot.dataset.state);
   for (const plot of document.querySelectorAll(".plot")) {
     plot.scrollIntoView({ block: "nearest" });
-    for (const until = Date.now() + 60_000; !ended(plot); ) {
+    for (const until = Date.now() + 900_000; !ended(plot); ) {
       if (Date.now() > until) throw new Error(`${plot.id} is not drawn`);
       await new Promise((next) => setTimeout(next, 10));
     }
@@ -54,7 +56,7 @@ def launched() -> Iterator[Any]:
     except ModuleNotFoundError:
         absent("there is no Playwright")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=PATIENCE)
         yield Windows(browser)
         browser.close()
 
@@ -72,13 +74,15 @@ class Windows:
 
     def new_context(self, **options: Any) -> Any:
         """A window that shares nothing with the others."""
-        return self.browser.new_context(**options)
+        context = self.browser.new_context(**options)
+        context.set_default_timeout(PATIENCE)
+        return context
 
     def open(self, color_scheme: str | None = None, **options: Any) -> Any:
         """A page that has been nowhere, in a window with these options, without a cookie."""
         kind = repr(sorted(options.items()))
         if kind not in self.contexts:
-            self.contexts[kind] = self.browser.new_context(**options)
+            self.contexts[kind] = self.new_context(**options)
         page = self.contexts[kind].new_page()
         page.emulate_media(color_scheme=color_scheme)
         return page
@@ -106,7 +110,6 @@ class Seen:
         self.context.on("request", self._asks)
         self.page.on("console", self._says)
         self.page.on("pageerror", self._fails)
-        self.page.set_default_timeout(60_000)
         self.page.goto(address)
 
     def _asks(self, request: Any) -> None:

@@ -46,7 +46,7 @@ def explore(
     _require_extra()
     from separatrix.explorer.app import make_app
     from separatrix.explorer.private_link import private_link
-    from separatrix.explorer.server import Endpoint, bound, is_loopback
+    from separatrix.explorer.server import Endpoint, bound, is_loopback, return_large_blocks
     from separatrix.explorer.warm import start_warming
     from separatrix.lab.store import has_store
 
@@ -61,6 +61,7 @@ def explore(
         token = token or secrets.token_urlsafe(24)
     has_store(store)  # it raises an error if the folder cannot be looked into
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    return_large_blocks()
     server, address = bound(make_app(store), Endpoint(host, port, token))
     typer.echo(f"The explorer: {address}")
     if token:

@@ -18,7 +18,8 @@ def verify(
 ) -> None:
     """Recompute queries of a saved call in ball arithmetic, and say whether its certificate held.
 
-    Exits with 0 if it held and with 1 if it is broken, after a program that shows it.
+    Exits with 0 if it held, with 1 if it is broken, after a program that shows it, and with 2 if the file cannot be
+    read or has nothing to recompute.
     """
     from separatrix.attention.checker.saved import load_call
 

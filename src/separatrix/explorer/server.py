@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import hmac
+import html
 import ipaddress
 import logging
 import secrets
@@ -16,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 from dash import Dash
 from dash.fingerprint import check_fingerprint
-from flask import Flask, Response, abort, redirect, request
+from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException
 
 import separatrix.report
@@ -27,8 +29,13 @@ from separatrix.explorer.scripts import PLOTLY, plotly_hash, plotly_script
 
 log = logging.getLogger("separatrix.explorer")
 
+_M_MMAP_THRESHOLD = -3
+_LARGE_BLOCK = 2**21
+
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _CALLBACK = "/_dash-update-component"
+_DATA = frozenset({"/_dash-layout", "/_dash-dependencies", _CALLBACK})
+"""What tells or does something; the rest are the page's scripts and styles."""
 _ROUTES = frozenset(
     {
         "/",
@@ -56,11 +63,25 @@ _STRANGER = """<!DOCTYPE html>
 <body style="font: 1.1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>Separatrix</h1>
 <p>This page asks for a token: open the whole address that <code>separatrix explore</code> printed in its terminal,
-with <code>?token=</code> in it. Each start of the explorer has a token of its own.</p>
+with <code>?token=</code> in it. Each start of the explorer has a token of its own. If you have opened that address
+before and followed a link to this one, enter this address by hand: other pages' links are not let in.</p>
 </body>
 </html>
 """
 """What anyone sees who has not shown the token."""
+
+_ENTRY = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<link rel="icon" href="data:,">
+<title>Separatrix: the explorer</title>
+</head>
+<body><script src="/assets/entry.js" data-key="{key}" data-to="{to}"></script></body>
+</html>
+"""
+"""What a visitor gets who has shown the token, which leads on by itself. A browser that came by a link of another site
+would send no cookie for this site's own pages along a redirection."""
 
 
 @dataclass(frozen=True)
@@ -173,29 +194,49 @@ def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
 def guard(app: Dash, endpoint: Endpoint) -> None:
     """Let in only who asks for this server by its name and, if there is a token, has shown it.
 
-    ``/?token=...`` shows it once: a cookie of this process stands for it from then on.
+    ``/?token=...`` shows it once. From then on a cookie of this process stands for it, and a key that the page stores.
+    A browser sends a host's cookies to every port, where another user's program may read them; what a page has stored
+    it shows to pages of the same port alone. So requests for data need both.
     """
     server: Flask = app.server
-    key = secrets.token_urlsafe(32)
+    in_cookie, stored = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     # Ports share a host's cookies: the name tells two explorers apart.
     cookie = f"separatrix-{secrets.token_hex(4)}"
 
     def check() -> Response | None:
         if not endpoint.knows(request.host):
             abort(403, f"This server is not {request.host[:80]}: open it by the address that it printed.")
-        if endpoint.token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), key.encode()):
+        if endpoint.token is None:
             return None
-        shown = request.args.get("token", "")
-        if request.path != "/" or not hmac.compare_digest(shown.encode(), endpoint.token.encode()):
+        if _same(request.cookies.get(cookie, ""), in_cookie):
+            if request.path in _DATA and not _same(request.headers.get("X-Separatrix-Key", ""), stored):
+                abort(403, "Open the whole address that separatrix explore printed, with ?token= in it.")
+            return None
+        if request.path != "/" or not _same(request.args.get("token", ""), endpoint.token):
             return Response(_STRANGER, 403, mimetype="text/html")
         rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
-        answer = redirect(f"/?{urlencode(rest)}" if rest else "/", 303)
-        # A link from elsewhere may lead here; `Origin` guards the rest.
-        answer.set_cookie(cookie, key, httponly=True, samesite="Lax")
-        return Response(answer.get_data(), answer.status_code, answer.headers)
+        to = html.escape(f"/?{urlencode(rest)}" if rest else "/")
+        answer = Response(_ENTRY.format(key=stored, to=to), mimetype="text/html", headers={"Cache-Control": "no-store"})
+        answer.set_cookie(cookie, in_cookie, httponly=True, samesite="Strict")
+        return answer
 
     # Before every other check: a stranger learns nothing of what is here.
     server.before_request_funcs.setdefault(None, []).insert(0, check)
+
+
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode(), secret.encode())
+
+
+def return_large_blocks() -> None:
+    """Let the C library give back to the system what an upload took, as soon as it is freed; for the whole process.
+
+    By default glibc raises the size from which on it does so to that of the largest block it has freed, up to 32 MiB,
+    and keeps all smaller ones for each thread.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:

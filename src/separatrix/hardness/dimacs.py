@@ -40,6 +40,8 @@ LARGEST_FILE = 1 << 28
 """The most bytes that a file may have: 256 MiB, whose formula takes a few gigabytes of memory."""
 LONGEST_LINE = 1 << 24
 """The most characters that a line may have; a clause may take several lines."""
+MOST_IDLE_LINES = 1 << 20
+"""The most lines that may be blank or comments: a second of them."""
 
 
 def read_dimacs(path: str | Path) -> Formula:
@@ -99,10 +101,13 @@ def _formula(file: TextIO, name: str, admit: Callable[[int, int], object]) -> Fo
     problem: tuple[int, int] | None = None
     clauses: list[tuple[int, ...]] = []
     clause: list[int] = []
-    line = 0
+    line = idle = 0
     for line, content in _lines(file, name):
         words = content.split()
         if not words or words[0] == "c":
+            idle += 1
+            if idle > MOST_IDLE_LINES:
+                raise _wrong(name, line, f"at most {MOST_IDLE_LINES:,} blank lines and comments", "more")
             continue
         if words[0] == "p":
             if problem is not None:

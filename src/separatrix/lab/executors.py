@@ -10,25 +10,36 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import wait as waited
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Literal
 
 from separatrix.checks import whole
 from separatrix.children import SAFE_PATH, safe_path
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.files import hold, is_held
 from separatrix.lab import worker
 from separatrix.lab.interrupts import kept_from_children
 
 CONNECT_SECONDS = 10
+"""How long a scheduler elsewhere is waited for."""
+LOCAL_SECONDS = 900
+"""How long the scheduler that was started here is waited for: it is there, however busy the machine is."""
+_SCRATCH = "separatrix-dask-"
+"""How the names of the scratch folders of local Dask clusters begin."""
+_IN_USE = "in-use"
+"""The lock in a scratch folder, which its run holds."""
 
 
 class CrewError(SeparatrixError):
@@ -99,7 +110,14 @@ def _client(place: Any) -> Any:
     thread of the new client, this thread waits for itself: so it is collected here.
     """
     gc.collect()
-    return import_module("distributed").Client(place, timeout=CONNECT_SECONDS, set_as_default=False)
+    client: Any = (kind := import_module("distributed").Client).__new__(kind)
+    try:
+        seconds = CONNECT_SECONDS if isinstance(place, str) else LOCAL_SECONDS
+        client.__init__(place, timeout=seconds, set_as_default=False)
+    except BaseException:
+        client.status = "closed"  # else it waits for a connection that it never had when it is collected
+        raise
+    return client
 
 
 @contextmanager
@@ -185,7 +203,9 @@ class _OnDask(Executor):
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._running: dict[Any, Future[Any]] = {}
         if address == "local":
-            self._folder = tempfile.TemporaryDirectory(prefix="separatrix-dask-")
+            _remove_abandoned()
+            self._folder = tempfile.TemporaryDirectory(prefix=_SCRATCH)
+            self._lock = hold(Path(self._folder.name, _IN_USE))
             self._cluster = _local_cluster(workers, self._folder.name)
         with _answering(address):
             self._client: Any = _client(self._cluster or address)
@@ -225,7 +245,22 @@ class _OnDask(Executor):
         finally:
             if self._cluster is not None and self._folder is not None:
                 self._cluster.close()
+                os.close(self._lock)
                 self._folder.cleanup()
+
+
+def _remove_abandoned() -> None:
+    """Remove the scratch folders of local clusters whose runs were killed, which could not do so themselves.
+
+    They are folders of this user, not links, with a lock that no process holds.
+    """
+    if sys.platform == "win32":
+        return
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with suppress(FileNotFoundError, PermissionError):  # another run removes it too, or it is another user's
+            about, lock = folder.lstat(), folder / _IN_USE
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and lock.is_file() and not is_held(lock):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _local_cluster(workers: int, folder: str) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from separatrix.errors import SeparatrixError
+from separatrix.errors import SeparatrixError, shortened
 from separatrix.files import read_at_most
 
 LARGEST_FILE = 1 << 18
@@ -46,7 +46,9 @@ def load(path: Path, parse_float: Callable[[str], Any] = float) -> dict[str, Any
         return parse(text, parse_float)
     except tomllib.TOMLDecodeError as error:
         last = f"at line {len(text.splitlines())}, the end of the file"
-        raise SeparatrixError(f"{path} is not TOML: {str(error).replace('at end of document', last)}.") from error
+        raise SeparatrixError(
+            f"{path} is not TOML: {shortened(str(error)).replace('at end of document', last)}."
+        ) from error
     except Unreadable as error:
         raise SeparatrixError(f"{path} cannot be read: {error}.") from error
 

@@ -1,10 +1,10 @@
-"""The checker shares no code with what it checks: it imports the errors, the checks of arguments, and itself."""
+"""The checker shares no code with what it checks: it imports errors, checks of arguments and of files, and itself."""
 
 from __future__ import annotations
 
 import ast
 
-ALLOWED = ("separatrix.errors", "separatrix.checks", "separatrix.attention.checker")
+ALLOWED = ("separatrix.errors", "separatrix.checks", "separatrix.tensor_files", "separatrix.attention.checker")
 
 
 def imports(file):

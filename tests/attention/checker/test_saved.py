@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
@@ -59,14 +60,34 @@ def test_files_that_are_no_saved_calls(tmp_path):
     with pytest.raises(sx.ArgumentError, match=r"file: expected a file that Certified.save wrote"):
         load_call(path)
     save_file({"query": torch.ones(2)}, path)
-    with pytest.raises(sx.ArgumentError, match=r"with 'separatrix' in it"):
+    with pytest.raises(sx.ArgumentError, match=r"one without 'separatrix' in its metadata"):
         load_call(path)
     save_file({"query": torch.ones(2)}, path, metadata={"separatrix": json.dumps({"format": 7})})
-    with pytest.raises(sx.ArgumentError, match=r"expected format 1, got format 7"):
+    with pytest.raises(sx.ArgumentError, match=r"expected format 2, got format 7"):
+        load_call(path)
+    said = {"format": 2, "sets": 2, "certificate": {}, "options": {}}
+    save_file({"query": torch.ones(2)}, path, metadata={"separatrix": json.dumps(said)})
+    with pytest.raises(sx.ArgumentError, match=r"one whose metadata are incomplete"):
         load_call(path)
     saved(path)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
     tensors = load_file(path)
     del tensors["values.1"]
-    save_file(tensors, path, metadata={"separatrix": json.dumps({"format": 1, "sets": 2, "certificate": {}})})
-    with pytest.raises(sx.ArgumentError, match=r"with 'values.1' in it"):
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(sx.ArgumentError, match=r"one without 'values.1'"):
+        load_call(path)
+
+
+def test_a_tensor_that_was_changed_does_not_fit_the_digest(tmp_path):
+    path = tmp_path / "file"
+    saved(path)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    save_file(tensors, path, metadata=metadata)
+    load_call(path)
+    tensors["values.1"].view(torch.int32)[0, 0] ^= 1
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(sx.ArgumentError, match=r"expected the content that its digest was made of, got another in "):
         load_call(path)

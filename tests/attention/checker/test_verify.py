@@ -232,7 +232,7 @@ def test_nothing_to_attend():
 def test_no_queries_at_all():
     query, keys, values = inputs(2, 0, [4])
     result = sx.certified_attention(query, keys, values, tolerance=1e-3)
-    assert str(sx.verify(result, query, keys, values)) == "held: there are no queries"
+    assert str(sx.verify(result, query, keys, values)) == "nothing was recomputed: there are no queries"
 
 
 @pytest.mark.parametrize("what", ["output", "lse"])
@@ -387,7 +387,7 @@ def test_without_the_extra_a_sentence_says_so(forked):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("d", [4, 8])
 def test_a_million_tokens(d):
     """Order 3: sixteen queries of a trillion pairs each, held; and one that is off by 1.5 certificates, broken."""

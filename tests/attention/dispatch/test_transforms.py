@@ -340,7 +340,7 @@ def test_the_compiler_of_machine_code() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("kind", [kind for kind, cell in IN_ONE_GRAPH.items() if cell == WORKS])
 def test_the_compiler_of_machine_code_on_every_kind(kind: str) -> None:
     agree(*compiled(kind, "inductor", fullgraph=True), subject(kind).error)

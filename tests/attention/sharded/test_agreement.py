@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,13 +32,16 @@ from separatrix.attention.sharded import (
 )
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
+from separatrix.attention.sharded.collectives import Ranks
 from separatrix.attention.sharded.standing import Board, Place, Standing
+from separatrix.attention.streaming import state
 from separatrix.attention.streaming.state import TensorAttentionState
 from tests.ranks import start_ranks
 
 COUNT, TOKENS = 3, 4
 KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]
-PATIENCE = 6.0
+PATIENCE = 15.0
+"""Seconds that the ranks which are there wait for one that is not."""
 NOTHING = "nothing was raised"
 
 
@@ -66,9 +71,9 @@ def expected(is_causal: bool) -> list[torch.Tensor]:
     return [out.detach(), *torch.autograd.grad(out.square().sum(), whole)]
 
 
-def is_right(exact: bool, is_causal: bool, rank: int) -> bool:
+def is_right(exact: bool, is_causal: bool, rank: int, **options: Any) -> bool:
     """Whether a good call now gives the rows of one process."""
-    found = forward_and_backward(exact, is_causal, rank)
+    found = forward_and_backward(exact, is_causal, rank, **options)
     mine = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in expected(is_causal)]
     return all(torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in zip(found, mine, strict=True))
 
@@ -184,6 +189,62 @@ def skipped_call(rank: int) -> str:
     return told(lambda: forward_and_backward(False, False, rank))
 
 
+def other_plan(rank: int) -> None:
+    """Rank 1 plans for a tolerance that is a thousand times smaller than the one it was given."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    plan_bounded = state.plan_bounded
+
+    def plan(order: int, d: int, radius: float, tolerance: float, dtype: torch.dtype) -> state.BoundedPlan:
+        planned = plan_bounded(order, d, radius, tolerance / (1000 if rank == 1 else 1), dtype)
+        return replace(planned, tolerance=tolerance)
+
+    with replaced(state, "plan_bounded", plan):
+        attended(False, False, tensors)
+
+
+def other_version(exact: bool, rank: int) -> None:
+    """Rank 2 runs another version of the library, whose reports end in what this one does not know."""
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    with (
+        replaced(agreement, "__version__", "9.9" if rank == 2 else agreement.__version__),
+        replaced(agreement, "astuple", lambda report: (report.configuration, *([] if rank == 2 else [1, 2, 3, 4]))),
+    ):
+        attended(exact, False, tensors)
+
+
+def inference_then_training(exact: bool, rank: int) -> bool:
+    """Whether a group whose first call is made under `torch.inference_mode` can train afterwards."""
+    group = dist.new_group(list(range(COUNT)))
+    tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
+    with torch.inference_mode():
+        attended(exact, False, tensors, group=group)
+    return is_right(exact, False, rank, group=group)
+
+
+def stopped(rank: int, folder: Path) -> str:
+    """Rank 2 is stopped in the exchange that follows a meeting, and continued when the others are done."""
+    group = dist.new_group(list(range(COUNT)))
+    forward_and_backward(False, False, rank, group=group)
+    done = [folder / f"{other}.saw-a-stopped-rank" for other in (0, 1)]
+    if rank == 2:
+        (folder / "pid").write_text(str(os.getpid()))
+
+        def stop(*_: object) -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            raise RuntimeError("was stopped")
+
+        with replaced(Ranks, "sum", stop), pytest.raises(RuntimeError, match="was stopped"):
+            forward_and_backward(False, False, rank, group=group)
+        return ""
+    heard = told(lambda: forward_and_backward(False, False, rank, group=group, timeout=PATIENCE))
+    done[rank].touch()
+    while not done[1 - rank].exists():
+        time.sleep(0.05)
+    if rank == 0:
+        os.kill(int((folder / "pid").read_text()), signal.SIGCONT)
+    return heard
+
+
 def absent(rank: int, group: dist.ProcessGroup, folder: Path) -> list[str]:
     """Rank 2 does not call, and goes on when the others have given up."""
     done = [folder / f"{other}.gave-up" for other in (0, 1)]
@@ -199,7 +260,7 @@ def absent(rank: int, group: dist.ProcessGroup, folder: Path) -> list[str]:
 def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=COUNT, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=COUNT, timeout=timedelta(hours=1))
     other = dist.new_group(list(range(COUNT)))
     assert other is not None
     heard: dict[str, Any] = {
@@ -210,11 +271,15 @@ def work(rank: int, folder: str) -> None:
             heard[f"{name}, {exact}"] = told(lambda name=name, exact=exact: spoilt_call(name, exact, rank))
     heard["out of range"] = told(lambda: beyond_range(rank))
     heard["many roundings"] = told(lambda: many_roundings(rank))
+    heard["other plan"] = told(lambda: other_plan(rank))
+    heard["other version"] = [told(lambda exact=exact: other_version(exact, rank)) for exact in (False, True)]
+    heard["inference, then training"] = [inference_then_training(exact, rank) for exact in (False, True)]
     heard["skipped backward"] = skipped_backward(rank)
     heard["skipped call"] = skipped_call(rank)
     heard["right"] = [is_right(exact, is_causal, rank) for exact, is_causal in KINDS]
     forward_and_backward(True, False, rank, group=other)
     heard["absent"] = absent(rank, other, Path(folder))
+    heard["stopped"] = stopped(rank, Path(folder))
     Path(folder, f"{rank}.json").write_text(json.dumps(heard))
     dist.barrier()
     if rank == 2:
@@ -224,7 +289,7 @@ def work(rank: int, folder: str) -> None:
     os._exit(0)  # without its third rank the group cannot be left in order
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
     start_ranks(work, str(tmp_path), count=COUNT)
     heard = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(COUNT)]
@@ -248,6 +313,24 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
     with subtests.test("many roundings"):
         [said] = {each["many roundings"] for each in heard}
         assert said.startswith("SeparatrixError: tolerance: with [12, 12] tokens on 3 ranks outputs are certain to ")
+    with subtests.test("other plan"):
+        [said] = {each["other plan"] for each in heard}
+        degrees = r"expected the same on every rank, \d+ as on rank 0, got \d+ on rank 1\."
+        assert re.fullmatch(f"ArgumentError: the degree of the plan: {degrees}", said)
+    with subtests.test("other version"):
+        [said] = {sentence for each in heard for sentence in each["other version"]}
+        version = (
+            f"ArgumentError: separatrix.__version__: expected the same on every rank, {sx.__version__} as on rank 0"
+        )
+        assert said == f"{version}, got 9.9 on rank 2."
+    with subtests.test("inference, then training"):
+        assert [each["inference, then training"] for each in heard] == [[True, True]] * COUNT
+    with subtests.test("stopped"):
+        for each in heard[:2]:
+            assert each["stopped"].startswith("AbsentRankError: Rank 2 (last seen at meeting ")
+            assert ") did not go on from meeting " in each["stopped"]
+            assert "rank 0" not in each["stopped"]
+            assert "rank 1" not in each["stopped"]
     with subtests.test("skipped"):
         [backward] = {each["skipped backward"] for each in heard}
         first = "The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call "
@@ -296,6 +379,76 @@ def test_who_is_absent_after_all_had_met() -> None:
     )
     with pytest.raises(AbsentRankError, match="given up before: rank 2"):
         mine.begin()
+
+
+class Clock:
+    """A clock that goes on only when somebody sleeps; what is to happen at a time happens then."""
+
+    def __init__(self, events: dict[float, Callable[[], object]]) -> None:
+        self.now, self.events = 0.0, events
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for due in [when for when in self.events if when <= self.now]:
+            self.events.pop(due)()
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
+    met: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 2 stops at a place where rank 0 has waited for ten seconds, and rank 1, which was slower, for four."""
+    store, place = dist.HashStore(), Place(4, backward=True, meeting=2)
+    ranks, patience = [at(store, rank) for rank in range(3)], timedelta(seconds=10)
+    said: list[str] = []
+    clock = Clock({16.0: lambda: said.append(str(ranks[1].lost(RuntimeError(), patience, met=met)))})
+    monkeypatch.setattr(standing, "time", clock)
+    for rank, arrival in ((0, 0.0), (2, 0.0), (1, 6.0)):
+        clock.now = arrival
+        ranks[rank].come(place)
+    clock.now = 10.0
+    said.append(str(ranks[0].lost(RuntimeError(), patience, met=met)))
+    assert len(said) == 2
+    for sentence in said:
+        assert sentence.startswith(f"Rank 2 (last seen at {place}) did not go on from {place} within 1")
+        assert "rank 0" not in sentence
+        assert "rank 1" not in sentence
+
+
+def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 has heard all at a meeting, and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
+    store, clock = dist.HashStore(), Clock({})
+    monkeypatch.setattr(standing, "time", clock)
+    ranks = [at(store, rank) for rank in range(3)]
+    for rank in ranks:
+        rank.come(Place(1, backward=False, meeting=0))
+    ranks[1].come(Place(1, backward=False, meeting=1))
+    clock.now = 10.0
+    said = str(ranks[0].lost(RuntimeError(), timedelta(seconds=10), met=False))
+    assert said.startswith("Rank 2 (last seen at meeting 0 in the forward pass of call 1) did not go on from meeting 0")
+    said = str(ranks[1].lost(RuntimeError(), timedelta(seconds=10), met=False))
+    assert said.startswith("Rank 2 (last seen at meeting 0 in the forward pass of call 1) did not come to meeting 1")
+
+
+def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
+    """Rank 0, which keeps the store, has said who is absent and ended before the others could read the store again."""
+
+    class Ends(dist.HashStore):  # type: ignore[misc]
+        def set(self, key: str, value: str) -> None:
+            if value.endswith("true]"):
+                raise RuntimeError("Broken pipe")
+            super().set(key, value)
+
+    store = Ends()
+    ranks = [at(store, rank) for rank in range(3)]
+    for rank in ranks[:2]:
+        rank.come(Place(1, backward=False, meeting=0))
+    dist.HashStore.set(store, "separatrix/rank-0", '[1, "", true]')
+    said = str(ranks[1].lost(RuntimeError(), timedelta(0), met=False))
+    assert said.startswith("Rank 2 (never seen) did not come to meeting 0 in the forward pass of call 1 within")
 
 
 def test_all_ranks_are_there_and_the_transport_is_not() -> None:

@@ -206,7 +206,7 @@ COUNTED = {
 def work(rank, count, folder):
     """What every rank does."""
     torch.set_num_threads(1)
-    meeting, patience = f"file://{folder}/meeting", timedelta(seconds=240)
+    meeting, patience = f"file://{folder}/meeting", timedelta(hours=1)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=count, timeout=patience)
     said = {"refused": {}, "counted": {}}
     for name in REFUSED:
@@ -291,7 +291,7 @@ def check_counts(name, count, said):
         assert few["bytes"]["agreement"] == many["bytes"]["agreement"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("count", [2, 4])
 def test_ranks(count, tmp_path, subtests):
     start_ranks(work, count, str(tmp_path), count=count)

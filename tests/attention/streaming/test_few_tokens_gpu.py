@@ -16,7 +16,7 @@ from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from tests.attention.streaming.test_few_tokens import part, tokens
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save
 
 from separatrix.explorer.compute import tab as compute_tab
-from separatrix.explorer.compute import upload
 from separatrix.explorer.context import UPLOAD_BYTES
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 
@@ -21,12 +20,6 @@ from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 @pytest.fixture(scope="module")
 def address(browser: Any, serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
     return serve(tmp_path_factory.mktemp("results"), pages={"compute": compute_tab})
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine of a test may be busy."""
-    monkeypatch.setattr(upload, "SECONDS", 100.0)
 
 
 def drawn(page: Any) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import pickle
+import signal
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import separatrix as sx
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute import plan_child, upload
 from separatrix.explorer.context import UPLOAD_BYTES
+from separatrix.tensor_files import HEADER_BYTES
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -47,7 +49,7 @@ BAD = {
     "pickle": (pickle.dumps({"q": [1.0]}), "pickle, which is never opened"),
     "zip": (b"PK\x03\x04" + bytes(100), "pickle, which is never opened"),
     "huge header": (struct.pack("<Q", 2**63) + b"{", "a file whose header would have"),
-    "long header": (struct.pack("<Q", upload.HEADER_BYTES + 1) + b"{" + bytes(100), "a file whose header would have"),
+    "long header": (struct.pack("<Q", HEADER_BYTES + 1) + b"{" + bytes(100), "a file whose header would have"),
     "cut header": (GOOD[:40], "ends inside its header"),
     "cut data": (GOOD[:-40], "too short for its tensors"),
     "no JSON": (raw(b"{nothing}"), "no JSON"),
@@ -136,9 +138,8 @@ def test_a_big_file_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPa
         upload.decoded(contents(bytes(UPLOAD_BYTES + 2**20)))
 
 
-def test_the_plan_of_a_file_is_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_a_file_is_the_librarys() -> None:
     """In the process that really plans it, with values and extra tensors in the file."""
-    monkeypatch.setattr(upload, "SECONDS", 100.0)  # the machine of a test may be busy
     names = ("q", "k1", "k2", "v1", "v2")
     given_ = {name: draw(2, 256, 4, dtype=torch.float64, seed=at) for at, name in enumerate(names)}
     found = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)
@@ -212,6 +213,17 @@ def test_planning_has_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     upload._ONE.release()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not enforce the limit")
+def test_planning_has_a_limited_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, since what counts is the time of the process itself."""
+    code = "from separatrix.explorer.compute import plan_child as p; p.SECONDS = 0; p.limit()\nwhile True: pass"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGXCPU
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(SeparatrixError, match="more than 20 seconds and was ended"):
+        upload.planned_file(GOOD, 1e-3)
+
+
 def test_a_fault_of_the_planner_is_no_sentence_of_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = subprocess.CompletedProcess([], 1, b"", b"Traceback: it broke")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: broken)
@@ -252,7 +264,7 @@ def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(monkeypatch: p
         raise RuntimeError("shapes do not match")
 
     monkeypatch.setattr(plan_child, "answer", fails)
-    monkeypatch.setattr(plan_child, "limit_memory", lambda: None)
+    monkeypatch.setattr(plan_child, "limit", lambda: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(RuntimeError, match="shapes do not match"):

@@ -42,7 +42,7 @@ NONE = "run-0123456789ab"
 LONG = Asked(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
-def wait(for_: Callable[[], Any], seconds: float = 100.0) -> Any:
+def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
     """What comes true in time; the machine of a test may be busy."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -160,8 +160,7 @@ def test_two_settings_side_by_side(browser, address: str) -> None:
         assert field(page, "d.2").input_value() == "22"
         for device in (1280, 360):
             page.set_viewport_size({"width": device, "height": 800})
-            page.wait_for_timeout(500)
-            assert page.evaluate("document.documentElement.scrollWidth") == device
+            page.wait_for_function("width => document.documentElement.scrollWidth === width", arg=device)
         page.get_by_role("button", name="Close Setting B").click()
         page.get_by_role("button", name="Compare with a second setting").wait_for()
         assert not [name for name in state(page) if name.endswith(SECOND)]

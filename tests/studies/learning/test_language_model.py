@@ -135,7 +135,7 @@ def test_differences_within_chance_decide_nothing_and_more_parameters_fail() -> 
     assert not claim.check(runs((2.0, 1.0), (2.0, 1.1), text="0123")).comparable
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("id", OURS)
 def test_the_recorded_verdict(id: str) -> None:
     judged_as_recorded(OURS[id])

@@ -169,6 +169,8 @@ def as_problem(
         if not isinstance(x, Tensor) or x.dtype not in TYPES or x.dim() < least:
             got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise ArgumentError(name, expected=f"a tensor of floats with {least} or more dimensions", got=got)
+    if query.shape[-1] == 0:
+        raise ArgumentError("query", expected="a last dimension of 1 or more", got=f"shape {tuple(query.shape)}")
     for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
         if key.shape[-1] != query.shape[-1]:
             expected = f"the last dimension of query, {query.shape[-1]}"

@@ -25,17 +25,9 @@ class Given:
 
     @staticmethod
     def of(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None, lse_bound: float) -> Given:
+        check_shapes(problem, output, bounds, lse)
         shape = problem.output_shape[:-1]
-        if tuple(output.shape) != problem.output_shape:
-            expected = f"an output of shape {problem.output_shape}, for the arguments given"
-            raise ArgumentError("result", expected=expected, got=f"shape {tuple(output.shape)}")
-        if lse is not None and tuple(lse.shape) != shape:
-            raise ArgumentError("result", expected=f"a log-sum-exp of shape {shape}", got=f"shape {tuple(lse.shape)}")
-        try:
-            wide = np.broadcast_to(exact_floats(bounds), shape)
-        except ValueError:
-            expected = f"a certificate for each query, of shape {shape}"
-            raise ArgumentError("result", expected=expected, got=f"shape {tuple(bounds.shape)}") from None
+        wide = np.broadcast_to(exact_floats(bounds), shape)
         flat = exact_floats(output).reshape(math.prod(shape), output.shape[-1])
         return Given(shape, flat, wide.ravel(), None if lse is None else exact_floats(lse).ravel(), lse_bound)
 
@@ -63,6 +55,21 @@ class Given:
     def index(self, flat: int) -> tuple[int, ...]:
         """The index of a query: that in the batch, then its position."""
         return tuple(int(i) for i in np.unravel_index(flat, self.shape))
+
+
+def check_shapes(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None) -> None:
+    """Raise an `ArgumentError` unless the results have the shapes that the call gives them."""
+    shape = problem.output_shape[:-1]
+    if tuple(output.shape) != problem.output_shape:
+        expected = f"an output of shape {problem.output_shape}, for the arguments given"
+        raise ArgumentError("result", expected=expected, got=f"shape {tuple(output.shape)}")
+    if lse is not None and tuple(lse.shape) != shape:
+        raise ArgumentError("result", expected=f"a log-sum-exp of shape {shape}", got=f"shape {tuple(lse.shape)}")
+    try:
+        bounds.expand(shape)
+    except RuntimeError:
+        expected = f"a certificate for each query, of shape {shape}"
+        raise ArgumentError("result", expected=expected, got=f"shape {tuple(bounds.shape)}") from None
 
 
 def _spread(total: int, count: int) -> list[int]:

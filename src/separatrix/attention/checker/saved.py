@@ -1,27 +1,43 @@
 """A call and its results in a file, to be checked elsewhere: tensors by safetensors, all else as JSON beside them.
 
 The tensors are `query`, `keys.m`, `values.m`, `key_masks.m` where there is a mask, and the results `output`, `lse` and
-`per_query`. The metadata has one entry, `separatrix`, with the options of the call and the numbers of the certificate.
+`per_query`. The metadata has one entry, `separatrix`, with the options of the call, the numbers of the certificate and
+a digest of all of these, by which damage is noticed: whoever changes a file on purpose can make its digest anew.
+
+A file may come from anybody. Names, types, shapes, options and the size are checked before a tensor is loaded, tensors
+with other names are never loaded, and whatever does not fit is an `ArgumentError`.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from separatrix.attention.checker.problem import as_problem
+from separatrix.attention.checker.results import check_shapes
 from separatrix.attention.checker.verdict import Verification
 from separatrix.attention.checker.verification import Result, verify
+from separatrix.checks import finite, flag, is_number, whole
 from separatrix.errors import ArgumentError
+from separatrix.tensor_files import HEADER_BYTES, Stored, digest, header_entries, stored_tensor
 
-_FORMAT = 1
+LARGEST_CALL = 2**31
+"""The most bytes that the tensors of a call in a file may have; `verify` takes tensors of any size."""
+_FORMAT = 2
+_MOST_SETS = 64
+_TYPES = {
+    "BOOL": torch.bool, "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64
+}  # fmt: skip
 Entry = TypeVar("Entry")
 
 
@@ -84,34 +100,129 @@ def save_call(
     }
     # Copies: safetensors takes no tensors that share memory, as one key set given twice does.
     tensors = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in named.items()}
-    save_file(tensors, path, metadata={"separatrix": json.dumps(said)})
+    save_file(tensors, path, metadata={"separatrix": json.dumps(said | {"digest": _digest(said, tensors)})})
 
 
 def load_call(path: str | Path) -> SavedCall:
-    """Read a call and its results; an error says what of them is missing."""
+    """Read a call and its results.
+
+    Raises:
+        ArgumentError: The file cannot be read, is not as `save_call` writes it, has no query, or was damaged.
+    """
     try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
-            metadata = file.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        raise ArgumentError("file", expected="a file that Certified.save wrote", got=f"{path} ({error})") from error
+        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for a pipe might never end
+            raise _not_saved(path, "no file but a pipe, a folder or a device")
+        with open(path, "rb") as file:
+            return _read(path, file, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise _not_saved(path, error.strerror or str(error)) from error
+
+
+def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
     try:
-        said = json.loads(metadata["separatrix"])
-        if said["format"] != _FORMAT:
-            raise ArgumentError("file", expected=f"format {_FORMAT}", got=f"format {said['format']} in {path}")
-        sets = range(said["sets"])
-        keys, values = ([tensors[f"{name}.{m}"] for m in sets] for name in ("keys", "values"))
-        numbers = said["certificate"]
-        return SavedCall(
-            tensors["output"],
-            tensors["lse"],
-            SavedCertificate(numbers["total"], numbers["lse"], tensors["per_query"]),
-            (tensors["query"], keys, values),
-            said["options"] | {"key_masks": [tensors.get(f"key_masks.{m}") for m in sets]},
-        )
-    except KeyError as missing:
-        expected = f"a file that Certified.save wrote, with {missing.args[0]!r} in it"
-        raise ArgumentError("file", expected=expected, got=str(path)) from None
+        entries, left = header_entries(file.read(8 + HEADER_BYTES), size)
+    except ArgumentError as error:
+        raise _not_saved(path, error.got) from None
+    said = _said(path, entries.pop("__metadata__", None))
+    sets = range(said["sets"])
+    optional = [f"key_masks.{m}" for m in sets if f"key_masks.{m}" in entries]
+    names = ["query", *(f"{name}.{m}" for name in ("keys", "values") for m in sets), "output", "lse", "per_query"]
+    for name in names:
+        if name not in entries:
+            raise _not_saved(path, f"one without {name!r}")
+    stored = {name: stored_tensor(name, entries[name], left) for name in (*names, *optional)}
+    needed = sum(tensor.end - tensor.begin for tensor in stored.values())
+    if needed > LARGEST_CALL:
+        expected = f"at most {LARGEST_CALL:,} bytes of tensors; sx.verify takes tensors of any size"
+        raise ArgumentError("file", expected=expected, got=f"{needed:,} in {path}")
+    _check_fit(_call(said, {name: _described(name, tensor) for name, tensor in stored.items()}))
+    tensors = {name: _loaded(file, tensor, size - left) for name, tensor in stored.items()}
+    if said.pop("digest") != _digest(said, tensors):
+        raise ArgumentError("file", expected="the content that its digest was made of", got=f"another in {path}")
+    return _call(said, tensors)
+
+
+def _call(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
+    sets = range(said["sets"])
+    keys, values = ([tensors[f"{name}.{m}"] for m in sets] for name in ("keys", "values"))
+    masks = [tensors.get(f"key_masks.{m}") for m in sets]
+    return SavedCall(
+        tensors["output"],
+        tensors["lse"],
+        SavedCertificate(**said["certificate"], per_query=tensors["per_query"]),
+        (tensors["query"], keys, values),
+        {**said["options"], "key_masks": masks},
+    )
+
+
+def _check_fit(call: SavedCall) -> None:
+    """Refuse a call whose tensors do not fit each other or its options; they need no numbers yet."""
+    problem = as_problem(*call.arguments, **call.options)
+    check_shapes(problem, call.output, call.certificate.per_query, call.lse)
+    if 0 in call.output.shape[:-1]:
+        raise ArgumentError("file", expected="one query or more", got="none")
+
+
+def _said(path: str | Path, metadata: object) -> dict[str, Any]:
+    """The metadata of a saved call, each entry of the type that it must have."""
+    text = metadata.get("separatrix") if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
+        raise _not_saved(path, "one without 'separatrix' in its metadata")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _not_saved(path, "one whose metadata are no JSON") from None
+    if not isinstance(said, dict) or said.get("format") != _FORMAT:
+        got = f"format {said.get('format')!r}"[:40] if isinstance(said, dict) else "another"
+        raise ArgumentError("file", expected=f"format {_FORMAT}", got=f"{got} in {path}")
+    certificate, options = said.get("certificate"), said.get("options")
+    known = {"format", "sets", "options", "certificate", "digest"}
+    if set(said) != known or not isinstance(options, dict) or not isinstance(certificate, dict):
+        raise _not_saved(path, "one whose metadata are incomplete")
+    whole("file: sets", said["sets"], low=1, high=_MOST_SETS)
+    if set(certificate) != {"total", "lse"} or not all(map(is_number, certificate.values())):
+        raise _not_saved(path, "one whose certificate has other entries than the numbers 'total' and 'lse'")
+    if set(options) != {"is_causal", "query_offset", "windows", "scale", "enable_gqa"}:
+        raise _not_saved(path, "one whose options are not those of a call")
+    flag("file: is_causal", options["is_causal"])
+    flag("file: enable_gqa", options["enable_gqa"])
+    whole("file: query_offset", options["query_offset"], low=-(2**63), high=2**63 - 1)
+    if options["scale"] is not None:
+        finite("file: scale", options["scale"])
+    windows = options["windows"]
+    if windows is not None:
+        if not isinstance(windows, list):
+            raise _not_saved(path, "one whose windows are no list")
+        for m, window in enumerate(windows):
+            if window is not None:
+                whole(f"file: windows[{m}]", window, low=1, high=2**63 - 1)
+    return said
+
+
+def _described(name: str, stored: Stored) -> Tensor:
+    """A tensor without numbers, of the type and the shape of a stored one."""
+    if (stored.dtype == "BOOL") != name.startswith("key_masks."):
+        raise ArgumentError(f"file: {name}", expected="floats, or bool in a mask", got=stored.dtype)
+    return torch.empty(stored.shape, dtype=_TYPES[stored.dtype], device="meta")
+
+
+def _loaded(file: io.BufferedReader, stored: Stored, start: int) -> Tensor:
+    data = bytearray(stored.end - stored.begin)
+    file.seek(start + stored.begin)
+    if file.readinto(data) != len(data):
+        raise OSError("it became shorter while it was read")
+    kind = torch.uint8 if stored.dtype == "BOOL" else _TYPES[stored.dtype]
+    flat = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
+    tensor = flat.reshape(stored.shape)
+    return tensor != 0 if stored.dtype == "BOOL" else tensor
+
+
+def _digest(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    return digest(tensors, json.dumps(said, sort_keys=True)).hex()
+
+
+def _not_saved(path: str | Path, got: str) -> ArgumentError:
+    return ArgumentError("file", expected="a file that Certified.save wrote", got=f"{path}: {got}")
 
 
 def _sets(given: Entry | Sequence[Entry | None], bare: type[Entry]) -> list[Entry | None]:

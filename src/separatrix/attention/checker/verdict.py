@@ -29,7 +29,7 @@ class Verification:
     def __str__(self) -> str:
         """A sentence, followed by the reproducer if the certificate is broken."""
         if self.held and not self.worst:
-            return "held: there are no queries"
+            return "nothing was recomputed: there are no queries"
         spoken = {"output": "the output at query", "lse": "the log-sum-exp at query"}
         of = f"{spoken.get(self.what, f'the gradient of {self.what} at entry')} {', '.join(map(str, self.worst))}"
         if self.held:

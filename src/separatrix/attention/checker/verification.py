@@ -99,7 +99,7 @@ def verify(
     """
     certificate = result.certificate
     with subnormal_numbers():
-        bounds = torch.from_numpy(np.minimum(exact_floats(certificate.per_query), certificate.total))
+        bounds = torch.from_numpy(np.asarray(np.minimum(exact_floats(certificate.per_query), certificate.total)))
     return check(
         result.output,
         bounds,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
 import torch
 
+from separatrix import __version__
 from separatrix.attention.sharded.collectives import Ranks
 from separatrix.attention.sharded.standing import LONGEST_TEXT, Place
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -68,24 +69,20 @@ class Pass:
 
         def work() -> tuple[Made, str]:
             found, report = prepare()
-            said = json.dumps(astuple(report))
+            configuration = {"separatrix.__version__": __version__, **report.configuration}
+            said = json.dumps(astuple(replace(report, configuration=configuration)))
             if len(said) > LONGEST_TEXT:
                 raise ArgumentError("query", expected="fewer leading dimensions", got=f"{len(said)} bytes to tell them")
             return found, said
 
         made, failure = _attempted(work)
         heard = self._agree(made[0][1] if failure is None else _told(failure), failure)
-        reports = [
-            Report(told, tuple(lengths), wants, tuple(largest), tuple(roundings))
-            for told, lengths, wants, largest, roundings in map(json.loads, heard)
+        reports = [json.loads(text) for text in heard]
+        _compare([configuration for configuration, *_ in reports])
+        return made[0][0], [
+            Report(configuration, tuple(lengths), wants, tuple(largest), tuple(roundings))
+            for configuration, lengths, wants, largest, roundings in reports
         ]
-        for rank, report in enumerate(reports):
-            for name, value in reports[0].configuration.items():
-                theirs = report.configuration.get(name)
-                if theirs != value:
-                    expected = f"the same on every rank, {value} as on rank 0"
-                    raise ArgumentError(name, expected=expected, got=f"{theirs} on rank {rank}")
-        return made[0][0], reports
 
     def _agree(self, said: str, failure: Exception | None) -> list[str]:
         """What every rank said, if all are here and none has failed."""
@@ -120,6 +117,24 @@ def _attempted(work: Callable[[], Made]) -> tuple[list[Made], Exception | None]:
         return [work()], None
     except Exception as error:
         return [], error
+
+
+def _compare(configurations: list[dict[str, object]]) -> None:
+    """Raise an `ArgumentError` that names the first entry in which the configuration of a rank differs from rank 0's.
+
+    Another version of the library may have other entries, and what follows its configuration may differ too.
+
+    >>> _compare([{"order": 3, "scale": 0.5}, {"order": 3, "scale": 0.25}])
+    Traceback (most recent call last):
+        ...
+    separatrix.errors.ArgumentError: scale: expected the same on every rank, 0.5 as on rank 0, got 0.25 on rank 1.
+    """
+    for rank, configuration in enumerate(configurations):
+        for name, value in configurations[0].items():
+            theirs = configuration.get(name)
+            if theirs != value:
+                expected = f"the same on every rank, {value} as on rank 0"
+                raise ArgumentError(name, expected=expected, got=f"{theirs} on rank {rank}")
 
 
 def _told(error: Exception) -> str:

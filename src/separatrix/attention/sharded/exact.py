@@ -54,7 +54,7 @@ def sharded_exact_attention(
             want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
             `AbsentRankError` that names who is absent; None for that of the group's store, which
-            ``init_process_group(timeout=...)`` sets.
+            ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).

@@ -69,7 +69,7 @@ def sharded_attention(
             want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
             `AbsentRankError` that names who is absent; None for that of the group's store, which
-            ``init_process_group(timeout=...)`` sets.
+            ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).
@@ -134,6 +134,8 @@ def sharded_attention(
             "norm": norm,
             "scale": local.scale,
             "is_causal": is_causal,
+            "the degree of the plan": local.plan.degree,
+            "the rank of the plan": local.plan.rank,
             "torch.is_grad_enabled()": torch.is_grad_enabled(),
         }
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)

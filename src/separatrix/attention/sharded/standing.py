@@ -1,14 +1,16 @@
 """Where each rank of a process group is: which of its calls, in which pass, at which meeting; and who is absent.
 
 A rank writes its place into the group's store before it waits for the others there. When an exchange fails or takes too
-long, every rank that is still running writes that too. The ranks that did not come to the place, or do not write that
-they are running, are named as absent.
+long, every rank that is still running writes that it gave up. Only a rank that neither gave up nor has passed the place
+is named as absent. A rank that waits for a stopped one gives up when its own time-out has passed, which may be later
+than on the other ranks: they wait for that before they name anybody.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -48,6 +50,21 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Sighting:
+    """What a rank has last written into the store: its place, how many meetings it has come to, whether it gave up.
+
+    All ranks of a group come to the same number of meetings, also where their calls are out of step.
+    """
+
+    meetings: int = 0
+    place: str = ""
+    gave_up: bool = False
+
+    def __str__(self) -> str:
+        return f"last seen at {self.place}" if self.meetings else "never seen"
+
+
+@dataclass(frozen=True)
 class Board:
     """The tensors of a meeting: what this rank says and what all say, in numbers and as a text.
 
@@ -75,7 +92,7 @@ class Standing:
     board: Board
     call: int = 0
     given_up: str | None = None
-    _said: str = ""
+    _sighting: Sighting = Sighting()
     _since: float = 0.0
 
     def begin(self) -> int:
@@ -87,48 +104,62 @@ class Standing:
 
     def come(self, place: Place) -> None:
         """Write down that this rank has come to a place, and waits there for the others."""
-        self._said, self._since = str(place), time.monotonic()
+        self._sighting, self._since = Sighting(self._sighting.meetings + 1, str(place)), time.monotonic()
         try:
-            self.store.set(self._key(self.rank), self._said)
+            self._write(self._sighting)
         except Exception as error:
             raise self._unreachable(error) from error
 
     def lost(self, error: Exception, timeout: timedelta, *, met: bool) -> AbsentRankError:
         """Which ranks are absent, after an exchange failed: at a meeting, or, if `met`, after all had come to it.
 
-        A rank that fails at once, because a connection broke, gives the slower ones the rest of the time-out to come.
+        Ranks have the rest of the time-out to come here. Those that are running then give up one after another, each
+        when its own time-out has passed: this rank waits until no more than one of the others is silent, and at most
+        for another time-out.
         """
-        lost = f"{self._said}, which it gave up"
-        deadline = self._since + timeout.total_seconds()
+        here, now = self._sighting.place, time.monotonic()
+        silent: dict[int, Sighting] = {}
         try:
-            self.store.set(self._key(self.rank), lost)
-            while True:
-                said = [self._last(rank) for rank in range(self.count)]
-                if time.monotonic() >= deadline or all(one == lost for one in said):
+            silent = self._silent()
+            self._write(replace(self._sighting, gave_up=True))
+            while silent and time.monotonic() < now + timeout.total_seconds():
+                if len(silent) == 1 and time.monotonic() >= self._since + timeout.total_seconds():
                     break
                 time.sleep(POLL_SECONDS)
+                silent = self._silent()
         except Exception as unreachable:
-            return self._unreachable(unreachable)
-        there = (lost,) if met else (lost, self._said)
-        absent = [
-            f"rank {rank} ({f'last seen at {one}' if one else 'never seen'})"
-            for rank, one in enumerate(said)
-            if one not in there
-        ]
+            if not silent:
+                return self._unreachable(unreachable)
+        if not silent:
+            return self._give_up(f"all ranks came to {here}, but an exchange failed: {error}")
+        absent = ", ".join(f"rank {rank} ({sighting})" for rank, sighting in silent.items())
+        arrived = met or all(sighting.meetings == self._sighting.meetings for sighting in silent.values())
         seconds = f"{time.monotonic() - self._since:.3g} s"
-        if absent:
-            return self._give_up(
-                f"{', '.join(absent)} did not {'go on from' if met else 'come to'} {self._said} within {seconds}."
-            )
-        return self._give_up(f"all ranks came to {self._said}, but an exchange failed: {error}")
+        return self._give_up(f"{absent} did not {'go on from' if arrived else 'come to'} {here} within {seconds}.")
 
-    def _last(self, rank: int) -> str:
+    def _silent(self) -> dict[int, Sighting]:
+        """The other ranks that have neither passed this rank's place nor given up, and where they were last seen.
+
+        A rank that has passed a place has sent all that the others need there.
+        """
+        sightings = {rank: self._read(rank) for rank in range(self.count) if rank != self.rank}
+        return {
+            rank: sighting
+            for rank, sighting in sightings.items()
+            if not sighting.gave_up and sighting.meetings <= self._sighting.meetings
+        }
+
+    def _write(self, sighting: Sighting) -> None:
+        self.store.set(self._key(self.rank), json.dumps(astuple(sighting)))
+
+    def _read(self, rank: int) -> Sighting:
         key = self._key(rank)
-        return self.store.get(key).decode() if self.store.check([key]) else ""
+        return Sighting(*json.loads(self.store.get(key))) if self.store.check([key]) else Sighting()
 
     def _unreachable(self, error: Exception) -> AbsentRankError:
         return self._give_up(
-            f"the store of the process group, which rank 0 keeps as a rule, does not answer at {self._said}: {error}"
+            "the store of the process group, which rank 0 keeps as a rule, does not answer at "
+            f"{self._sighting.place}: {error}"
         )
 
     def _give_up(self, why: str) -> AbsentRankError:
@@ -154,9 +185,13 @@ def standing_in(group: dist.ProcessGroup) -> Standing:
 
 
 def _board(count: int, devices: tuple[str, ...]) -> Board:
-    """On the CPU, unless the group's backend cannot send from it."""
+    """The board of a group, on the CPU unless the group's backend cannot send from it.
+
+    The first call may run under `torch.inference_mode`, whose tensors no later call outside of it could write to.
+    """
     cpu = "cpu" in devices
     device = torch.device("cpu") if cpu else torch.device(devices[0], torch.accelerator.current_device_index())
-    numbers = torch.zeros(count + 1, 5, dtype=torch.int64, device=device)
-    texts = torch.zeros(count + 1, LONGEST_TEXT, dtype=torch.uint8, device=device)
-    return Board(numbers[0], numbers[1:], texts[0], texts[1:])
+    with torch.inference_mode(False):
+        numbers = torch.zeros(count + 1, 5, dtype=torch.int64, device=device)
+        texts = torch.zeros(count + 1, LONGEST_TEXT, dtype=torch.uint8, device=device)
+        return Board(numbers[0], numbers[1:], texts[0], texts[1:])

@@ -157,7 +157,7 @@ def _decomposed(
 ) -> list[Tensor]:
     """The results by exact attention in PyTorch's own operators, whose output is within any tolerance."""
     out, lse = by_reference.attend(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
-    states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, True)[2:]
+    states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, may_be_exact)[2:]
     return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in states)]
 
 

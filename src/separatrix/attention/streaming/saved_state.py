@@ -4,6 +4,8 @@ A state is its sums Z_m, three numbers for each set (how many tokens, how large 
 configuration: everything that decides which tokens were accepted and in which coordinates they were added up. The
 configuration is saved as JSON, in a tensor of bytes, because safetensors keeps tensors alone.
 
+A digest of all entries shows damage that leaves numbers which other tokens could have.
+
 The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with
 coefficients: those of the state that it is loaded into, and of its certificate.
 """
@@ -22,6 +24,7 @@ from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.polynomial.monomials import IndexSet
 from separatrix.attention.streaming.bounded_plan import balanced_exponents
 from separatrix.errors import ArgumentError
+from separatrix.tensor_files import digest
 
 if TYPE_CHECKING:
     from separatrix.attention.streaming.state import TensorAttentionState
@@ -31,6 +34,12 @@ Configuration = Mapping[str, object]
 
 def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
     """The tensors of a state to save: its `state_dict`."""
+    saved = _entries(state)
+    return {**saved, "digest": _digest(saved)}
+
+
+def _entries(state: TensorAttentionState) -> dict[str, Tensor]:
+    """The entries of a saved state but for their digest."""
     saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(state._states)}
     saved["tokens"] = torch.tensor(state._tokens)
     saved["largest"] = torch.tensor(state._largest, dtype=torch.float64)
@@ -39,19 +48,26 @@ def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
     return saved if state._hidden is None else {**saved, "hidden": state._hidden.clone()}
 
 
+def _digest(entries: Mapping[str, Tensor]) -> Tensor:
+    return torch.frombuffer(bytearray(digest(entries)), dtype=torch.uint8)
+
+
 def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
     """Replace the tokens of a state by those that were saved: its `load_state_dict`."""
     if not isinstance(saved, Mapping):
         raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
     if "configuration" in saved:  # first: what differs in it explains the rest
         compare("saved", configuration(state), from_bytes(saved["configuration"]))
-    entries = {name: x for name, x in state.state_dict().items() if name != "hidden"}
+    entries = {name: x for name, x in _entries(state).items() if name != "hidden"}
+    entries["digest"] = torch.empty(32, dtype=torch.uint8)
     check_entries(saved, {**entries, "hidden": state._hidden_counts()} if "hidden" in saved else entries)
     states = [saved[f"states.{m}"].detach().to(state.device, copy=True) for m in range(state.order - 1)]
     tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
     largest = [float(x) for x in saved["largest"]]
     hidden = saved["hidden"].to(state.device, copy=True) if "hidden" in saved else None
     check_sums_of(state, "saved", states, tokens, largest, roundings, hidden)
+    if not torch.equal(saved["digest"].cpu(), _digest({name: x for name, x in saved.items() if name != "digest"})):
+        raise ArgumentError("saved", expected="the tensors that their digest was made of", got="others")
     state.states, state._tokens, state._largest, state._roundings = states, tokens, largest, roundings
     state._hidden = hidden
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from separatrix.attention.weights.pair_map import PairMap, pair_map
 from separatrix.checks import is_whole, whole
 from separatrix.errors import ArgumentError
-from separatrix.explorer.compute.upload import DTYPES, check_entries, checked, described
+from separatrix.explorer.compute.upload import DTYPES, check_entries, checked
+from separatrix.tensor_files import header_entries
 
 PAIRS = 1 << 22
 """The most pairs of keys: some 2,000 keys in each set."""
@@ -56,7 +57,7 @@ class CallFile:
 
 def read(data: bytes, *, is_causal: bool) -> CallFile:
     """The call of a file; a file without options of its own is causal or not as the reader says."""
-    named, left = described(data)
+    named, left = header_entries(data, len(data))
     metadata = named.pop("__metadata__", None)
     saved = isinstance(metadata, dict) and "separatrix" in metadata
     if saved:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from separatrix.attention.operator import plan_attention
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.compute.upload import DTYPES, MEMORY, Header, header
+from separatrix.explorer.compute.upload import DTYPES, MEMORY, SECONDS, Header, header
 
 TOO_MUCH = (
     f"file: planning takes more than {MEMORY / 2**30:g} GiB of memory. Give fewer tokens or heads, or call "
@@ -79,13 +79,19 @@ def answer(data: bytes, tolerance: float) -> dict[str, Any]:
     }
 
 
-def limit_memory() -> None:
-    """Limit this process to `MEMORY` more than it has now; allocations beyond that fail.
+def limit() -> None:
+    """Limit this process to `MEMORY` and `SECONDS` of the processor more than it has taken so far.
 
-    Only Linux reports how much it has now, and enforces the limit.
+    Allocations beyond that fail, and SIGXCPU ends it. Only Linux reports how much memory it has, and enforces both.
     """
     if sys.platform == "linux":
         import resource
+
+        taken = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = int(taken.ru_utime + taken.ru_stime) + 1 + SECONDS
+        _, before = resource.getrlimit(resource.RLIMIT_CPU)
+        if before == resource.RLIM_INFINITY or before > seconds:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, before))
 
         now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
         most, (_, before) = now + MEMORY, resource.getrlimit(resource.RLIMIT_AS)
@@ -95,9 +101,9 @@ def limit_memory() -> None:
 
 
 def main(tolerance: float) -> dict[str, Any]:
-    """The answer to the file on the standard input, in limited memory and on one core; a refusal is an answer too."""
+    """The answer to the file on the standard input, in limited time and memory; a refusal is an answer too."""
     torch.set_num_threads(1)
-    limit_memory()
+    limit()
     try:
         return answer(sys.stdin.buffer.read(), tolerance)
     except SeparatrixError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import struct
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -22,20 +22,19 @@ from separatrix.checks import is_whole
 from separatrix.children import python_command, safe_environment
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.context import UPLOAD_BYTES
+from separatrix.tensor_files import ITEM_BYTES, header_entries, not_safetensors
 
-HEADER_BYTES = 64 * 1024
-"""Enough for some hundreds of tensors."""
 LARGEST_ORDER = 6
 COORDINATES = 512
 """The most that heads times the largest last dimension may be: planning keeps a sample of scores for each."""
 ENTRIES = UPLOAD_BYTES // 2
 """The most that all tensors may have once their heads are broadcast: a file of half precision can hold no more."""
-SECONDS, MEMORY = 20.0, 2**30
-"""The seconds and the memory that planning a file may take; the memory comes on top of what the libraries need."""
+SECONDS, MEMORY = 20, 2**30
+"""The processor's seconds and the memory that planning a file may take, on top of what the libraries need."""
+PATIENCE_SECONDS = 900.0
+"""How long the process that plans a file is waited for: on a busy machine it takes longer than the processor's time."""
 
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
-_SIZES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
-_PICKLES = {b"\x80" + bytes([protocol]) for protocol in range(2, 6)}
 _ONE = threading.Lock()
 
 
@@ -72,13 +71,13 @@ def too_big(size: int) -> ArgumentError:
 def header(data: bytes) -> Header:
     """What the file holds, if it is a safetensors file of tensors that can be planned; an error in a sentence if not.
 
-    >>> header(b"PK" + bytes(20))
+    >>> header(b"PK" + bytes(2))
     Traceback (most recent call last):
         ...
     separatrix.errors.ArgumentError: file: expected a safetensors file, got one that PyTorch saved with pickle, which \
 is never opened here; save it with safetensors.torch.save_file.
     """
-    named, left = described(data)
+    named, left = header_entries(data, len(data))
     named.pop("__metadata__", None)
     found = checked(named, left)
     shapes = {name: shape for name, (_, shape) in found.tensors.items()}
@@ -88,33 +87,6 @@ is never opened here; save it with safetensors.torch.save_file.
         raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
     check_entries(shapes)
     return found
-
-
-def described(data: bytes) -> tuple[dict[str, Any], int]:
-    """What a safetensors file says of its tensors and of itself, unchecked, and how many bytes follow that."""
-    # Both may also begin a length: then a brace follows it.
-    if data[8:9] != b"{" and (data[:2] == b"PK" or data[:2] in _PICKLES):
-        got = "one that PyTorch saved with pickle, which is never opened here; save it with safetensors.torch.save_file"
-        raise _not_safetensors(got)
-    if len(data) < 8:
-        raise _not_safetensors(f"{len(data)} bytes")
-    (length,) = struct.unpack_from("<Q", data)
-    if length > HEADER_BYTES or data[8:9] != b"{":
-        raise _not_safetensors(f"a file whose header would have {length:,} bytes; at most {HEADER_BYTES:,} are read"
-                               if length > HEADER_BYTES else "a file without its header")  # fmt: skip
-    if length > len(data) - 8:
-        raise _not_safetensors(f"a file that ends inside its header, after {len(data):,} bytes")
-    try:
-        named = json.loads(data[8 : 8 + length].decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise _not_safetensors("a file whose header is no JSON") from None
-    if not isinstance(named, dict):
-        raise _not_safetensors("a file whose header is no table")
-    return named, len(data) - 8 - length
-
-
-def _not_safetensors(got: str) -> ArgumentError:
-    return ArgumentError("file", expected="a safetensors file", got=got)
 
 
 def checked(named: Mapping[str, Any], left: int) -> Header:
@@ -133,8 +105,8 @@ def checked(named: Mapping[str, Any], left: int) -> Header:
     if len({dtype for dtype, _ in tensors.values()}) > 1:
         kinds = ", ".join(f"{name} {DTYPES[dtype]}" for name, (dtype, _) in tensors.items())
         raise ArgumentError("file", expected="tensors of one dtype", got=kinds)
-    if sum(_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors.values()) > left:
-        raise _not_safetensors("a file too short for its tensors")
+    if sum(ITEM_BYTES[dtype] * math.prod(shape) for dtype, shape in tensors.values()) > left:
+        raise not_safetensors("a file too short for its tensors")
     d = tensors["q"][1][-1]
     for name in keys:
         if tensors[name][1][-1] != d:
@@ -166,7 +138,7 @@ def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
 def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
     """The dtype and the shape of one tensor, both checked."""
     if not isinstance(told, dict) or not isinstance(told.get("shape"), list):
-        raise _not_safetensors(f"a header that says of {name} neither dtype nor shape")
+        raise not_safetensors(f"a header that says of {name} neither dtype nor shape")
     dtype, shape = told.get("dtype"), told["shape"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         got = f"{dtype!r}"[:40]
@@ -187,19 +159,25 @@ def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
             env=safe_environment(),
             input=data,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise SeparatrixError(
-            f"file: planning took more than {SECONDS:g} seconds and was ended. Very uneven entries take long to plan: "
-            "give fewer heads or a larger tolerance, or call sx.plan_attention yourself, which has no limit."
-        ) from None
+        raise _too_slow() from None
     finally:
         _ONE.release()
     if done.returncode:
+        if done.returncode == -getattr(signal, "SIGXCPU", 0):
+            raise _too_slow()
         raise RuntimeError(f"plan_child failed: {done.stderr.decode('utf-8', 'replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "refused" in answer:
         raise SeparatrixError(answer["refused"])
     return answer
+
+
+def _too_slow() -> SeparatrixError:
+    return SeparatrixError(
+        f"file: planning took more than {SECONDS} seconds and was ended. Very uneven entries take long to plan: "
+        "give fewer heads or a larger tolerance, or call sx.plan_attention yourself, which has no limit."
+    )

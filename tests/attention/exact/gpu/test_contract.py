@@ -18,7 +18,7 @@ from tests.attention.arithmetic.test_precision import precision_of
 from tests.contracts.attention_contract import AttentionContract, draw, inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 
 class TestTriton(AttentionContract):

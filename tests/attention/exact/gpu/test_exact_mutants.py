@@ -9,7 +9,7 @@ from tests.attention.exact.gpu.test_programs import agree, checked, small_blocks
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
 from tests.contracts.planted import Planted, seen_by
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 PACKAGE = next(name for name in PROGRAMS if "exact" in name)
 

@@ -15,7 +15,7 @@ from separatrix.attention.exact.gpu import configurations
 from separatrix.attention.exact.gpu.configurations import Configuration
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

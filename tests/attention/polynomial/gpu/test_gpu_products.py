@@ -20,7 +20,7 @@ from tests.contracts.attention_contract import inputs
 from tests.contracts.devices import plain_pytorch
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 SETS = {
     "more than a block of monomials": total_degree(3, 3),

@@ -17,7 +17,7 @@ from tests.attention.arithmetic.test_rounding import D_V, _exact_powers, expansi
 from tests.contracts.counting_programs import counting_programs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted", "_exact_powers"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted", "_exact_powers"), pytest.mark.timeout(1200)]
 
 CHUNK, PIECE = 16, 4
 SHAPES = [([23], 2, 3), ([9, 20], 2, 2)]

@@ -15,7 +15,7 @@ from tests.attention.polynomial.test_scan import UNEVEN, Case, by_definition, cl
 from tests.contracts.attention_contract import inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
-pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(240)]
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
 CASES = {
     "order 2": Case(9, (14,), total_degree(2, 3), 2, offset=5, moment=2),

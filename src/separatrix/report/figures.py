@@ -9,7 +9,7 @@ from pkgutil import walk_packages
 from separatrix.checks import one_of
 from separatrix.claims.ledger import Found
 from separatrix.report import drawings
-from separatrix.report.strokes import FIGURES
+from separatrix.report.charts import FIGURES
 from separatrix.report.theme import Drawing
 
 __all__ = ["FIGURES", "draw"]

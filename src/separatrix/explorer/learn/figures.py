@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
 from separatrix.explorer.learn.training_runs import TrainingRun
 from separatrix.explorer.learn.view import LONGEST, Curve, Descended, Floats
-from separatrix.report.strokes import curve
+from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, THEME, Drawing, Value, figure
 
 _PANELS = ("loss", "alpha", "C")

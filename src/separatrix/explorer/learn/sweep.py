@@ -14,7 +14,7 @@ import numpy as np
 
 from separatrix.explorer.learn.view import Descent
 from separatrix.explorer.maps import HEIGHT, Axis, Quantity, across_field, along_field, draw_map, some
-from separatrix.report.strokes import curve
+from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, ORANGE, Drawing, Value, figure
 from separatrix.selection.laws import loss_allowed, slow_curve_after
 

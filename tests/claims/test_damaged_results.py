@@ -86,7 +86,8 @@ def test_the_report(damaged: Path) -> None:
     from separatrix.report.page import write_report
 
     with Store.open(damaged) as store:
-        page = write_report([], store).read_text("utf-8")
+        judgements = [verdicts.judge(claim, store) for claim in ledger.claims()]
+        page = write_report(judgements, store).read_text("utf-8")
     assert NOTE in page
     assert "1 claim, quick: 1 is not run here." in page
 

@@ -79,7 +79,7 @@ def sound_store(folder: Path) -> None:
 
 
 def reproduced(folder: Path) -> Any:
-    page = (folder / "report.html").read_bytes()
+    page = (folder / "report-only.html").read_bytes()
     return contents(folder), page.endswith(b"</html>\n")
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from separatrix import studies
 from separatrix.claims import ledger, verdicts
 from separatrix.claims.ledger import Finding, Found, Verdict, claim
-from separatrix.explorer.claims.view import Shelf
+from separatrix.explorer.claims.judged_claims import Shelf
 from separatrix.lab import Store
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.lab.app import app

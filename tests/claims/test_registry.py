@@ -30,7 +30,7 @@ def cases(mutants: Mutants, paper: str) -> list[tuple[str, Entries, Verdict]]:
     ]
 
 
-class Paper:
+class ClaimsOfPaper:
     """The tests of a paper's claims; a subclass names the paper."""
 
     paper: ClassVar[str]
@@ -80,15 +80,15 @@ class Paper:
             assert judge(pairs_id, every(ran(pairs_id), **pair)) is verdict, erratum.shown_by
 
 
-class TestKronecker(Paper):
+class TestKronecker(ClaimsOfPaper):
     paper = "kronecker"
 
 
-class TestSelection(Paper):
+class TestSelection(ClaimsOfPaper):
     paper = "selection"
 
 
-class TestSeparation(Paper):
+class TestSeparation(ClaimsOfPaper):
     paper = "separation"
 
 

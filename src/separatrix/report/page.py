@@ -74,9 +74,12 @@ def page(
 
     place = {claim.id: i for i, claim in enumerate(ledger.claims())}
     papers = list(PAPERS)
-    ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
-    entries = [entry(one, store, figures, recorded) for one in ordered]
-    panels = [panel for one in entries for panel in one.panels]
+    ordered = sorted(
+        judgements,
+        key=lambda judgement: (papers.index(judgement.claim.paper), place.get(judgement.claim.id, len(place))),
+    )
+    entries = [entry(judgement, store, figures, recorded) for judgement in ordered]
+    panels = [panel for claim_entry in entries for panel in claim_entry.panels]
     plotly, packed_plotly = _plotly() if panels else ("", None)
     script = Html((_ASSETS / "page.js").read_text("utf-8"))
     parts = _sections(entries, chosen, path)
@@ -108,14 +111,14 @@ def _plotly() -> tuple[str, Html]:
 def _sections(entries: Sequence[Entry], chosen: Sequence[Highlight], path: Path) -> list[Html | None]:
     papers = [
         paper_section(name, list(group), path)
-        for name, group in groupby(entries, lambda one: one.judgement.claim.paper)
+        for name, group in groupby(entries, lambda claim_entry: claim_entry.judgement.claim.paper)
     ]
     closing = [errata(entries), provenance(entries, time.time(), origin())]
     return [highlights(chosen, entries), summary(entries), *papers, *closing]
 
 
 def _contents(entries: Sequence[Entry], *, led: bool) -> Html:
-    names = dict.fromkeys(one.judgement.claim.paper for one in entries)
+    names = dict.fromkeys(claim_entry.judgement.claim.paper for claim_entry in entries)
     links = {"findings": "Findings"} if led else {}
     links |= {"summary": "Map", **{name: name.capitalize() for name in names}}
     links |= {"errata": "Errata", "provenance": "Provenance"}

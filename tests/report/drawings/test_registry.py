@@ -13,7 +13,7 @@ from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 load()
 
 
-class Paper:
+class FiguresOfPaper:
     """The figures of a paper's claims; a subclass names the paper."""
 
     paper: ClassVar[str]
@@ -30,13 +30,13 @@ class Paper:
         check_data(drawing)
 
 
-class TestKronecker(Paper):
+class TestKronecker(FiguresOfPaper):
     paper = "kronecker"
 
 
-class TestSelection(Paper):
+class TestSelection(FiguresOfPaper):
     paper = "selection"
 
 
-class TestSeparation(Paper):
+class TestSeparation(FiguresOfPaper):
     paper = "separation"

@@ -57,7 +57,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Curve:
+class DynamicsCurve:
     """alpha, C and the loss after so many steps."""
 
     step: Floats
@@ -71,15 +71,15 @@ class Descended:
     """The recursion at log-spaced steps, the law beyond the rise of alpha, and the theorem's bound on the loss."""
 
     of: Descent
-    run: Curve
-    law: Curve
+    run: DynamicsCurve
+    law: DynamicsCurve
     bound: tuple[Floats, Floats]
 
     @property
-    def last(self) -> Curve:
+    def last(self) -> DynamicsCurve:
         """The end of what is drawn: the law's if it goes further than the recursion."""
         end = self.law if self.of.beyond else self.run
-        return Curve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
+        return DynamicsCurve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
 
 
 def descent(read: Mapping[str, Any]) -> Descent:
@@ -110,7 +110,7 @@ def descended(one: Descent) -> Descended:
     at = np.unique(np.round(np.geomspace(1, reached, _POINTS)).astype(np.int64))
     return Descended(
         one,
-        Curve(at.astype(np.float64), run.alpha[at], run.C[at], run.loss[at]),
+        DynamicsCurve(at.astype(np.float64), run.alpha[at], run.C[at], run.loss[at]),
         law(one),
         bound(one),
     )
@@ -122,7 +122,7 @@ def bound(one: Descent) -> tuple[Floats, Floats]:
     return step, np.array([loss_allowed(one.T, one.d, one.eta, t) for t in step.tolist()])
 
 
-def law(one: Descent) -> Curve:
+def law(one: Descent) -> DynamicsCurve:
     """The slow curve from tau = T on, where alpha has risen, to the last step."""
     n = one.T / one.q
     points = []
@@ -137,7 +137,7 @@ def law(one: Descent) -> Curve:
     if one.beyond:
         end = slow_curve_after(one.steps, one.T, one.q, one.d, one.eta)
         points.append((float(one.steps), end.alpha, end.C, end.loss))
-    return Curve(*np.array(points, np.float64).reshape(-1, 4).T)
+    return DynamicsCurve(*np.array(points, np.float64).reshape(-1, 4).T)
 
 
 def summary(found: Sequence[Descended]) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""Callbacks that answer with a sentence: what the reader caused, or that the fault is ours, never a traceback."""
+"""Callbacks whose errors are shown as a sentence in an alert, never as a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("separatrix.explorer")
 OURS = "This is a fault of ours, not of your numbers: the terminal that runs `separatrix explore` tells the details."
 
 
-def spoken(
+def callback_with_alert(
     app: Dash, alert: str, outputs: Mapping[str, Any], inputs: Mapping[str, Any], **options: Any
 ) -> Callable[[Callable[..., Mapping[str, Any]]], Callable[..., Any]]:
     """Register a callback whose errors become the text of the element `alert` (made by `controls.alert`).

@@ -47,6 +47,8 @@ def test_axes_have_their_titles_scales_and_ticks() -> None:
     assert (layout.height, layout.xaxis.title.text, layout.yaxis.title.text) == (300, "length n", "flops")
     assert (layout.xaxis.type, layout.xaxis.tickvals, layout.xaxis.ticktext) == ("log", (8, 16), ("8", "16"))
     assert tuple(layout.yaxis.range) == (0, 1)
+    with pytest.raises(TypeError, match="'flops' has no column"):
+        Axis("flops", ticks="data")
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,17 @@ class Axis:
     ticks: Sequence[float] | Literal["data"] = ()
     dtick: float | str | None = None
 
-    def settings(self, values: Iterable[float] = ()) -> dict[str, Any]:
-        """What a figure with this title and scale still needs, if the column has these values."""
+    def __post_init__(self) -> None:
+        if self.ticks == "data" and not self.column:
+            raise TypeError(f"the axis {self.title!r} has no column whose values could number it")
+
+    def settings(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """The settings of this axis that a figure of these rows needs beside its title and scale."""
         settings: dict[str, Any] = {} if self.range is None else {"range": list(self.range)}
         if self.dtick is not None:
             settings["dtick"] = self.dtick
-        return settings | (tick_labels(values if self.ticks == "data" else self.ticks) if self.ticks else {})
+        ticks = [row[self.column] for row in rows] if self.ticks == "data" else self.ticks
+        return settings | (tick_labels(ticks) if ticks else {})
 
 
 Look = str | Callable[[Row], str]
@@ -176,8 +181,8 @@ class _Declared:
         shown = list(rows)
         drawn = figure(self.x.title, self.y.title, log_x=self.x.log, log_y=self.y.log, height=self.height)
         drawn.add_traces(self.traces(shown))
-        drawn.update_xaxes(**self.x.settings(row[self.x.column] for row in shown))
-        drawn.update_yaxes(**self.y.settings())
+        drawn.update_xaxes(**self.x.settings(shown))
+        drawn.update_yaxes(**self.y.settings(shown))
         return drawn
 
     def traces(self, rows: Sequence[Row]) -> list[Any]:

@@ -1,7 +1,8 @@
 """`python -m tests.changed [BASE]`: the tests of what changed since a commit, HEAD by default, one path a line.
 
 A source file has the test file of its name in the mirrored folder, or the folder of its name there, or else all tests
-of that folder, and its own docstrings. The kernels in C++ have tests/native. A test file that changed is run itself.
+of that folder, and its own docstrings. A file of a paper's claims or drawings also has the tests of all claims or
+drawings of that paper. The kernels in C++ have tests/native. A test file that changed is run itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+_PAPERS = ("kronecker", "selection", "separation")
 
 
 def changed_files(root: Path, base: str) -> list[str]:
@@ -33,9 +36,15 @@ def paths_for(root: Path, name: str) -> Iterator[str]:
     elif path.parts[:2] == ("src", "separatrix"):
         yield name
         mirrored = PurePosixPath("tests", *path.parts[2:])
+        folder, paper = mirrored.parent.parent, mirrored.parent.name
+        registered = str(folder) in ("tests/claims", "tests/report/drawings") and paper in _PAPERS
+        if registered:
+            yield f"{folder}/test_registry.py::Test{paper.capitalize()}"
         exact = mirrored.with_name(f"test_{path.name}")
         if (root / exact).is_file():
             yield str(exact)
+        elif registered:
+            return
         elif (root / mirrored.with_suffix("")).is_dir():
             yield str(mirrored.with_suffix(""))
         else:

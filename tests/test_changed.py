@@ -21,6 +21,21 @@ from tests.changed import changed_files, paths_for
             "src/separatrix/attention/polynomial/lanes.py",
             ["src/separatrix/attention/polynomial/lanes.py", "tests/attention/polynomial"],
         ),
+        (
+            "src/separatrix/claims/kronecker/lemma_c_5.py",
+            [
+                "src/separatrix/claims/kronecker/lemma_c_5.py",
+                "tests/claims/test_registry.py::TestKronecker",
+                "tests/claims/kronecker/test_lemma_c_5.py",
+            ],
+        ),
+        (
+            "src/separatrix/report/drawings/selection/equation_4.py",
+            [
+                "src/separatrix/report/drawings/selection/equation_4.py",
+                "tests/report/drawings/test_registry.py::TestSelection",
+            ],
+        ),
         ("src/separatrix/errors.py", ["src/separatrix/errors.py"]),
         ("tests/attention/test_linear.py", ["tests/attention/test_linear.py"]),
         ("src/separatrix/native.py", ["src/separatrix/native.py", "tests/native"]),

@@ -12,8 +12,8 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 import separatrix as sx
 from docs._ext.notebook_pages import NOTEBOOKS
+from separatrix.report.charts import curve
 from separatrix.report.sketch import lettered
-from separatrix.report.strokes import curve
 from separatrix.report.theme import COLOURS, GREY, figure
 from separatrix.selection import fcn_infimum, population_dynamics
 from separatrix.selection.laws import loss_allowed

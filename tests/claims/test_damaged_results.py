@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from separatrix import studies
 from separatrix.claims import ledger, verdicts
 from separatrix.claims.ledger import Finding, Found, Verdict, claim
-from separatrix.explorer.claims.view import Shelf
+from separatrix.explorer.claims.judged_claims import Shelf
 from separatrix.lab import Store
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.lab.app import app
@@ -86,7 +86,8 @@ def test_the_report(damaged: Path) -> None:
     from separatrix.report.page import write_report
 
     with Store.open(damaged) as store:
-        page = write_report([], store).read_text("utf-8")
+        judgements = [verdicts.judge(claim, store) for claim in ledger.claims()]
+        page = write_report(judgements, store).read_text("utf-8")
     assert NOTE in page
     assert "1 claim, quick: 1 is not run here." in page
 

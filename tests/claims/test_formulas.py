@@ -12,6 +12,7 @@ from separatrix import studies
 from separatrix.claims.formulas import FormulaError, parse, pieces, readable
 from separatrix.claims.ledger import claims
 from separatrix.claims.symbols import SYMBOLS, lettered
+from separatrix.report.highlights import HIGHLIGHTS
 from separatrix.report.typeset import mathml
 
 OLD_FORMS = re.compile(
@@ -37,8 +38,14 @@ def neighbours() -> Iterator[tuple[str, str]]:
     return ((one.id, other.says) for one in claims() for other in one.neighbours)
 
 
+def other_texts() -> Iterator[tuple[str, str]]:
+    """What pages typeset beside the statements: earlier rules of checks, and the findings that lead the report."""
+    yield from ((one.id, rule) for one in claims() for rule in one.history)
+    yield from ((highlight.claim, highlight.says) for highlight in HIGHLIGHTS)
+
+
 def formulas() -> Iterator[tuple[str, str]]:
-    every = (*texts(), *neighbours())
+    every = (*texts(), *neighbours(), *other_texts())
     return ((id, piece.text) for id, text in every for piece in pieces(text) if piece.is_formula)
 
 
@@ -64,7 +71,7 @@ def test_no_formula_has_what_sites_would_take_for_markdown() -> None:
 
 
 def test_every_text_has_its_dollar_signs_in_pairs() -> None:
-    for id, text in (*texts(), *neighbours()):
+    for id, text in (*texts(), *neighbours(), *other_texts()):
         assert text.count("$") % 2 == 0, f"{id}: {text}"
         assert not re.search(r"\$\w", re.sub(r"\$[^$]*\$", "$", text)), (
             f"{id}: a word follows a formula at once: {text}"
@@ -115,6 +122,10 @@ def test_readable(latex: str, text: str) -> None:
         (r"a}", "} is not known"),
         (r"\left< a", "< is no delimiter"),
         (r"\text{a", "} is missing"),
+        (r"\left( a", "( is not closed"),
+        (r"\lvert a + \frac{b \rvert}{c}", "| is not opened"),
+        ("f(x", "( is not closed"),
+        ("x^{2)}", ") is not opened"),
         ("", "empty"),
     ],
 )

@@ -21,5 +21,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch, empty: dict[str, Claim]) -> dict[s
     table: dict[str, Verdict] = {}
     monkeypatch.setattr(verdicts, "expected", lambda: table)
     monkeypatch.setattr(verdicts, "records", lambda: {id: Recorded(verdict) for id, verdict in table.items()})
-    monkeypatch.setattr(page, "write_report", lambda judgements, store: store.folder / "report.html")
+    monkeypatch.setattr(page, "write_report", lambda judgements, store, part: store.folder / "report.html")
     return table

@@ -46,7 +46,7 @@ def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, mo
     recorded[made.id] = Verdict.HOLDS
     given: list[Any] = []
 
-    def write(judgements: Sequence[Judgement], store: Store) -> Path:
+    def write(judgements: Sequence[Judgement], store: Store, part: str | None) -> Path:
         given.append([one.verdict for one in judgements])
         return store.folder / "report.html"
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from separatrix.commands.app import app as command_line
 from separatrix.explorer.separate import code as separate_code
-from separatrix.explorer.separate import view as separate_view
+from separatrix.explorer.separate import probabilities as separate_view
 from separatrix.explorer.separate.fields import FIELDS
 
 BY_NAME = {field.name: field for field in FIELDS}

@@ -80,4 +80,4 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert (done.exit_code, done.exception) == (0, None), f"{command}\n{done.output}"
             ran.append(words[0])
     assert {"doctor", "plan", "claims", "reproduce", "sweep", "store", "verify"} <= set(ran)
-    assert (tmp_path / "results" / "report.html").exists()
+    assert (tmp_path / "results" / "report-only.html").exists()

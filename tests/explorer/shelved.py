@@ -14,7 +14,7 @@ from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, cla
 from separatrix.claims.reproduce import reproduce
 from separatrix.lab import Store, in_process
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
-from separatrix.report.strokes import FIGURES, curve
+from separatrix.report.charts import FIGURES, curve
 from separatrix.report.theme import BLUE, Drawing, figure
 from tests.lab.experiments import number
 

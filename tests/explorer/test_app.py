@@ -14,13 +14,13 @@ from plotly.offline import get_plotlyjs
 
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, server
+from separatrix.explorer.alerts import OURS, callback_with_alert
 from separatrix.explorer.app import make_app
 from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.context import REQUEST_BYTES
 from separatrix.explorer.scripts import PLOTLY, called_at_once, plotly_script
 from separatrix.explorer.separate import tab as separate_tab
 from separatrix.explorer.server import Endpoint, bound, guard
-from separatrix.explorer.spoken import OURS, spoken
 from tests.explorer.reader import reader, texts
 
 PAGES = {"separate": separate_tab, "claims": claims_tab}
@@ -248,7 +248,9 @@ def faulty(error: Exception) -> SimpleNamespace:
     """A tab whose callback raises."""
 
     def register(app, context) -> None:
-        @spoken(app, "faulty-alert", {"out": Output("out", "children")}, {"n": Input("button", "n_clicks")})
+        @callback_with_alert(
+            app, "faulty-alert", {"out": Output("out", "children")}, {"n": Input("button", "n_clicks")}
+        )
         def fails(n: object) -> dict[str, object]:
             raise error
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from separatrix.explorer import callbacks
+from separatrix.explorer.alerts import OURS
 from separatrix.explorer.app import make_app
-from separatrix.explorer.spoken import OURS
 from separatrix.explorer.tabs import NAMES
 from tests.explorer.reader import Reader
 

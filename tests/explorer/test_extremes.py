@@ -15,10 +15,10 @@ import pytest
 from separatrix.explorer.app import make_app
 from separatrix.explorer.compute import fields as compute_fields
 from separatrix.explorer.compute import sample_certificate
-from separatrix.explorer.compute.view import Sizes
+from separatrix.explorer.compute.plan_table import Sizes
 from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import figures as separate_figures
-from separatrix.explorer.separate import view as separate_view
+from separatrix.explorer.separate import probabilities
 from separatrix.explorer.tabs import NAMES, tabs
 from separatrix.separation import extended, radicals, self_attention
 from separatrix.written_numbers import spell
@@ -58,7 +58,7 @@ def test_a_curve_at_the_largest_n_computes_no_long_powers(weights: str, monkeypa
     monkeypatch.setattr(extended.libmp, "mpf_exp", lambda x, prec, *rest: bits.append(prec) or exp(x, prec, *rest))
     values: dict[str, Any] = {"weights": weights, "mechanism": "softmax", "n": 10**100, "d": 102, "m": 15}
     values |= {"a0": Decimal("4.9"), "a1": Decimal("3.268"), "b": Decimal("4.7"), "c": Decimal("4.99")}
-    separate_view.look(values)
+    probabilities.look(values)
     separate_figures.along([values], "c")
     assert bits
     assert max(bits) < 2048

@@ -20,9 +20,9 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from separatrix.explorer.alerts import OURS
 from separatrix.explorer.context import UPLOAD_BYTES
 from separatrix.explorer.fields import Field
-from separatrix.explorer.spoken import OURS
 from separatrix.explorer.tabs import tabs
 from tests.explorer.bad_values import bad_values
 from tests.explorer.reader import Reader

@@ -10,9 +10,9 @@ import pytest
 from separatrix import doctor
 from separatrix.claims.ledger import claims
 from separatrix.explorer import warm
-from separatrix.explorer.claims import view as claims_view
+from separatrix.explorer.claims import judged_claims
 from separatrix.explorer.compute import machine_speed, phase_here
-from separatrix.explorer.learn import view as learn_view
+from separatrix.explorer.learn import dynamics
 
 
 def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -20,14 +20,14 @@ def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.Monk
     monkeypatch.setattr(machine_speed, "_found", {})
     monkeypatch.setattr(doctor, "speeds", lambda **options: timed)
     phase_here.grid.cache_clear()
-    learn_view.descended.cache_clear()
+    dynamics.descended.cache_clear()
     warm.warm(tmp_path)
     assert machine_speed._found == {"exact": 2.0, "polynomial": 3.0}
     assert phase_here.grid.cache_info().currsize == 1
-    assert learn_view.descended.cache_info().currsize == 1
+    assert dynamics.descended.cache_info().currsize == 1
     with monkeypatch.context() as broken:
-        broken.setattr(claims_view, "judge", None)  # nothing is left to be judged
-        assert len(claims_view.shelf_of(tmp_path).judgements()) == len(claims())
+        broken.setattr(judged_claims, "judge", None)  # nothing is left to be judged
+        assert len(judged_claims.shelf_of(tmp_path).judgements()) == len(claims())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
-from separatrix.claims.ledger import Finding, Verdict, claims
+from separatrix.claims.ledger import Claim, Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
@@ -319,13 +319,13 @@ def own_figures(standins, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("separatrix.report.figures.FIGURES", FIGURES)
 
 
-def test_the_report_is_written_beside_the_store_and_is_complete(own_figures, store: Store) -> None:
+def test_the_report_is_written_beside_the_store(own_figures, store: Store) -> None:
     judgements = judged(store)
-    path = write_report(judgements[5:6], store)
+    path = write_report(judgements, store)
     assert path == store.folder / "report.html"
     articles = Reader(path.read_text("utf-8")).all("article")
     assert [attributes["id"] for attributes, _ in articles] == [made.id for made in claims()]
-    one = write_report(judgements, store, "selection")
+    one = write_report([one for one in judgements if one.claim.paper == "selection"], store, "selection")
     assert one == store.folder / "report-selection.html"
     alone = Reader(one.read_text("utf-8"))
     assert alone.text("h1").startswith("Transformers Provably Learn Sparse Token Selection")
@@ -350,6 +350,33 @@ def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypa
         write_report([], store)
     assert path.read_text() == "the old one"
     assert sorted(file.name for file in store.folder.glob("*.draft")) == []
+
+
+def test_a_page_without_figures_has_no_library_that_draws(own_figures, store: Store) -> None:
+    unrun = [judge(made, store) for made in claims()]
+    reader = Reader(write_report(unrun, store).read_text("utf-8"))
+    assert [attributes.get("id") for attributes, _ in reader.all("script")] == ["theme", None]
+
+
+def test_reproducing_one_claim_judges_and_draws_it_alone(
+    own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids: list[str] = []
+
+    def watched(claim: Claim, store: Store) -> Judgement:
+        ids.append(claim.id)
+        return judge(claim, store)
+
+    monkeypatch.setattr("separatrix.claims.verdicts.expected", lambda: {})
+    monkeypatch.setattr("separatrix.claims.reproduce.judge", watched)
+    (tmp_path / "report.html").write_text("the page of all claims")
+    command = ["reproduce", "--store", str(tmp_path), "--in-process", "--only", "kronecker/lemma-1"]
+    done = CliRunner().invoke(app, command)
+    assert ids == ["kronecker/lemma-1"]
+    assert f"The report: {(tmp_path / 'report-only.html').as_uri()}" in done.stdout
+    reader = Reader((tmp_path / "report-only.html").read_text("utf-8"))
+    assert [attributes["id"] for attributes, _ in reader.all("article")] == ["kronecker/lemma-1"]
+    assert (tmp_path / "report.html").read_text() == "the page of all claims"
 
 
 def test_reproduce_writes_the_report(own_figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

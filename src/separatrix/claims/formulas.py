@@ -65,11 +65,10 @@ def readable(text: str) -> str:
 
 def parse(latex: str) -> Node:
     """The parts of a formula; a `FormulaError` if it has something that pages cannot typeset."""
-    reader = _Reader(latex)
-    found = reader.row(until="")
-    if found == Node("row"):
+    formula = _Reader(latex).row(until="")
+    if formula == Node("row"):
         raise FormulaError("a formula is empty")
-    return found
+    return formula
 
 
 class _Reader:
@@ -94,13 +93,27 @@ class _Reader:
         return token
 
     def row(self, until: str) -> Node:
-        found: list[Node] = []
+        parts: list[Node] = []
         while (token := self.peek()) != until:
             if token == "":
                 raise self.error(f"{until} is missing")
-            found.append(self.scripted())
+            parts.append(self.scripted())
         self.take()
-        return found[0] if len(found) == 1 else Node("row", parts=tuple(found))
+        self.check_brackets(parts)
+        return parts[0] if len(parts) == 1 else Node("row", parts=tuple(parts))
+
+    def check_brackets(self, parts: Sequence[Node]) -> None:
+        """Raise an error unless every bracket of a row is closed in it; an interval may close [ by a round bracket."""
+        opened: list[str] = []
+        for part in map(_base, parts):
+            if part.kind.endswith(Kind.OPEN):
+                opened.append(part.text)
+            elif part.kind.endswith(Kind.CLOSE):
+                if not opened:
+                    raise self.error(f"{part.text} is not opened")
+                opened.pop()
+        if opened:
+            raise self.error(f"{opened[-1]} is not closed")
 
     def scripted(self) -> Node:
         base = self.atom()
@@ -127,9 +140,9 @@ class _Reader:
         end = self.tokens.index("}", self.at) if "}" in self.tokens[self.at :] else -1
         if end < 0:
             raise self.error("} is missing")
-        found = "".join(self.tokens[self.at : end])
+        words = "".join(self.tokens[self.at : end])
         self.at = end + 1
-        return found
+        return words
 
     def atom(self) -> Node:
         token = self.take()

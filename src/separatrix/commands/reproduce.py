@@ -41,8 +41,12 @@ def reproduce(
     dask: DaskOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
-    """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one."""
-    from separatrix.claims import ledger, verdicts
+    """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one.
+
+    With --paper or --only, the other claims are neither run nor judged nor drawn: the page is then called
+    report-PAPER.html or report-only.html.
+    """
+    from separatrix.claims import PAPERS, ledger, verdicts
     from separatrix.claims.costs import costs
     from separatrix.claims.reproduce import needed
     from separatrix.claims.reproduce import reproduce as do
@@ -51,7 +55,9 @@ def reproduce(
     from separatrix.report import page
     from separatrix.studies import load
 
-    load()
+    papers = {id.partition("/")[0] for id in only} if only else {paper}
+    for name in papers if papers <= PAPERS.keys() else {None}:
+        load(name)
     chosen = ledger.claims(paper, only or ())
     recorded = verdicts.expected()
     cells, cost = needed(chosen, profile.value), costs()
@@ -67,7 +73,8 @@ def reproduce(
         if done.tally.stopped:
             raise typer.Exit(code)
         (print_table if len(done.judgements) < BRIEF_FROM else print_summary)(done.judgements)
-        typer.echo(f"The report: {page.write_report(done.judgements, kept).absolute().as_uri()}")
+        path = page.write_report(done.judgements, kept, "only" if only else paper)
+        typer.echo(f"The report: {path.absolute().as_uri()}")
     for problem in (one.problem for one in done.judgements if one.problem):
         typer.echo(problem, err=True)
     told = verdicts.differences(done.judgements, recorded, profile.value, everything=not (only or paper))

@@ -10,6 +10,6 @@ is computed for them:
 - `claims`: the ledger of claims, with verdicts and evidence.
 
 The other files are shared: `app` puts the page together, `tabs` lists the tabs, `fields`, `controls`, `cards`, `drop`,
-`comparison` and `attributes` are the parts of a tab, `address` and `context` are what every tab is given, `spoken` and
+`comparison` and `attributes` are the parts of a tab, `address` and `context` are what every tab is given, `alerts` and
 `callbacks` guard the requests, `server`, `connections` and `private_link` serve them.
 """

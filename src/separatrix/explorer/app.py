@@ -14,12 +14,12 @@ from flask import request
 import separatrix
 from separatrix.errors import ArgumentError
 from separatrix.explorer import address
+from separatrix.explorer.alerts import callback_with_alert
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.context import Context
 from separatrix.explorer.controls import alert
 from separatrix.explorer.scripts import PLOTLY
 from separatrix.explorer.server import harden
-from separatrix.explorer.spoken import spoken
 from separatrix.explorer.tabs import Tab, tabs
 
 TITLE = "Separatrix: the explorer"
@@ -130,7 +130,7 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
         for name in pages
     }
 
-    @spoken(
+    @callback_with_alert(
         app,
         "page-alert",
         {"panel": Output("panel", "children"), "selected": selected},

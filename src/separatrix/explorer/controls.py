@@ -231,5 +231,5 @@ def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str,
 
 
 def alert(id: str) -> Component:
-    """Where `spoken` puts its sentence."""
+    """Where `callback_with_alert` puts its sentence."""
     return html.Div(id=id, role="alert", className="alert")

@@ -22,7 +22,7 @@ _CELLS = 21
 
 
 @dataclass(frozen=True)
-class Axis:
+class MapAxis:
     """A parameter of a map: its name in the address, its symbol, its values in the map, and that of the setting."""
 
     name: str
@@ -83,7 +83,7 @@ def some(found: Sequence[Any]) -> list[Any]:
     return [found[round(i * (len(found) - 1) / (_CELLS - 1))] for i in range(_CELLS)]
 
 
-def draw_map(x: Axis, y: Axis, z: Sequence[Sequence[float | None]], quantity: Quantity, text: str) -> Drawing:
+def draw_map(x: MapAxis, y: MapAxis, z: Sequence[Sequence[float | None]], quantity: Quantity, text: str) -> Drawing:
     """A quantity over two parameters, a row of `z` for each value of `y`, and a star where the setting lies.
 
     A None is left blank.

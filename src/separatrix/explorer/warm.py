@@ -16,7 +16,7 @@ log = logging.getLogger("separatrix.explorer")
 
 def warm(store: Path) -> None:
     """Compute the first figures of the tabs, time the machine, and judge the claims from the folder of results."""
-    from separatrix.explorer.claims.view import shelf_of
+    from separatrix.explorer.claims.judged_claims import shelf_of
     from separatrix.explorer.compute.machine_speed import speeds
 
     for first in (_separate, _compute, _learn, _attend):
@@ -32,20 +32,20 @@ def _separate() -> None:
 
 
 def _compute() -> None:
-    from separatrix.explorer.compute import phase_here, view
+    from separatrix.explorer.compute import phase_here, plan_table
     from separatrix.explorer.compute.fields import FIELDS, settings_of
 
     sizes = settings_of({field.name: field.default for field in FIELDS}, {}) or []
     phase_here.phase(sizes)
     for one in sizes:
-        view.planned(one)
+        plan_table.planned(one)
 
 
 def _learn() -> None:
-    from separatrix.explorer.learn import figures, sweep, tab, view
+    from separatrix.explorer.learn import dynamics, figures, sweep, tab
 
-    one = view.descent(_defaults(tab.DYNAMICS))
-    figures.dynamics([view.descended(one)])
+    one = dynamics.descent(_defaults(tab.DYNAMICS))
+    figures.dynamics([dynamics.descended(one)])
     sweep.along([one], sweep.ALONG.default)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 
 from separatrix.checks import one_of
-from separatrix.claims.ledger import Found
 from separatrix.report import drawings
-from separatrix.report.strokes import FIGURES
+from separatrix.report.charts import FIGURES
+from separatrix.report.tables import Results
 from separatrix.report.theme import Drawing
 
 __all__ = ["FIGURES", "draw"]
@@ -18,6 +17,6 @@ for _module in walk_packages(drawings.__path__, f"{drawings.__name__}."):
     import_module(_module.name)
 
 
-def draw(name: str, found: Sequence[Found]) -> Drawing:
+def draw(name: str, results: Results) -> Drawing:
     """The figure called `name`, of all the cells of a claim that names it."""
-    return FIGURES[one_of("figure", name, sorted(FIGURES))](found)
+    return FIGURES[one_of("figure", name, sorted(FIGURES))](results)

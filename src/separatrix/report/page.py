@@ -17,7 +17,7 @@ from typing import Any
 
 from separatrix.claims import PAPERS, ledger, verdicts
 from separatrix.claims.ledger import Verdict
-from separatrix.claims.verdicts import Judgement, judge
+from separatrix.claims.verdicts import Judgement
 from separatrix.files import write_whole
 from separatrix.lab.faults import plainly
 from separatrix.lab.provenance import origin
@@ -35,21 +35,21 @@ _ASSETS = Path(__file__).with_name("assets")
 _TITLE = "Separatrix: what the papers claim, and what was found"
 
 
-def write_report(judgements: Sequence[Judgement], store: Store, paper: str | None = None) -> Path:
-    """Write ``report.html`` into the folder of results, whole or not at all, and say where it is.
+def write_report(judgements: Sequence[Judgement], store: Store, part: str | None = None) -> Path:
+    """Write the page of these judgements into the folder of results, and return its path. Nothing is run or judged.
 
-    Registered claims that `judgements` leaves out are judged from what the store has, so that the page is complete
-    after a run of a few claims too. Nothing is run. With the name of a paper the page has its claims alone, and is
-    called ``report-NAME.html``.
+    Args:
+        judgements: The claims of the page, with their verdicts.
+        store: The store whose cells are drawn; the page is written into its folder, whole or not at all.
+        part: None if the judgements are of all claims, which gives ``report.html``. Otherwise the page is called
+            ``report-PART.html``, so that it does not replace the page of all claims; a paper's name is such a part.
     """
     from separatrix.report.figures import FIGURES
     from separatrix.report.theme import THEME
 
-    given = {one.claim.id: one for one in judgements}
-    ones = [given.get(claim.id) or judge(claim, store) for claim in ledger.claims(paper)]
-    path = store.folder / (f"report-{paper}.html" if paper else "report.html")
-    title = f"{PAPERS[paper].title}: what was found" if paper else _TITLE
-    text = page(ones, store, FIGURES, THEME, path, verdicts.expected(), HIGHLIGHTS, title)
+    path = store.folder / (f"report-{part}.html" if part else "report.html")
+    title = f"{PAPERS[part].title}: what was found" if part in PAPERS else _TITLE
+    text = page(judgements, store, FIGURES, THEME, path, verdicts.expected(), HIGHLIGHTS, title)
     with plainly(path):
         write_whole(path, text.encode())
     return path
@@ -74,9 +74,13 @@ def page(
 
     place = {claim.id: i for i, claim in enumerate(ledger.claims())}
     papers = list(PAPERS)
-    ordered = sorted(judgements, key=lambda one: (papers.index(one.claim.paper), place.get(one.claim.id, len(place))))
-    entries = [entry(one, store, figures, recorded) for one in ordered]
-    plotly, packed_plotly = _plotly()
+    ordered = sorted(
+        judgements,
+        key=lambda judgement: (papers.index(judgement.claim.paper), place.get(judgement.claim.id, len(place))),
+    )
+    entries = [entry(judgement, store, figures, recorded) for judgement in ordered]
+    panels = [panel for claim_entry in entries for panel in claim_entry.panels]
+    plotly, packed_plotly = _plotly() if panels else ("", None)
     script = Html((_ASSETS / "page.js").read_text("utf-8"))
     parts = _sections(entries, chosen, path)
     body = tag(
@@ -85,11 +89,11 @@ def page(
         tag("header", tag("h1", title), _contents(entries, led=parts[0] is not None)),
         tag("main", *parts),
         inert(to_json(theme.to_plotly_json(), validate=False), id="theme"),
-        *drawings(panel for one in entries for panel in one.panels),
-        tag("script", packed_plotly, type="text/plain", id="plotly"),
+        *drawings(panels),
+        tag("script", packed_plotly, type="text/plain", id="plotly") if packed_plotly else None,
         tag("script", script),
     )
-    return f"<!DOCTYPE html>\n{tag('html', _head(title, [plotly, script]), body, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', _head(title, [plotly, script] if plotly else [script]), body, lang='en')}\n"
 
 
 @cache
@@ -107,14 +111,14 @@ def _plotly() -> tuple[str, Html]:
 def _sections(entries: Sequence[Entry], chosen: Sequence[Highlight], path: Path) -> list[Html | None]:
     papers = [
         paper_section(name, list(group), path)
-        for name, group in groupby(entries, lambda one: one.judgement.claim.paper)
+        for name, group in groupby(entries, lambda claim_entry: claim_entry.judgement.claim.paper)
     ]
     closing = [errata(entries), provenance(entries, time.time(), origin())]
     return [highlights(chosen, entries), summary(entries), *papers, *closing]
 
 
 def _contents(entries: Sequence[Entry], *, led: bool) -> Html:
-    names = dict.fromkeys(one.judgement.claim.paper for one in entries)
+    names = dict.fromkeys(claim_entry.judgement.claim.paper for claim_entry in entries)
     links = {"findings": "Findings"} if led else {}
     links |= {"summary": "Map", **{name: name.capitalize() for name in names}}
     links |= {"errata": "Errata", "provenance": "Provenance"}

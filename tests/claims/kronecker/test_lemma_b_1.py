@@ -1,4 +1,4 @@
-"""Lemma B.1: the recorded verdict, and what would change it."""
+"""Lemma B.1: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -9,30 +9,12 @@ import pytest
 import torch
 
 from separatrix.claims.kronecker import lemma_b_1
-from tests.contracts.claim_contract import FAILS, UNDECIDED, ClaimContract
+from tests.claims.cells import ran
 
 
-class TestLemmaB1(ClaimContract):
-    module = lemma_b_1
-    mutants = (
-        ("lemma-b.1", {"case_1": [2.9]}, FAILS),
-        ("lemma-b.1", {"case_2": [1.0]}, FAILS),
-        ("lemma-b.1/values", {"blocks_that_differ": 1}, FAILS),
-        ("lemma-b.1/values", {"sums_out_of_bounds": 1}, FAILS),
-        ("lemma-b.1/values", {"right_mistakes": 1}, FAILS),
-        ("lemma-b.1/smallest-beta", {"ahead_below": 1.0}, FAILS),
-        ("lemma-b.1/smallest-beta", {"ahead_above": -1.0}, FAILS),
-        ("lemma-b.1/smallest-beta", {"errs_below": -1.0}, FAILS),
-        ("lemma-b.1/smallest-beta", {"errs_above": 1.0}, FAILS),
-    )
-    worlds = (
-        ("lemma-b.1", {"case_2": []}, UNDECIDED),
-        ("lemma-b.1/values", {"printed_mistakes": 0}, UNDECIDED),
-    )
-
-    def test_rows_of_a_case_occur(self) -> None:
-        for one in self.found("lemma-b.1"):
-            assert one.result["case_1"] + one.result["case_2"]
+def test_rows_of_a_case_occur() -> None:
+    for cell in ran("kronecker/lemma-b.1"):
+        assert cell.result["case_1"] + cell.result["case_2"]
 
 
 def test_the_experiment_sees_a_smaller_beta(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,10 @@
-"""Section 1.1: the recorded verdict, and what would change it."""
+"""Section 1.1: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
 import pytest
 
 from separatrix.claims.kronecker import section_1_1
-from tests.contracts.claim_contract import FAILS, ClaimContract
-
-
-class TestSection11(ClaimContract):
-    module = section_1_1
-    mutants = (
-        ("section-1.1/largest-order", {"order": [1] * 15}, FAILS),
-        ("section-1.1/largest-order", {"above": [1.0] * 15}, FAILS),
-    )
 
 
 def test_the_experiment_sees_an_order_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

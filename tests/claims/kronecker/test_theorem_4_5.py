@@ -1,4 +1,4 @@
-"""Theorem 4.5: the recorded verdict, and what would change it."""
+"""Theorem 4.5: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ import pytest
 
 from separatrix.claims.kronecker import theorem_4_5
 from separatrix.hardness.protocol import Protocol
-from tests.contracts.claim_contract import FAILS, UNDECIDED, ClaimContract
-
-
-class TestTheorem45(ClaimContract):
-    module = theorem_4_5
-    mutants = (
-        ("theorem-4.5", {"completeness": "5/6"}, FAILS),
-        ("theorem-4.5", {"worst": "1"}, FAILS),
-    )
-    worlds = (("theorem-4.5", {"worst": "1/2", "distance": "1/2"}, UNDECIDED),)
 
 
 def test_the_experiment_sees_a_word_that_is_not_in_the_code(monkeypatch: pytest.MonkeyPatch) -> None:

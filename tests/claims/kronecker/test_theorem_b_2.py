@@ -1,4 +1,4 @@
-"""Theorem B.2: the recorded verdict, and what would change it."""
+"""Theorem B.2: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ import pytest
 
 from separatrix.claims.kronecker import theorem_b_2
 from separatrix.hardness.exponents import least_degree
-from tests.contracts.claim_contract import UNDECIDED, ClaimContract
+from tests.claims.cells import ran
 
 
-class TestTheoremB2(ClaimContract):
-    module = theorem_b_2
-    mutants = (
-        ("theorem-b.2", {"rank_reaches": 1}, UNDECIDED),
-        ("theorem-b.2", {"constant_rank": 99.0}, UNDECIDED),
-        ("theorem-b.2", {"direct_rank": 99.0}, UNDECIDED),
-    )
-
-    def test_the_curves_of_the_constant_gap_keep_their_ratio(self) -> None:
-        """16 ln n = B^3 in the limit."""
-        rows = [one.result for one in self.found("theorem-b.2") if "cube_root" in one.result]
-        assert rows[-1]["constant_exact"] / rows[-1]["cube_root"] == pytest.approx(16 ** (1 / 3), rel=1e-3)
-        assert all(row["constant_exact"] <= row["constant_rule"] for row in rows)
+def test_the_curves_of_the_constant_gap_keep_their_ratio() -> None:
+    """16 ln n = B^3 in the limit."""
+    rows = [cell.result for cell in ran("kronecker/theorem-b.2") if "cube_root" in cell.result]
+    assert rows[-1]["constant_exact"] / rows[-1]["cube_root"] == pytest.approx(16 ** (1 / 3), rel=1e-3)
+    assert all(row["constant_exact"] <= row["constant_rule"] for row in rows)
 
 
 def test_the_rank_border_is_a_border() -> None:

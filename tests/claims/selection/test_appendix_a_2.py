@@ -1,19 +1,10 @@
-"""Appendix A.2: the recorded verdict, and what would change it."""
+"""Appendix A.2: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
 import pytest
 
 from separatrix.claims.selection import appendix_a_2
-from tests.contracts.claim_contract import FAILS, ClaimContract
-
-
-class TestAppendixA2(ClaimContract):
-    module = appendix_a_2
-    mutants = (
-        ("appendix-a.2", {"loss_ratio": 1.5}, FAILS),
-        ("appendix-a.2", {"slope_ratio": 0.5}, FAILS),
-    )
 
 
 def test_the_experiment_sees_a_loss_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:

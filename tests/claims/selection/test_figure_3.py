@@ -6,11 +6,7 @@ from dataclasses import replace
 
 from separatrix.claims.selection import figure_3
 from tests.claims.cells import ran, shortened
-from tests.contracts.claim_contract import HOLDS, NOT_REPRODUCED, UNDECIDED, ClaimContract
-
-
-class TestFigure3(ClaimContract):
-    module = figure_3
+from tests.claims.changes import HOLDS, NOT_REPRODUCED, UNDECIDED
 
 
 def test_the_whole_run_runs() -> None:

@@ -1,4 +1,4 @@
-"""Lemma A.3: the recorded verdict, and what would change it."""
+"""Lemma A.3: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ import pytest
 
 from separatrix.claims.selection import lemma_a_3
 from separatrix.errors import ArgumentError
-from tests.claims.selection.pairs import PairsContract
-from tests.contracts.claim_contract import FAILS
-
-
-class TestLemmaA3(PairsContract):
-    module = lemma_a_3
-    pairs = "lemma-a.3"
-    mutants = (
-        ("lemma-a.3", {"inside": 1e-3}, FAILS),
-        ("lemma-a.3", {"norm_missed": 0.1}, FAILS),
-        ("lemma-a.3", {"overlap outside the subset": [0.1, 0.1]}, FAILS),
-    )
 
 
 def test_the_leaning_encoding_is_refused_where_it_does_not_exist() -> None:

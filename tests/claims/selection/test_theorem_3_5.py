@@ -1,4 +1,4 @@
-"""Theorem 3.5: the recorded verdict, and what would change it."""
+"""Theorem 3.5: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from dataclasses import replace
 from separatrix.claims.ledger import Found
 from separatrix.claims.selection import theorem_3_5
 from tests.claims.cells import shortened
-from tests.contracts.claim_contract import FAILS, HOLDS, ClaimContract
-
-
-class TestTheorem35(ClaimContract):
-    module = theorem_3_5
-    mutants = (
-        ("theorem-3.5", {"eigenvalue_gap": 1e-3}, FAILS),
-        ("theorem-3.5", {"random_missed": 1e-3}, FAILS),
-        ("theorem-3.5", {"squared_error": 0.0, "floor": 0.5}, FAILS),
-    )
+from tests.claims.changes import FAILS, HOLDS
 
 
 def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:

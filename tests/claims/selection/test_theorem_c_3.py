@@ -1,4 +1,4 @@
-"""Theorem C.3: the recorded verdict, and what would change it."""
+"""Theorem C.3: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -6,19 +6,6 @@ import pytest
 import torch
 
 from separatrix.claims.selection import theorem_c_3
-from tests.claims.selection.pairs import PairsContract
-from tests.contracts.claim_contract import FAILS
-
-
-class TestTheoremC3(PairsContract):
-    module = theorem_c_3
-    pairs = "theorem-c.3/proof"
-    mutants = (
-        ("theorem-c.3", {"error": 1.0}, FAILS),
-        ("theorem-c.3", {"over_bound": 1.1}, FAILS),
-        ("theorem-c.3", {"proof_error": 1.0}, FAILS),
-        ("theorem-c.3", {"dual_error": 0.02}, FAILS),
-    )
 
 
 def test_the_experiment_asks_for_the_overlaps(monkeypatch: pytest.MonkeyPatch) -> None:

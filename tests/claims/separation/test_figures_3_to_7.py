@@ -1,4 +1,4 @@
-"""Figure 3, Figure 4, Figure 5 and Figure 7: the recorded verdict, and what would change it."""
+"""Figures 3, 4, 5 and 7: what their runs and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ import pytest
 
 from separatrix.claims.separation import figures_3_to_7
 from tests.claims.cells import ran
-from tests.contracts.claim_contract import FAILS, UNDECIDED, ClaimContract, claims_of
+from tests.claims.changes import FAILS, UNDECIDED, changed, judge
 
 
-class TestFigures3To7(ClaimContract):
-    module = figures_3_to_7
-
-
-OURS = claims_of(figures_3_to_7)
-
-
-@pytest.mark.parametrize("id", ["figure-3", "figure-4", "figure-5", "figure-7"])
+@pytest.mark.parametrize(
+    "id", ["separation/figure-3", "separation/figure-4", "separation/figure-5", "separation/figure-7"]
+)
 def test_a_simulation_that_does_not_fit_the_exact_probability_is_found(id: str) -> None:
-    found = ran(OURS[id].id)
-    hits = [0 if x is not None else None for x in found[0].result["hits"]]
-    first = replace(found[0], result={**found[0].result, "hits": hits})
-    assert OURS[id].judged([first, *found[1:]]).verdict is FAILS
+    hits = [None if hit is None else 0 for hit in ran(id)[0].result["hits"]]
+    assert judge(id, changed(ran(id), hits=hits)) is FAILS
 
 
-@pytest.mark.parametrize("id", ["figure-4", "figure-5", "figure-7"])
+@pytest.mark.parametrize("id", ["separation/figure-4", "separation/figure-5", "separation/figure-7"])
 def test_settings_within_all_hypotheses_would_show_no_slip(id: str) -> None:
-    found = [replace(x, result={**x.result, "broken": [[] for _ in x.result["broken"]]}) for x in ran(OURS[id].id)]
-    assert OURS[id].judged(found).verdict is UNDECIDED
+    results = [replace(cell, result={**cell.result, "broken": [[] for _ in cell.result["broken"]]}) for cell in ran(id)]
+    assert judge(id, results) is UNDECIDED
 
 
 def test_the_chance_of_a_count_is_the_binomial_tail() -> None:

@@ -1,4 +1,4 @@
-"""Lemma 4.1 and Lemma 4.2: the recorded verdict, and what would change it."""
+"""Lemma 4.1 and Lemma 4.2: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
@@ -14,24 +14,7 @@ from torch import Tensor
 from separatrix.claims.separation import lemmas_4_1_and_4_2
 from separatrix.separation.binomial import tails
 from tests.claims.cells import ran
-from tests.contracts.claim_contract import FAILS, UNDECIDED, ClaimContract, every
-
-
-class TestLemmas41And42(ClaimContract):
-    module = lemmas_4_1_and_4_2
-    worlds = (
-        ("lemma-4.1", {"lin_d0_within": False}, FAILS),
-        ("lemma-4.1", {"exp_d0_within": False}, FAILS),
-        ("lemma-4.1", {"too_small": [2.1, 0.0]}, FAILS),
-        ("lemma-4.1", {"enough": [2.1, 1.5]}, UNDECIDED),
-        ("lemma-4.1", {"squares_d0": 1.1}, FAILS),
-        ("lemma-4.2", {"too_small": [0.0, 2.1]}, FAILS),
-        ("lemma-4.2", {"enough": [1.5, 2.1]}, UNDECIDED),
-        ("lemma-4.2", {"squares_d1": 1.6}, FAILS),
-        ("lemma-4.2", {"least": 0.2}, FAILS),
-        ("lemma-4.2", {"against": 1}, FAILS),
-        ("lemma-4.2", {"positive": 0.4375}, FAILS),
-    )
+from tests.claims.changes import UNDECIDED, every
 
 
 def test_a_constant_that_is_neither_refuted_nor_shown_leaves_it_open() -> None:

@@ -1,20 +1,15 @@
-"""Theorem 6.2: the recorded verdict, and what would change it."""
+"""Theorem 6.2: what its experiments and checks must see, beside the tests of all claims."""
 
 from __future__ import annotations
 
-from separatrix.claims.separation import theorem_6_2
 from separatrix.separation import paths
-from tests.claims.separation.families import PathsContract, TheoremContract
+from tests.claims.cells import ran
 
 
-class TestTheorem62(PathsContract, TheoremContract):
-    module = theorem_6_2
-    event = ("theorem-6.2", "success")
-    paths = "theorem-6.2/paths"
-
-    def test_success_along_a_path_is_that_of_the_setting(self) -> None:
-        found = next(x for x in self.found("theorem-6.2/paths") if x.parameters["path"] == "n^0.5").result
-        at = found["log10_n"].index(4.0)
-        setting = paths.setting("ones", 10**4, found["g"][at], found["m"][at])
-        assert (found["g"][at], found["m"][at]) == (100, 14)
-        assert found["probability"][at] == setting.success_probability().success
+def test_success_along_a_path_is_that_of_the_setting() -> None:
+    cells = ran("separation/theorem-6.2/paths")
+    result = next(cell.result for cell in cells if cell.parameters["path"] == "n^0.5")
+    at = result["log10_n"].index(4.0)
+    setting = paths.setting("ones", 10**4, result["g"][at], result["m"][at])
+    assert (result["g"][at], result["m"][at]) == (100, 14)
+    assert result["probability"][at] == setting.success_probability().success

@@ -9,7 +9,7 @@ import pytest
 from separatrix.errors import ArgumentError
 from separatrix.explorer.app import make_app
 from separatrix.explorer.claims import tab as claims_tab
-from separatrix.explorer.claims.view import Shelf, chosen, counted
+from separatrix.explorer.claims.judged_claims import Shelf, chosen, counted
 from separatrix.lab import Store
 from tests.explorer.reader import components, reader, texts
 from tests.explorer.shelved import SHELVED, declared, filled

@@ -24,11 +24,10 @@ from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app
-from separatrix.explorer.compute import machine_speed, phase_here, sample_certificate
+from separatrix.explorer.compute import machine_speed, phase_here, plan_table, sample_certificate
 from separatrix.explorer.compute import tab as compute_tab
-from separatrix.explorer.compute import view as compute_view
 from separatrix.explorer.compute.machine_speed import Speeds
-from separatrix.explorer.compute.view import Sizes, planned
+from separatrix.explorer.compute.plan_table import Sizes, planned
 from tests.explorer.bad_values import bad_values
 from tests.explorer.reader import reader, texts
 
@@ -54,7 +53,7 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
     n: int, d: int, bound: float, order: int, tolerance: float
 ) -> None:
     sizes = Sizes(n, d, bound, order, tolerance)
-    if compute_view.EASY_RADIUS < bound**order <= compute_view.HOPELESS_RADIUS:
+    if plan_table.EASY_RADIUS < bound**order <= plan_table.HOPELESS_RADIUS:
         return
     found = planned(sizes)
     assert found.plan == sx.plan_shapes(n, d, bound, order, tolerance)
@@ -63,12 +62,12 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
     else:
         expanded = expanded_total_degree(d, found.plan.degree)
         assert (found.modelled, expanded.rank) == (polynomial_cost(sizes.shape, expanded, True).time, found.plan.rank)
-    rows = compute_view.table([found, planned(ONE)], SPEEDS)
+    rows = plan_table.table([found, planned(ONE)], SPEEDS)
     assert {len(row) for _, row in rows} == {2}
 
 
 def test_what_would_take_seconds_is_refused_before_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_view, "plan_shapes", lambda *_: pytest.fail("it was planned"))
+    monkeypatch.setattr(plan_table, "plan_shapes", lambda *_: pytest.fail("it was planned"))
     with pytest.raises(SeparatrixError, match=r"B\^k = 36.*No degree below (\d+) keeps") as refused:
         planned(Sizes(10**6, 8, 6.0, 2, 1e-3))
     assert "separatrix plan --n 1000000 --d 8 --bound 6.0" in str(refused.value)
@@ -76,7 +75,7 @@ def test_what_would_take_seconds_is_refused_before_it_is_planned(monkeypatch: py
 
 def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
     sizes = Sizes(10**6, 2, math.sqrt(20.5), 2, 1e-3)
-    degree = int(str(compute_view.too_dear(sizes)).partition("No degree below ")[2].split()[0])
+    degree = int(str(plan_table.too_dear(sizes)).partition("No degree below ")[2].split()[0])
     plan = sx.plan_shapes(sizes.n, sizes.d, sizes.bound, sizes.order, sizes.tolerance)
     assert plan.degree is not None
     assert 30 < degree <= plan.degree
@@ -84,7 +83,7 @@ def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
 
 def test_a_plan_that_the_library_would_not_run_says_so() -> None:
     sizes = (Sizes(10**12, 40, 1.3, 3, 1e-3), Sizes(10**9, 8, 9.0, 3, 1e-3))
-    rows = dict(compute_view.table([planned(one) for one in sizes], SPEEDS))
+    rows = dict(plan_table.table([planned(one) for one in sizes], SPEEDS))
     assert rows["method"] == ["none", "none"]
     assert rows["time here, on one core"] == ["-", "-"]
     assert all(why.startswith("Neither method is in reach") for why in rows["why"])
@@ -92,8 +91,8 @@ def test_a_plan_that_the_library_would_not_run_says_so() -> None:
 
 def test_the_time_is_the_models_times_the_machines() -> None:
     found = planned(ONE)
-    [(_, [told])] = [row for row in compute_view.table([found], SPEEDS) if row[0].startswith("time")]
-    assert told == compute_view.spelled_seconds(3e-9 * found.modelled)
+    [(_, [told])] = [row for row in plan_table.table([found], SPEEDS) if row[0].startswith("time")]
+    assert told == plan_table.spelled_seconds(3e-9 * found.modelled)
 
 
 def test_the_machine_is_timed_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +167,9 @@ def test_what_is_copied_runs() -> None:
     other = replace(ONE, n=1000, tolerance=1e-05)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compute_view.python([ONE, other]), {})
+        exec(plan_table.python([ONE, other]), {})
     assert out.getvalue().splitlines() == [str(planned(ONE).plan), str(planned(other).plan)]
-    done = CliRunner().invoke(command_line, shlex.split(compute_view.command(ONE))[1:])
+    done = CliRunner().invoke(command_line, shlex.split(plan_table.command(ONE))[1:])
     assert done.exit_code == 0
     assert "495" in done.output
 

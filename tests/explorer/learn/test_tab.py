@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app
+from separatrix.explorer.learn import dynamics as learn_view
 from separatrix.explorer.learn import figures as learn_figures
 from separatrix.explorer.learn import sweep
 from separatrix.explorer.learn import tab as learn_tab
-from separatrix.explorer.learn import view as learn_view
-from separatrix.explorer.learn.view import LONGEST, Descent, descended
+from separatrix.explorer.learn.dynamics import LONGEST, Descent, descended
 from separatrix.selection.dynamics import population_dynamics, population_loss
 from separatrix.selection.laws import slow_curve_after, time_law
 from tests.explorer.bad_values import bad_values

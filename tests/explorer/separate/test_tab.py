@@ -16,8 +16,8 @@ from separatrix.explorer.app import make_app
 from separatrix.explorer.separate import code as separate_code
 from separatrix.explorer.separate import fields as separate_fields
 from separatrix.explorer.separate import figures as separate_figures
+from separatrix.explorer.separate import probabilities
 from separatrix.explorer.separate import tab as separate_tab
-from separatrix.explorer.separate import view as separate_view
 from separatrix.explorer.separate.fields import FIELDS, MECHANISMS, made
 from separatrix.separation import CrossAttention, SelfAttention, outcome
 from separatrix.separation.results import PARTS
@@ -39,11 +39,11 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 
 def test_the_numbers_are_the_librarys() -> None:
     setting = SelfAttention(200, 12, 15, a0="0.01", a1="1.2", b="0.2", c="0.8", weights="identity")
-    view = separate_view.look(given_values(weights="identity", n="200", d="12"))
+    view = probabilities.look(given_values(weights="identity", n="200", d="12"))
     assert view.probabilities == setting.success_probability()
     assert [p for _, p, _ in view.parts()] == [getattr(setting.success_probability(), part) for part in PARTS]
     cross = CrossAttention(10**100, 12, 9, a0="0.01", a1="3", strict=False)
-    view = separate_view.look(given_values(weights="cross", n="10^100", d="12", m="9", a1="3"))
+    view = probabilities.look(given_values(weights="cross", n="10^100", d="12", m="9", a1="3"))
     assert view.probabilities == cross.success_probability()
     assert view.log10_failures == cross.log10_failure()
     assert view.broken == cross.broken_hypotheses()
@@ -52,27 +52,27 @@ def test_the_numbers_are_the_librarys() -> None:
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "softmax"])
 def test_another_mechanism_takes_the_place_of_softmax(mechanism: str) -> None:
     values = given_values(mechanism=mechanism, n="36", d="8", weights="identity")
-    view = separate_view.look(values)
-    found = outcome(separate_view.make(values), made(mechanism))
+    view = probabilities.look(values)
+    found = outcome(probabilities.make(values), made(mechanism))
     assert (view.probabilities.exp_fires_on_d1, view.probabilities.exp_silent_on_d0) == (
         found.fires_on_d1,
         found.silent_on_d0,
     )
     assert view.probabilities.success == found.success
-    exact = separate_view.make(values).success_probability()
+    exact = probabilities.make(values).success_probability()
     assert view.probabilities.lin_silent_on_d1 == exact.lin_silent_on_d1
 
 
 def test_hypotheses_are_named_where_they_break() -> None:
-    view = separate_view.look(given_values(weights="identity", n="100", d="9", a0="0.3", a1="0.5"))
-    said = separate_view.notes(view)
+    view = probabilities.look(given_values(weights="identity", n="100", d="9", a0="0.3", a1="0.5"))
+    said = probabilities.notes(view)
     assert set(said) == {"n", "d", "a0", "a1", "b", "c"}
     assert said["n"] == ["Outside Definition D.1: n = (d - 2) t. n = 98 would keep it."]
     assert said["a1"] == ["Outside Definition D.1: a1 in [0.7, inf).", "Outside Theorem E.4: a1 in [1, inf)."]
-    assert separate_view.notes(separate_view.look(given_values())) == {}
-    kept = separate_view.look({**given_values(n="98", d="9")})
-    assert "n" not in separate_view.notes(kept)
-    huge = separate_view.notes(separate_view.look(given_values(n="10^100", d="9")))
+    assert probabilities.notes(probabilities.look(given_values())) == {}
+    kept = probabilities.look({**given_values(n="98", d="9")})
+    assert "n" not in probabilities.notes(kept)
+    huge = probabilities.notes(probabilities.look(given_values(n="10^100", d="9")))
     assert huge["n"] == ["Outside Definition D.1: n = (d - 2) t. Any multiple of 7 would keep it."]
 
 
@@ -81,7 +81,7 @@ def test_a_width_that_costs_too_much_is_refused(mechanism: str) -> None:
     most = separate_fields.LARGEST_D.get(mechanism, separate_fields.ENUMERATED_D)
     if most < 102:
         with pytest.raises(ArgumentError, match=rf"d: expected at most {most} for .*, got {most + 1}"):
-            separate_view.look(given_values(mechanism=mechanism, d=str(most + 1)))
+            probabilities.look(given_values(mechanism=mechanism, d=str(most + 1)))
 
 
 numbers = {
@@ -104,7 +104,7 @@ def test_every_setting_in_bounds_is_shown(weights: str, chosen: dict[str, Any], 
     values = {**chosen, "weights": weights, "mechanism": "softmax"}
     for name, value in chosen.items():
         assert BY_NAME[name].read(str(value)) == value
-    view = separate_view.look(values)
+    view = probabilities.look(values)
     for _, p, words in view.parts():
         assert 0 <= p <= 1
         assert words
@@ -118,11 +118,11 @@ def test_the_curve_passes_through_here_and_is_close_where_it_is_steep() -> None:
     drawn = separate_figures.along([values], "a1")
     columns = drawn.columns
     here = columns["a1"].index("1.2")
-    assert columns["success"][here] == separate_view.look(values).probabilities.success
+    assert columns["success"][here] == probabilities.look(values).probabilities.success
     assert list(map(Decimal, columns["a1"])) == sorted(map(Decimal, columns["a1"]))
     steps = np.abs(np.diff(columns["success"]))
     grid = separate_figures.grid(values, "a1")
-    coarse = [separate_view.make({**values, "a1": a}).success_probability().success for a in grid]
+    coarse = [probabilities.make({**values, "a1": a}).success_probability().success for a in grid]
     assert steps.max() < np.abs(np.diff(coarse)).max() / 2
     [shade] = drawn.figure.layout.shapes
     assert shade.x0 == pytest.approx(0.7, abs=0.05)  # Definition D.1 begins at 0.7
@@ -145,7 +145,7 @@ def test_the_code_to_take_away_runs_and_says_the_same(forked) -> None:
     done = forked("\nprint('then')\n".join(separate_code.python(values) for values in cases))
     assert (done.returncode, done.stderr) == (0, "")
     for values, printed in zip(cases, done.stdout.split("then\n"), strict=True):
-        view = separate_view.look(values)
+        view = probabilities.look(values)
         found, _, outside = printed.rstrip("\n").partition("\noutside:")
         [call] = ast.parse(found).body
         assert {one.arg: ast.literal_eval(one.value) for one in call.value.keywords}[

@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 
 from separatrix.attention.weights.pair_map import PairMap
 from separatrix.explorer import controls
+from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attend import example, figures
 from separatrix.explorer.attend.call_file import CallFile, read
 from separatrix.explorer.attend.fields import FIELDS
@@ -20,7 +21,6 @@ from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.upload import decoded
 from separatrix.explorer.context import UPLOAD_BYTES, Context
 from separatrix.explorer.drop import drop
-from separatrix.explorer.spoken import spoken, unchanged
 from separatrix.report.theme import Drawing
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
@@ -83,7 +83,7 @@ def register(app: Dash, context: Context) -> None:
         "name": State("attend-file", "filename"),
     }
 
-    @spoken(app, "attend-alert", outputs, inputs)
+    @callback_with_alert(app, "attend-alert", outputs, inputs)
     def show(
         texts: Sequence[Any], ids: Sequence[Mapping[str, str]], contents: object, name: object
     ) -> Mapping[str, Any]:

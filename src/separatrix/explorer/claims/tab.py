@@ -12,11 +12,21 @@ from dash.development.base_component import Component
 from separatrix.claims import PAPERS
 from separatrix.claims.verdicts import Judgement
 from separatrix.explorer import controls
+from separatrix.explorer.alerts import callback_with_alert
 from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.cards import drawn_card
-from separatrix.explorer.claims.view import CLAIM, FIELDS, PAPER, TEXT, VERDICT, Shelf, chosen, counted, shelf_of
+from separatrix.explorer.claims.judged_claims import (
+    CLAIM,
+    FIELDS,
+    PAPER,
+    TEXT,
+    VERDICT,
+    Shelf,
+    chosen,
+    counted,
+    shelf_of,
+)
 from separatrix.explorer.context import Context
-from separatrix.explorer.spoken import spoken
 from separatrix.lab.wording import duration, many
 from separatrix.report.claim_parts import badge, called, evidence, legend, misprint, not_drawn, statement
 from separatrix.report.links import place
@@ -63,7 +73,7 @@ def register(app: Dash, context: Context) -> None:
     listed = {"options": Output(controls.field_id(TAB, CLAIM.name), "options")}
     filters = (PAPER, VERDICT, TEXT)
 
-    @spoken(
+    @callback_with_alert(
         app,
         "claims-list-alert",
         {**listed, "count": Output("claims-count", "children")},
@@ -73,7 +83,7 @@ def register(app: Dash, context: Context) -> None:
         found = chosen(shelf.judgements(), **controls.values(filters, {**texts, "text": texts["text"] or ""}))
         return {"options": [{"label": _item(one), "value": one.claim.id} for one in found], "count": counted(found)}
 
-    @spoken(app, "claims-alert", {"claim": Output("claim", "children")}, {"claim": field(CLAIM.name)})
+    @callback_with_alert(app, "claims-alert", {"claim": Output("claim", "children")}, {"claim": field(CLAIM.name)})
     def open_claim(claim: Any) -> Mapping[str, Any]:
         id = CLAIM.read(claim or "")
         return {"claim": opened(shelf.judgement(id), shelf) if id else overview(shelf)}

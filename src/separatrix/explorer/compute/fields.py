@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from separatrix.explorer import controls
-from separatrix.explorer.compute.view import Sizes
+from separatrix.explorer.compute.plan_table import Sizes
 from separatrix.explorer.fields import decimal, whole
 
 _PAPER = "Alman and Song"

@@ -10,7 +10,7 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.kronecker.theorem_1_4 import worst_case
 from separatrix.claims.ledger import Found
-from separatrix.explorer.compute.view import Sizes
+from separatrix.explorer.compute.plan_table import Sizes
 from separatrix.report.figures import draw
 from separatrix.report.theme import Drawing
 

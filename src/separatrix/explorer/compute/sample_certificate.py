@@ -17,7 +17,7 @@ from separatrix.attention.planning.cost import Shape, polynomial_cost
 from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import one_core
-from separatrix.explorer.compute.view import Sizes, big, planned
+from separatrix.explorer.compute.plan_table import Sizes, big, planned
 
 SCORES, PRODUCTS = 3e6, 1e8
 """The most tuples, and tuples times d, of exact attention on the sample, with which the certificate is compared."""

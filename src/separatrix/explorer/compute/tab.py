@@ -12,15 +12,15 @@ from dash.development.base_component import Component
 from separatrix.errors import SeparatrixError
 from separatrix.explorer import controls
 from separatrix.explorer.address import compares
+from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
-from separatrix.explorer.compute import sample_certificate, upload_panel, view
+from separatrix.explorer.compute import plan_table, sample_certificate, upload_panel
 from separatrix.explorer.compute.fields import FIELDS, settings_of
 from separatrix.explorer.compute.machine_speed import speeds
 from separatrix.explorer.compute.phase_here import phase
 from separatrix.explorer.context import Context
-from separatrix.explorer.spoken import spoken, unchanged
 from separatrix.report.theme import Drawing
 
 __all__ = ["COMPARES", "FIELDS", "TITLE", "layout", "register"]
@@ -93,7 +93,7 @@ def register(app: Dash, context: Context) -> None:
         "copy": copy_outputs("compute"),
     }
 
-    @spoken(app, "compute-alert", outputs, controls.reads(TAB))
+    @callback_with_alert(app, "compute-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         said: dict[str, Any] = {}
         settings = settings_of(controls.state_of(texts, ids), said)
@@ -101,17 +101,17 @@ def register(app: Dash, context: Context) -> None:
         if settings is None:
             return {**answer, "plan": html.P(controls.SEE_BELOW, className="alert")}
         answer["copy"] = {
-            "python": view.python(settings),
-            "command": "\n".join(view.command(one) for one in settings),
+            "python": plan_table.python(settings),
+            "command": "\n".join(plan_table.command(one) for one in settings),
         }
         try:
-            found = [view.planned(one) for one in settings]
+            found = [plan_table.planned(one) for one in settings]
         except SeparatrixError as error:
             return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
-        answer["plan"] = comparison(view.table(found, speeds()), "The plan, whatever the entries up to B are.")
+        answer["plan"] = comparison(plan_table.table(found, speeds()), "The plan, whatever the entries up to B are.")
         return answer
 
-    @spoken(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
+    @callback_with_alert(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         """Draw the phase diagram apart from the plan, since the first diagram of an order takes longer."""
         drawing = _phase(controls.state_of(texts, ids))
@@ -119,7 +119,7 @@ def register(app: Dash, context: Context) -> None:
 
     fields = controls.holds(TAB)
 
-    @spoken(
+    @callback_with_alert(
         app,
         "sample-alert",
         {"found": Output("sample-found", "children")},

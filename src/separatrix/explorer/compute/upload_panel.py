@@ -10,14 +10,14 @@ from dash.dependencies import Input, Output, State
 from dash.development.base_component import Component
 
 from separatrix.explorer import controls
+from separatrix.explorer.alerts import callback_with_alert
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.comparison import comparison
-from separatrix.explorer.compute import view
+from separatrix.explorer.compute import plan_table
 from separatrix.explorer.compute.fields import FIELDS
 from separatrix.explorer.compute.upload import decoded, planned_file
 from separatrix.explorer.context import UPLOAD_BYTES
 from separatrix.explorer.drop import drop
-from separatrix.explorer.spoken import spoken
 
 _FILE = (
     "A safetensors file with q, k1, k2, ... of shape (..., length, d) and, if you have them, the values v1, v2, ...; "
@@ -42,7 +42,7 @@ def layout() -> Component:
 def register(app: Dash, fields: Mapping[str, Any]) -> None:
     """Plan a file when there is one; `fields` are the controls of the tab, which a callback is told of."""
 
-    @spoken(
+    @callback_with_alert(
         app,
         "file-alert",
         {"found": Output("file-found", "children")},
@@ -72,10 +72,10 @@ def file_table(found: Mapping[str, Any], name: str) -> Component:
         ("values", [values]),
         ("method", [found["method"]]),
         ("index set", [found["index_set"] or "-"]),
-        ("rank", ["-" if found["rank"] is None else view.big(found["rank"])]),
+        ("rank", ["-" if found["rank"] is None else plan_table.big(found["rank"])]),
         ("forecast of the error", [f"{found['predicted_error']:.2g}"]),
         ("flops", [f"{found['flops']:.3g}"]),
-        ("working memory", [view.spelled_bytes(found["bytes"])]),
+        ("working memory", [plan_table.spelled_bytes(found["bytes"])]),
         ("why", [found["why"]]),
     ]
     return comparison(rows, f"The plan for {name}.")

@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
+from separatrix.explorer.learn.dynamics import LONGEST, Descended, DynamicsCurve, Floats
 from separatrix.explorer.learn.training_runs import TrainingRun
-from separatrix.explorer.learn.view import LONGEST, Curve, Descended, Floats
-from separatrix.report.strokes import curve
+from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, THEME, Drawing, Value, figure
 
 _PANELS = ("loss", "alpha", "C")
@@ -53,7 +53,7 @@ def dynamics(found: Sequence[Descended]) -> Drawing:
     return Drawing(drawn, text, columns)
 
 
-def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: Curve) -> None:
+def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: DynamicsCurve) -> None:
     for at in range(len(line.step)):
         numbers = (float(values[at]) for values in (line.step, line.loss, line.alpha, line.C))
         row: tuple[Value, ...] = (letter, kind, *numbers)

@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer import controls
+from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
@@ -20,7 +21,6 @@ from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, 
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
 from separatrix.explorer.learn.training_start import Starter
 from separatrix.explorer.learn.training_state import Standing, standing
-from separatrix.explorer.spoken import spoken, unchanged
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
@@ -137,7 +137,7 @@ def register(app: Dash, context: Context) -> None:
 
     beside = {"beside": Input(_BESIDE, "value")}
 
-    @spoken(app, "run-alert", outputs, {**chosen, **beside, **moments, "kept": State("run-kept", "data")})
+    @callback_with_alert(app, "run-alert", outputs, {**chosen, **beside, **moments, "kept": State("run-kept", "data")})
     def look(name: Any, beside: object, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
         name = RUN.read(name or "")
         if not name:
@@ -165,7 +165,7 @@ def register(app: Dash, context: Context) -> None:
     }
     step = {"at": Input(_STEP, "value"), "kept": Input("run-kept", "data")}
 
-    @spoken(app, "weights-alert", drawn, {**chosen, **step})
+    @callback_with_alert(app, "weights-alert", drawn, {**chosen, **step})
     def matrices(name: Any, at: object, kept: object) -> Mapping[str, Any]:
         name = RUN.read(name or "")
         run = read_run(context.store, name) if name else None
@@ -184,7 +184,9 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
         "beside": Output(_BESIDE, "options"),
     }
 
-    @spoken(app, "act-alert", outputs, {"clicks": clicks, **controls.holds(TAB)}, prevent_initial_call=True)
+    @callback_with_alert(
+        app, "act-alert", outputs, {"clicks": clicks, **controls.holds(TAB)}, prevent_initial_call=True
+    )
     def act(
         clicks: Mapping[str, int | None], texts: Sequence[Any], ids: Sequence[Mapping[str, str]]
     ) -> Mapping[str, Any]:
@@ -215,7 +217,7 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
     }
     steps = {"at": State(_STEP, "value")}
 
-    @spoken(app, "steps-alert", outputs, {**chosen, **steps})
+    @callback_with_alert(app, "steps-alert", outputs, {**chosen, **steps})
     def fit(name: Any, at: object) -> Mapping[str, Any]:
         name = RUN.read(name or "")
         if not name:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from separatrix.explorer.learn.view import Descent
-from separatrix.explorer.maps import HEIGHT, Axis, Quantity, across_field, along_field, draw_map, some
-from separatrix.report.strokes import curve
+from separatrix.explorer.learn.dynamics import Descent
+from separatrix.explorer.maps import HEIGHT, MapAxis, Quantity, across_field, along_field, draw_map, some
+from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, ORANGE, Drawing, Value, figure
 from separatrix.selection.laws import loss_allowed, slow_curve_after
 
@@ -85,7 +85,7 @@ def along(found: Sequence[Descent], axis: str) -> Drawing:
 
 def plane(of: Descent, along: str, across: str) -> Drawing:
     """The loss after so many steps over two parameters; all others are the setting's."""
-    x, y = (Axis(name, SYMBOLS[name], some(grid(name)), getattr(of, name), log=True) for name in (along, across))
+    x, y = (MapAxis(name, SYMBOLS[name], some(grid(name)), getattr(of, name), log=True) for name in (along, across))
     z = [[loss_by_law(replace(of, **{along: a, across: b})) for a in x.values] for b in y.values]
     text = (
         f"{_after([of], along, across)} over {x.symbol} and {y.symbol}: "

@@ -12,15 +12,15 @@ from dash.development.base_component import Component
 from separatrix.errors import ArgumentError
 from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
+from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
-from separatrix.explorer.learn import figures, run_fields, run_panel, sweep, view
+from separatrix.explorer.learn import dynamics, figures, run_fields, run_panel, sweep
+from separatrix.explorer.learn.dynamics import Descended
 from separatrix.explorer.learn.run_fields import PAPER
-from separatrix.explorer.learn.view import Descended
-from separatrix.explorer.spoken import spoken, unchanged
 from separatrix.report.theme import Drawing
 
 TITLE = "Learn"
@@ -54,7 +54,7 @@ DYNAMICS = (
     whole(
         "steps",
         "steps",
-        f"The updates to look at. The first {view.LONGEST:,} are run; beyond them the closed-form law goes on.",
+        f"The updates to look at. The first {dynamics.LONGEST:,} are run; beyond them the closed-form law goes on.",
         f"{PAPER}, Theorem 3.1 and equation (6)",
         low=10,
         high=10**9,
@@ -111,7 +111,7 @@ def register(app: Dash, context: Context) -> None:
         "copy": copy_outputs("learn"),
     }
 
-    @spoken(app, "learn-alert", outputs, controls.reads(TAB))
+    @callback_with_alert(app, "learn-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         said: dict[str, Any] = {}
@@ -122,20 +122,20 @@ def register(app: Dash, context: Context) -> None:
             return {**answer, "summary": html.P(controls.SEE_BELOW, className="alert")}
         settings = [one.of for one in found]
         answer["dynamics"] = figure_values(figures.dynamics(found))
-        answer["summary"] = comparison(view.summary(found), "The dynamics in numbers.")
+        answer["summary"] = comparison(dynamics.summary(found), "The dynamics in numbers.")
         answer["copy"] = {
-            "python": view.python(settings),
-            "command": view.command(settings),
+            "python": dynamics.python(settings),
+            "command": dynamics.command(settings),
         }
         return answer
 
     curve = {"along": figure_outputs("loss-along")}
 
-    @spoken(app, maps.alert_id(TAB), curve, controls.reads(TAB))
+    @callback_with_alert(app, maps.alert_id(TAB), curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
-        found = controls.each_setting(DYNAMICS, state, view.descent, lambda _: {}, {})
+        found = controls.each_setting(DYNAMICS, state, dynamics.descent, lambda _: {}, {})
         if found is None:
             return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
         along, across = shared["along"], shared["across"]
@@ -167,7 +167,7 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
 
 
 def _descended(read: Mapping[str, Any]) -> Descended:
-    return view.descended(view.descent(read))
+    return dynamics.descended(dynamics.descent(read))
 
 
 def _broken(one: Descended) -> dict[str, Component]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.explorer.learn.dynamics import Floats
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
-from separatrix.explorer.learn.view import Floats
 from separatrix.lab.store import Record, Store, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings

@@ -11,8 +11,8 @@ from typing import Any
 from separatrix.explorer.fields import choice
 from separatrix.explorer.maps import HEIGHT, along_field
 from separatrix.explorer.separate.fields import FIELDS, made
-from separatrix.explorer.separate.view import LABELS, called, make
-from separatrix.report.strokes import curve
+from separatrix.explorer.separate.probabilities import LABELS, called, make
+from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Drawing, Value, figure
 from separatrix.separation.hypotheses import broken
 from separatrix.separation.results import PARTS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from separatrix.explorer.maps import Axis, Quantity, across_field, draw_map, some
+from separatrix.explorer.maps import MapAxis, Quantity, across_field, draw_map, some
 from separatrix.explorer.separate.figures import SYMBOLS, grid
-from separatrix.explorer.separate.view import make
+from separatrix.explorer.separate.probabilities import make
 from separatrix.report.theme import Drawing
 
 ACROSS = across_field(
@@ -20,7 +20,7 @@ ACROSS = across_field(
 def plane(values: Mapping[str, Any], along: str, across: str) -> Drawing:
     """Success with softmax over two parameters; all others are the setting's."""
     x, y = (
-        Axis(name, SYMBOLS[name], some(grid(values, name)), values[name], log=name in ("n", "m"))
+        MapAxis(name, SYMBOLS[name], some(grid(values, name)), values[name], log=name in ("n", "m"))
         for name in (along, across)
     )
     z = [[make({**values, along: a, across: b}).success_probability().success for a in x.values] for b in y.values]

@@ -11,13 +11,12 @@ from dash.development.base_component import Component
 
 from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
+from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
-from separatrix.explorer.separate import code, fields, figures, plane
-from separatrix.explorer.separate import view as separate_view
-from separatrix.explorer.separate.view import View
-from separatrix.explorer.spoken import spoken, unchanged
+from separatrix.explorer.separate import code, fields, figures, plane, probabilities
+from separatrix.explorer.separate.probabilities import View
 from separatrix.report.theme import Drawing
 
 TITLE = "Separate"
@@ -90,7 +89,7 @@ def register(app: Dash, context: Context) -> None:
         **{f"copy{i}": copy_outputs(one) for i, one in enumerate(_COPIES)},
     }
 
-    @spoken(app, "separate-alert", outputs, controls.reads(TAB))
+    @callback_with_alert(app, "separate-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
@@ -107,7 +106,7 @@ def register(app: Dash, context: Context) -> None:
 
     curve = {"along": figure_outputs("separation-along")}
 
-    @spoken(app, maps.alert_id(TAB), curve, controls.reads(TAB))
+    @callback_with_alert(app, maps.alert_id(TAB), curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         drawing = _along(controls.state_of(texts, ids))
         return {"along": unchanged(curve["along"]) if drawing is None else figure_values(drawing)}
@@ -125,14 +124,14 @@ def _along(state: Mapping[str, Any]) -> Drawing | None:
 
 
 def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:
-    return values, separate_view.look(values)
+    return values, probabilities.look(values)
 
 
 def _notes(one: tuple[object, View]) -> dict[str, Any]:
     """What a setting breaks, and which of the values it does not have."""
     _, view = one
-    broken = separate_view.notes(view).items()
-    unused = {name: html.P(f"Cross-attention has no {name}.", className="note") for name in separate_view.unused(view)}
+    broken = probabilities.notes(view).items()
+    unused = {name: html.P(f"Cross-attention has no {name}.", className="note") for name in probabilities.unused(view)}
     return {name: [html.P(told, className="broken") for told in sentences] for name, sentences in broken} | unused
 
 
@@ -162,9 +161,9 @@ def _verdicts(views: Sequence[View]) -> list[Component]:
     for i, view in enumerate(views):
         who = f"Setting {'AB'[i]}" if len(views) > 1 else "This setting"
         if view.broken:
-            told.append(html.P(f"{who} is outside {separate_view.outside(view)}.", className="broken"))
+            told.append(html.P(f"{who} is outside {probabilities.outside(view)}.", className="broken"))
         else:
             kept = f"{who} keeps every hypothesis of its definition and theorem that one size can be checked against."
-            rest = f" They also ask for {separate_view.unchecked(view)}: that is about growing n, and not checked."
+            rest = f" They also ask for {probabilities.unchecked(view)}: that is about growing n, and not checked."
             told.append(html.P([kept, html.Span(rest, className="note")], className="kept"))
     return told

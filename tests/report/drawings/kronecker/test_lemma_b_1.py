@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.kronecker import lemma_b_1
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestLemmaB1(DrawingContract):
-    module = lemma_b_1
-    shown = (("smallest_beta", "kronecker/lemma-b.1/smallest-beta"),)
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_borders_are_ordered() -> None:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.kronecker import lemma_b_1_constants
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestLemmaB1Constants(DrawingContract):
-    module = lemma_b_1_constants
-    shown = (("lemma_b1_outputs", "kronecker/lemma-b.1/threshold"),)
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_outputs_cross_where_the_text_says() -> None:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.report.drawings.kronecker import section_1
 from tests.claims.cells import ran
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestSection1(DrawingContract):
-    module = section_1
-    shown = (
-        ("triple_found", "kronecker/section-1/triples"),
-        ("match_entry_bound", "kronecker/section-1/triples"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_drawn_triple_is_ringed() -> None:

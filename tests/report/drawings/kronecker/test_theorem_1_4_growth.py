@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from separatrix.report.drawings.kronecker import theorem_1_4_growth
 from separatrix.report.figures import draw
 from tests.claims.cells import ran
-from tests.contracts.drawing_contract import DrawingContract
-
-
-class TestTheorem14Growth(DrawingContract):
-    module = theorem_1_4_growth
-    shown = (("linear_growth", "kronecker/theorem-1.4/linear-growth"),)
 
 
 def test_seconds_are_drawn_beside_the_flops_where_there_are_any() -> None:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from separatrix.report.drawings.kronecker import theorem_4_5
 from tests.claims.cells import ran
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestTheorem45(DrawingContract):
-    module = theorem_4_5
-    shown = (("protocol_soundness", "kronecker/theorem-4.5"),)
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_lies_lie_on_their_bound() -> None:

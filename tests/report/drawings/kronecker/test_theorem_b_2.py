@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.kronecker import theorem_b_2
 from tests.claims.cells import ran
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestTheoremB2(DrawingContract):
-    module = theorem_b_2
-    shown = (
-        ("lower_bound_plane", "kronecker/theorem-b.2"),
-        ("lower_bound_phase", "kronecker/theorem-b.2"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_borders_are_ordered() -> None:

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.kronecker import theorems_1_3_and_1_4
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestTheorems13And14(DrawingContract):
-    module = theorems_1_3_and_1_4
-    shown = (
-        ("threshold_phase_diagram", "kronecker/theorem-1.3"),
-        ("threshold_phase_diagram", "kronecker/theorem-1.4/threshold"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_phase_diagram_shows_the_cheaper_algorithm() -> None:

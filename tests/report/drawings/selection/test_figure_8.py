@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from separatrix.report.drawings.selection import figure_8
 from tests.claims.cells import ran
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestFigure8(DrawingContract):
-    module = figure_8
-    shown = (
-        ("weight_heat_maps", "selection/figure-8/first-1-000-steps"),
-        ("weight_heat_maps", "selection/figure-8"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_the_slider_shows_one_step_at_a_time() -> None:

@@ -4,31 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from separatrix.report.drawings.selection import figures_1_to_7
 from separatrix.report.figures import draw
 from tests.claims.cells import ran, shortened
-from tests.contracts.drawing_contract import DrawingContract
-
-
-class TestFigures1To7(DrawingContract):
-    module = figures_1_to_7
-    shown = (
-        ("training_loss", "selection/figure-1/small"),
-        ("training_loss", "selection/figure-1"),
-        ("ground_truth_cosines", "selection/figure-1/small"),
-        ("ground_truth_cosines", "selection/figure-1"),
-        ("length_tasks", "selection/figure-2/small"),
-        ("length_tasks", "selection/figure-2"),
-        ("length_tasks", "selection/figure-4/lengths"),
-        ("length_tasks", "selection/figure-5"),
-        ("length_tasks", "selection/figure-6"),
-        ("length_tasks", "selection/figure-7"),
-        ("subset_tasks", "selection/figure-4/subsets"),
-        ("subset_tasks", "selection/figure-5"),
-        ("subset_tasks", "selection/figure-6"),
-        ("subset_tasks", "selection/figure-7"),
-        ("fixed_floor", "selection/figure-4/floor-of-fixed-encodings"),
-    )
 
 
 def test_validation_curves_are_means_over_seeds_with_a_band() -> None:

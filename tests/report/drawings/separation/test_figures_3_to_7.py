@@ -4,33 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.claims.ledger import Found
-from separatrix.claims.separation.figures_3_to_7 import panel
-from separatrix.report.drawings.separation import figures_3_to_7
-from separatrix.report.figures import draw
-from separatrix.report.theme import Drawing
 from separatrix.separation import wilson
-from tests.claims.cells import done, ran
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-def coarse() -> list[Found]:
-    """Fewer points than the claim about Figure 3 has, which take seconds."""
-    cells = [panel.cell(seed=1, name=name, reading="as printed", every=40, simulated=2) for name in ("3a", "3b")]
-    return [Found(cell.arguments, cell.seed, done(cell)) for cell in cells]
-
-
-class TestFigures3To7(DrawingContract):
-    module = figures_3_to_7
-    shown = (
-        ("figure_3", "separation/figure-3"),
-        ("figure_4", "separation/figure-4"),
-        ("figure_5", "separation/figure-5"),
-        ("figure_7", "separation/figure-7"),
-    )
-
-    def drawing(self, name: str, id: str) -> Drawing:
-        return draw(name, coarse()) if name == "figure_3" else super().drawing(name, id)
+from tests.claims.cells import ran
+from tests.report.drawings.drawn import drawn
 
 
 def panels(figure: str) -> list[dict[str, object]]:

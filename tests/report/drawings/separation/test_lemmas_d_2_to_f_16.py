@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.separation import lemmas_d_2_to_f_16
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestLemmasD2ToF16(DrawingContract):
-    module = lemmas_d_2_to_f_16
-    shown = (
-        ("entry_bounds", "separation/lemma-d.3"),
-        ("entry_bounds", "separation/lemma-e.1"),
-        ("entry_bounds", "separation/lemma-f.14"),
-        ("row_chances", "separation/lemma-d.4"),
-        ("row_chances", "separation/lemma-d.8"),
-        ("row_chances", "separation/lemma-e.3"),
-        ("row_chances", "separation/lemma-f.4"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_entries_lie_on_their_side_of_the_bound() -> None:

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.report.drawings.separation import theorems_6_2_to_f_5
-from tests.contracts.drawing_contract import DrawingContract, drawn
-
-
-class TestTheorems62ToF5(DrawingContract):
-    module = theorems_6_2_to_f_5
-    shown = (
-        ("success_along_paths", "separation/theorem-6.2/paths"),
-        ("success_along_paths", "separation/theorem-e.4/paths"),
-        ("success_along_paths", "separation/theorem-f.5/paths"),
-        ("failure_of_the_parts", "separation/theorem-6.2"),
-        ("failure_of_the_parts", "separation/theorem-d.5"),
-        ("failure_of_the_parts", "separation/theorem-e.4"),
-        ("failure_of_the_parts", "separation/theorem-f.5"),
-    )
+from tests.report.drawings.drawn import drawn
 
 
 def test_paths_are_solid_where_the_theorem_allows_them() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -13,9 +10,10 @@ import pytest
 from separatrix.claims.ledger import Found
 from separatrix.report.drawings.studies import learning
 from separatrix.report.figures import FIGURES
-from separatrix.report.theme import THEME, Drawing
+from separatrix.report.theme import Drawing
 from separatrix.studies.learning import growth, language_model, match, polynomial, recall, runs, text
 from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS
+from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
 NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads"]
@@ -70,17 +68,9 @@ def test_these_are_all_of_them_and_claims_name_them() -> None:
 @pytest.mark.parametrize(("name", "task"), [*((name, "recall") for name in NAMES), *((name, "text") for name in RUNS)])
 def test_a_figure_has_traces_axes_words_and_data(name: str, task: str) -> None:
     drawing = drawn(name, task)
-    content = json.loads(drawing.figure.to_json())
-    assert drawing.figure.layout.template == THEME
-    assert content["layout"]["xaxis"]["title"]["text"]
-    assert all(len(trace.x) == len(trace.y) > 0 for trace in drawing.figure.data)
-    assert drawing.text[0].isupper()
-    assert drawing.text.endswith(".")
-    assert 40 < len(drawing.text) < 300
-    assert "<" not in drawing.text
-    rows = list(csv.reader(io.StringIO(drawing.csv())))
-    (length,) = {len(column) for column in drawing.columns.values()}
-    assert len(rows) == length + 1 > 3
+    check_figure(drawing, y_title=name != "learning_ends")
+    check_sentence(drawing)
+    check_data(drawing)
 
 
 def test_curves_are_means_as_far_as_all_go() -> None:

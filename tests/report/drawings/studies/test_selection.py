@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from functools import cache
 
@@ -14,9 +11,10 @@ from separatrix.claims.ledger import Found
 from separatrix.lab.registry import Experiment
 from separatrix.report.drawings.studies import selection
 from separatrix.report.figures import FIGURES
-from separatrix.report.theme import THEME, Drawing
+from separatrix.report.theme import Drawing
 from separatrix.selection.learners import ATTENTIONS
 from separatrix.studies.selection import attention, fixed, length, positions
+from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 SCHEDULE = [[60, 1.0], [20, 0.3]]
 
@@ -88,19 +86,9 @@ def test_these_are_all_of_them_and_claims_name_them() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_has_traces_axes_words_and_data(name: str) -> None:
     drawing = drawn(name)
-    content = json.loads(drawing.figure.to_json())
-    assert content["data"]
-    assert drawing.figure.layout.template == THEME
-    assert content["layout"]["xaxis"]["title"]["text"]
-    assert content["layout"]["yaxis"]["title"]["text"]
-    assert all(len(trace.x) == len(trace.y) > 0 for trace in drawing.figure.data)
-    assert drawing.text[0].isupper()
-    assert drawing.text.endswith(".")
-    assert 40 < len(drawing.text) < 300
-    assert "<" not in drawing.text
-    rows = list(csv.reader(io.StringIO(drawing.csv())))
-    (length,) = {len(column) for column in drawing.columns.values()}
-    assert len(rows) == length + 1 > 3
+    check_figure(drawing)
+    check_sentence(drawing)
+    check_data(drawing)
 
 
 def test_every_seed_that_ended_is_a_dot_and_a_stopped_attention_says_so() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from functools import cache
 from typing import Any
 
@@ -13,8 +10,9 @@ import pytest
 from separatrix.claims.ledger import Found
 from separatrix.lab.registry import Experiment
 from separatrix.report.figures import FIGURES
-from separatrix.report.theme import THEME, Drawing
+from separatrix.report.theme import Drawing
 from separatrix.studies.separation import learned, mechanisms, phase
+from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 NAMES = (
     "mechanisms_at_the_papers_sizes",
@@ -79,20 +77,9 @@ def drawn(name: str) -> Drawing:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_has_traces_axes_words_and_data(name: str) -> None:
     drawing = drawn(name)
-    content = json.loads(drawing.figure.to_json())
-    assert content["data"]
-    assert drawing.figure.layout.template == THEME
-    assert "width" not in content["layout"]
-    assert any(axis.title.text for axis in drawing.figure.select_xaxes())
-    assert content["layout"]["yaxis"]["title"]["text"]
-    for trace in drawing.figure.data:
-        assert len(trace.x) > 0
-    assert drawing.text[0].isupper()
-    assert drawing.text.endswith(".")
-    assert 40 < len(drawing.text) < 300
-    rows = list(csv.reader(io.StringIO(drawing.csv())))
-    assert rows[0] == list(drawing.columns)
-    assert len(rows) > 3
+    check_figure(drawing, edges=name != "phase_over_size")
+    check_sentence(drawing)
+    check_data(drawing)
 
 
 def test_the_table_shows_success_where_it_says() -> None:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, rows_of
+from separatrix.report.theme import BLUE, GREEN, GREY, RED
 
-import plotly.graph_objects as go  # type: ignore[import-untyped]
+_SERIES = (
+    ("exact", "exact", BLUE),
+    ("polynomial", "polynomial", GREEN),
+    ("certificate", "its certificate", GREY),
+    ("printed", "the brackets as printed", RED),
+)
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import columns_of, drawing, rows_of
-from separatrix.report.theme import BLUE, GREEN, GREY, RED, Drawing, figure
 
-
-@drawing
-def definition_errors(found: Sequence[Found]) -> Drawing:
+@Curves(
+    series=[Curve(name, label, colour, mode="markers", size=10) for name, label, colour in _SERIES],
+    x=Axis("order k and length n", "case"),
+    y=Axis("largest difference", log=True),
+    columns=("order", "n", "d", "exact", "polynomial", "certificate", "printed"),
+)
+def definition_errors(results: Results) -> Chart:
     """Definition 1.5: the library's algorithms against the definition."""
-    rows = sorted(rows_of(found), key=lambda row: (row["order"], row["n"]))
-    drawn = figure("order k and length n", "largest difference", log_y=True)
-    x = [f"k = {row['order']}, n = {row['n']}" for row in rows]
-    for name, label, colour in (
-        ("exact", "exact", BLUE),
-        ("polynomial", "polynomial", GREEN),
-        ("certificate", "its certificate", GREY),
-        ("printed", "the brackets as printed", RED),
-    ):
-        y = [row[name] or None for row in rows]
-        drawn.add_trace(go.Scatter(name=label, x=x, y=y, mode="markers", marker={"color": colour, "size": 10}))
+    rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     worst = max(row["exact"] for row in rows)
-    text = (
+    return [{**row, "case": f"k = {row['order']}, n = {row['n']}"} for row in rows], (
         f"Differences from the definition by order: exact attention within {worst:.1g}, the polynomial method below "
         "its certificates, the formula with the printed brackets far off wherever d > 1."
     )
-    return Drawing(drawn, text, columns_of(rows, "order", "n", "d", "exact", "polynomial", "certificate", "printed"))

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves
+from separatrix.report.tables import Results, one_row_per_entry, rows_of
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing, rows_of
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED, Drawing, figure
+_SERIES = (
+    Curve("cnf", "CNF, literals", GREY),
+    Curve("orthogonal_vectors", "3OV, numbers", BLUE),
+    Curve("direct_maxip", "directly: Gap-MaxIP, numbers", GREEN),
+    Curve("direct_work", "directly: multiplications", GREEN, dash="dash"),
+    Curve("protocol_maxip", "by protocol: Gap-MaxIP, numbers", ORANGE),
+    Curve("protocol_work", "by protocol: multiplications", ORANGE, dash="dash"),
+)
 
 
-@drawing
-def chain_sizes(found: Sequence[Found]) -> Drawing:
+@Curves(
+    series=_SERIES,
+    x=Axis("variables v (4.27 v clauses)", "variables"),
+    y=Axis("log<sub>2</sub> of the size"),
+    bound=Bound("2<sup>v</sup> assignments", lambda v: v, RED, dash="dot"),
+    height=500,
+)
+def chain_sizes(results: Results) -> Chart:
     """Section 4: the numbers in each problem of the chain against the variables of the formula."""
-    (row,) = rows_of(found)
-    v = row["variables"]
-    drawn = figure("variables v (4.27 v clauses)", "log<sub>2</sub> of the size", height=500)
-    for name, label, colour, dash in (
-        ("cnf", "CNF, literals", GREY, "solid"),
-        ("orthogonal_vectors", "3OV, numbers", BLUE, "solid"),
-        ("direct_maxip", "directly: Gap-MaxIP, numbers", GREEN, "solid"),
-        ("direct_work", "directly: multiplications", GREEN, "dash"),
-        ("protocol_maxip", "by protocol: Gap-MaxIP, numbers", ORANGE, "solid"),
-        ("protocol_work", "by protocol: multiplications", ORANGE, "dash"),
-    ):
-        drawn.add_trace(curve(label, v, row[name], colour, dash=dash))
-    drawn.add_trace(curve("2<sup>v</sup> assignments", v, v, RED, mode="lines", dash="dot"))
-    text = (
-        f"Sizes along the chain against v: vectors grow as 2^(v/3), attention over triples as 2^v; at v = {v[-1]} the "
-        f"direct road takes 2^{row['direct_work'][-1]:.0f} multiplications, the protocol's "
-        f"2^{row['protocol_work'][-1]:.0f}."
+    (cell,) = rows_of(results)
+    rows = one_row_per_entry([cell], *cell)
+    last = rows[-1]
+    return rows, (
+        f"Sizes along the chain against v: vectors grow as 2^(v/3), attention over triples as 2^v; at v = "
+        f"{last['variables']} the direct road takes 2^{last['direct_work']:.0f} multiplications, the protocol's "
+        f"2^{last['protocol_work']:.0f}."
     )
-    return Drawing(drawn, text, dict(row))

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from separatrix.report.charts import Axis, Map, drawing
+from separatrix.report.tables import Results, columns_of, one_row_per_entry, rows_of
+from separatrix.report.theme import SCALE, Drawing
 
-import plotly.graph_objects as go  # type: ignore[import-untyped]
-
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import drawing, rows_of
-from separatrix.report.theme import SCALE, Drawing, Value, figure
+_TOP = 8
+"""Larger orders have the colour of this one."""
+_BAR = {"title": "order", "tickvals": list(range(0, _TOP + 1, 2)), "ticktext": ["0", "2", "4", "6", f"{_TOP}+"]}
+_MAP = Map(
+    z="colour",
+    x=Axis("entry bound B", "bound", log=True, ticks=(1.1, 1.5, 2, 3, 4, 6)),
+    y=Axis("log<sub>2</sub> n", "log2_n"),
+    hover="B = %{x}<br>n = 2^%{y}<br>order %{text}",
+    height=460,
+    look={"colorscale": SCALE, "colorbar": _BAR, "texttemplate": "%{text}"},
+)
 
 
 @drawing
-def largest_order(found: Sequence[Found]) -> Drawing:
+def largest_order(results: Results) -> Drawing:
     """The largest order with B < (ln n)^(1/k), over B and n."""
-    rows = sorted(rows_of(found), key=lambda row: int(row["log2_n"]))
-    bounds, n = rows[0]["bounds"], [row["log2_n"] for row in rows]
-    drawn = figure("entry bound B", "log<sub>2</sub> n", log_x=True, height=460)
-    top = 8
-    z = [[min(order, top) for order in row["order"]] for row in rows]
-    text_at = [[str(order) for order in row["order"]] for row in rows]
-    bar = {"title": "order", "tickvals": list(range(0, top + 1, 2)), "ticktext": ["0", "2", "4", "6", f"{top}+"]}
-    hover = "B = %{x}<br>n = 2^%{y}<br>order %{text}<extra></extra>"
-    drawn.add_trace(
-        go.Heatmap(
-            x=bounds,
-            y=n,
-            z=z,
-            text=text_at,
-            texttemplate="%{text}",
-            colorscale=SCALE,
-            colorbar=bar,
-            hovertemplate=hover,
-        )
-    )
-    ticks = [1.1, 1.5, 2, 3, 4, 6]
-    drawn.update_xaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-    columns: dict[str, list[Value]] = {name: [] for name in ("log2_n", "bound", "order", "exponent", "exponent_above")}
-    for row in rows:
-        for values in zip(bounds, row["order"], row["exponent"], row["above"], strict=True):
-            for name, value in zip(columns, (row["log2_n"], *values), strict=True):
-                columns[name].append(value)
-    last = dict(zip(bounds, rows[-1]["order"], strict=True))
+    cells = sorted(rows_of(results), key=lambda row: int(row["log2_n"]))
+    named = [{**row, "bound": row["bounds"], "exponent_above": row["above"]} for row in cells]
+    rows = one_row_per_entry(named, "bound", "order", "exponent", "exponent_above")
+    drawn = _MAP.figure([{**row, "colour": min(row["order"], _TOP)} for row in rows])
+    drawn.update_traces(text=[[str(order) for order in row["order"]] for row in cells])
+    last = dict(zip(cells[-1]["bounds"], cells[-1]["order"], strict=True))
     text = (
-        f"The largest order by the rule over B and n: it grows with n and falls with B; at n = 2^{n[-1]} it is "
-        f"{last[1.5]} for B = 1.5 and {last[3.0]} for B = 3."
+        f"The largest order by the rule over B and n: it grows with n and falls with B; at n = 2^{cells[-1]['log2_n']} "
+        f"it is {last[1.5]} for B = 1.5 and {last[3.0]} for B = 3."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, "log2_n", "bound", "order", "exponent", "exponent_above"))

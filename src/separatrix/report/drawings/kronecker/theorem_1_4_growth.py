@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import columns_of, curve, drawing, rows_of, ticks
-from separatrix.report.theme import COLOURS, THEME, Drawing, Value
+from separatrix.report.charts import curve, drawing, tick_labels
+from separatrix.report.tables import Results, columns_of, rows_of
+from separatrix.report.theme import COLOURS, THEME, Drawing
 
 
 @drawing
-def linear_growth(found: Sequence[Found]) -> Drawing:
+def linear_growth(results: Results) -> Drawing:
     """Theorem 1.4: counted flops against n, beside the plan's and exact attention's; and the seconds of single runs."""
-    rows = sorted(rows_of(found), key=lambda row: (row["order"], row["n"]))
+    rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     counted = [row for row in rows if "counted_flops" in row]
     drawn = make_subplots(rows=1, cols=2)
     drawn.update_layout(template=THEME, height=480)
@@ -37,26 +35,22 @@ def linear_growth(found: Sequence[Found]) -> Drawing:
         drawn.add_trace(curve(named, n, [row["exact_flops"] for row in line], colour, **exact), row=1, col=1)
         for method, look in (("near-linear", near), ("exact", exact)):
             timed = sorted(
-                (one.parameters["n"], one.seconds)
-                for one in found
-                if one.parameters["order"] == order and one.result.get("timed") == method and one.seconds
+                (cell.parameters["n"], cell.seconds)
+                for cell in results
+                if cell.parameters["order"] == order and cell.result.get("timed") == method and cell.seconds
             )
             if timed:
                 lengths, seconds = zip(*timed, strict=True)
                 drawn.add_trace(curve(method, lengths, seconds, colour, **look, showlegend=False), row=1, col=2)
-    ticks(drawn, (row["n"] for row in counted if row["n"] in (128, 1024, 8192)))
+    drawn.update_xaxes(**tick_labels(row["n"] for row in counted if row["n"] in (128, 1024, 8192)))
     equal = all(row["counted_flops"] == row["planned_flops"] for row in counted)
     text = (
         f"Against n, for orders 2, 3 and 4: the flops counted, which {'are' if equal else 'are not'} those planned, "
         "grow as n, those of exact attention as the order's power of n; and the seconds that single runs of both took, "
         "on which no verdict rests."
     )
-    names = ("order", "n", "rank", "counted_flops", "planned_flops", "exact_flops", "state_bytes", "certificate")
-    columns: dict[str, list[Value]] = {"method": ["near-linear"] * len(counted), **columns_of(counted, *names)}
-    columns["seconds"] = [None] * len(counted)
-    for one in found:
-        if "timed" in one.result:
-            values = {"method": one.result["timed"], **one.parameters, "seconds": one.seconds}
-            for name, cells in columns.items():
-                cells.append(values.get(name))
-    return Drawing(drawn, text, columns)
+    names = ("method", "order", "n", "rank", "counted_flops", "planned_flops", "exact_flops", "state_bytes")
+    table = [{"method": "near-linear", **row} for row in counted]
+    timed_cells = [cell for cell in results if "timed" in cell.result]
+    table += [{"method": cell.result["timed"], **cell.parameters, "seconds": cell.seconds} for cell in timed_cells]
+    return Drawing(drawn, text, columns_of(table, *names, "certificate", "seconds"))

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
-import plotly.graph_objects as go  # type: ignore[import-untyped]
+from separatrix.report.charts import Axis, Curve, Curves, drawing
+from separatrix.report.tables import Results, columns_of, groups_of, rows_of
+from separatrix.report.theme import GREY, Drawing
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import columns_of, curve, drawing, rows_of
-from separatrix.report.theme import COLOURS, GREY, Drawing, figure
+_CURVES = Curves(
+    series=(
+        Curve("worst", "r = {r}, best lie", mode="markers", size=10),
+        Curve("curve", "r = {r}, bound 3 (r - 1) / N", mode="lines"),
+        Curve("typical", "r = {r}, mean over sets", mode="lines", dash="dot"),
+    ),
+    by=("r",),
+    x=Axis("length N of the code", "length"),
+    y=Axis("accepted with probability", range=(0, 1.05)),
+    height=460,
+)
 
 
 @drawing
-def protocol_soundness(found: Sequence[Found]) -> Drawing:
+def protocol_soundness(results: Results) -> Drawing:
     """Theorem 4.5: with what probability Merlin's best lie is accepted, against the length of the code."""
     rows = sorted(
-        ({**row, **{name: float(Fraction(row[name])) for name in ("worst", "bound")}} for row in rows_of(found)),
+        ({**row, **{name: float(Fraction(row[name])) for name in ("worst", "bound")}} for row in rows_of(results)),
         key=lambda row: (row["r"], row["length"]),
     )
-    drawn = figure("length N of the code", "accepted with probability", height=460)
-    for r, colour in zip(sorted({row["r"] for row in rows}), COLOURS, strict=False):
-        line = [row for row in rows if row["r"] == r]
-        length = [row["length"] for row in line]
-        points = {"color": colour, "size": 10}
-        worst = [row["worst"] for row in line]
-        drawn.add_trace(go.Scatter(name=f"r = {r}, best lie", x=length, y=worst, mode="markers", marker=points))
-        reach = [at / 4 for at in range(4 * length[0], 4 * length[-1] + 1)]
-        bound = [min(1.0, 3 * (r - 1) / at) for at in reach]
-        drawn.add_trace(curve(f"r = {r}, bound 3 (r - 1) / N", reach, bound, colour, mode="lines"))
-        typical = [row["typical"] for row in line]
-        drawn.add_trace(curve(f"r = {r}, mean over sets", length, typical, colour, mode="lines", dash="dot"))
+    bounds = [
+        {"r": r, "length": at / 4, "curve": min(1.0, 3 * (r - 1) / (at / 4))}
+        for (r,), group in groups_of(rows, "r").items()
+        for at in range(4 * group[0]["length"], 4 * group[-1]["length"] + 1)
+    ]
+    drawn = _CURVES.figure([*rows, *bounds])
     drawn.add_hline(y=0.5, line={"color": GREY, "width": 1}, annotation_text="1/2", annotation_position="top right")
-    drawn.update_yaxes(range=[0, 1.05])
     half = ", ".join(f"{6 * (r - 1)} at r = {r}" for r in sorted({row["r"] for row in rows}))
     text = (
         "The probability that Merlin's best lie is accepted, by interpolation, lies on the bound 3 (r - 1) / N "

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing, rows_of, ticks
-from separatrix.report.theme import COLOURS, Drawing, Value, figure
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, one_row_per_entry, rows_of
 
 
-@drawing
-def length_ratio(found: Sequence[Found]) -> Drawing:
+@Curves(
+    series=(
+        Curve("ratio", "T<sub>2</sub> = {times:g} T<sub>1</sub>"),
+        Curve("corollary", "{times:g}<sup>2</sup>", mode="lines", dash="dash"),
+    ),
+    by=("times",),
+    x=Axis("training length T<sub>1</sub>", "T1", log=True, ticks="data"),
+    y=Axis("loss at T<sub>2</sub> over loss at T<sub>1</sub>", log=True),
+    columns=("T1", "T2", "ratio", "limit", "corollary"),
+)
+def length_ratio(results: Results) -> Chart:
     """Corollary 3.6: the loss at T_2 over that at T_1, against T_1, by T_2 / T_1."""
-    rows = sorted(rows_of(found), key=lambda row: int(row["T1"]))
-    drawn = figure(
-        "training length T<sub>1</sub>", "loss at T<sub>2</sub> over loss at T<sub>1</sub>", log_x=True, log_y=True
-    )
-    lengths = [row["T1"] for row in rows]
-    for at, (times, colour) in enumerate(zip(rows[0]["times"], COLOURS, strict=False)):
-        name = f"T<sub>2</sub> = {times:g} T<sub>1</sub>"
-        drawn.add_trace(curve(name, lengths, [row["ratio"][at] for row in rows], colour))
-        allowed = [row["corollary"][at] for row in rows]
-        drawn.add_trace(curve(f"{times:g}<sup>2</sup>", lengths, allowed, colour, mode="lines", dash="dash"))
-    ticks(drawn, lengths)
-    columns: dict[str, list[Value]] = {name: [] for name in ("T1", "T2", "ratio", "limit", "corollary")}
-    for row in rows:
-        for values in zip(*(row[name] for name in ("T2", "ratio", "limit", "corollary")), strict=True):
-            for column, value in zip(columns.values(), (row["T1"], *values), strict=True):
-                column.append(value)
-    text = (
+    cells = sorted(rows_of(results), key=lambda row: int(row["T1"]))
+    return one_row_per_entry(cells, "times", "T2", "ratio", "limit", "corollary"), (
         "Late in training the ratio of the loss at a longer length to the training loss grows in proportion to the "
         "training length, where the corollary has a constant, the square of the ratio of the lengths."
     )
-    return Drawing(drawn, text, columns)

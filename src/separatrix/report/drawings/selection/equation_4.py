@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, one_row_per_entry
+from separatrix.report.theme import BLUE, ORANGE
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
-from separatrix.report.theme import BLUE, ORANGE, Drawing, Value, figure
+_OBJECTIVES = {"mean of the loss": BLUE, "loss of the mean": ORANGE}
 
 
-@drawing
-def two_objectives(found: Sequence[Found]) -> Drawing:
+@Curves(
+    series=[Curve(name, name, colour, mode="lines") for name, colour in _OBJECTIVES.items()],
+    x=Axis("step", "step", log=True),
+    y=Axis("loss", log=True),
+    columns=("step", *_OBJECTIVES),
+)
+def two_objectives(results: Results) -> Chart:
     """Equation (4): the population loss under either objective along the paper's run."""
-    result: Any = next(one.result for one in found if "mean of the loss" in one.result)
-    drawn = figure("step", "loss", log_x=True, log_y=True)
-    step = result["step"].tolist()
-    columns: dict[str, list[Value]] = {"step": step}
-    for name, colour in (("mean of the loss", BLUE), ("loss of the mean", ORANGE)):
-        loss = result[name]["loss"].tolist()
-        drawn.add_trace(curve(name, step, loss, colour, mode="lines"))
-        columns[name] = loss
-    last = [result[name]["last"] for name in ("mean of the loss", "loss of the mean")]
-    text = (
+    result = next(cell.result for cell in results if "mean of the loss" in cell.result)
+    run = {"step": result["step"], **{name: result[name]["loss"] for name in _OBJECTIVES}}
+    last = [result[name]["last"] for name in _OBJECTIVES]
+    return one_row_per_entry([run], *run), (
         "Along the paper's run the mean of the loss over encodings, which training minimises, stays above the loss of "
         f"the mean output; they end at {last[0]:.5f} and {last[1]:.5f}."
     )
-    return Drawing(drawn, text, columns)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
+from separatrix.report.charts import drawing
 from separatrix.report.drawings.selection.figures_1_to_7 import stacked
-from separatrix.report.strokes import drawing
-from separatrix.report.theme import Drawing, Value
+from separatrix.report.tables import Results, Row, columns_of
+from separatrix.report.theme import Drawing
 
 
 @drawing
-def weight_heat_maps(found: Sequence[Found]) -> Drawing:
+def weight_heat_maps(results: Results) -> Drawing:
     """Figures 3 and 8: W and V at four steps, chosen by a slider."""
-    result = found[0].result
+    result = results[0].result
     steps = list(result["step"])
     drawn = stacked("column: tokens, then encodings", "row of W", "row of V", 0.66, 760)
     drawn.update_layout(margin={"t": 20, "b": 110})
     drawn.update_yaxes(autorange="reversed")
-    columns: dict[str, list[Value]] = {name: [] for name in ("step", "matrix", "row", "column", "value")}
+    rows: list[Row] = []
     for at, step in enumerate(steps):
         for name, axis, top, share in (("W", "y", 1.0, 0.64), ("V", "y2", 0.31, 0.32)):
             z = result[name][at]
@@ -41,9 +39,10 @@ def weight_heat_maps(found: Sequence[Found]) -> Drawing:
                 hovertemplate=name + "[%{y}, %{x}] = %{z:.3f}<extra></extra>",
             )
             drawn.add_trace(heat)
-            for i, j in np.ndindex(z.shape):
-                for column, value in zip(columns.values(), (step, name, i, j, round(float(z[i, j]), 5)), strict=True):
-                    column.append(value)
+            rows += [
+                {"step": step, "matrix": name, "row": i, "column": j, "value": round(float(z[i, j]), 5)}
+                for i, j in np.ndindex(z.shape)
+            ]
     marks = [
         {
             "label": f"{step:,}",
@@ -58,4 +57,4 @@ def weight_heat_maps(found: Sequence[Found]) -> Drawing:
         f"Heat maps of W and V at steps {', '.join(f'{step:,}' for step in steps)}: noise at first, and in the end a "
         "diagonal in the position block of W and in the token block of V, and nothing else."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, *rows[0]))

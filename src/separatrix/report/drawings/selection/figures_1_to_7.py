@@ -9,21 +9,18 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Found
 from separatrix.claims.selection.training import Floats, ends, lengths, runs, subsets
-from separatrix.report.strokes import curve, drawing
+from separatrix.report.charts import curve, drawing, error_bars
+from separatrix.report.tables import Results
 from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, Value, figure
 
 FAMILIES = {"stochastic": BLUE, "fixed": ORANGE}
-
-
 _DASHES = ("solid", "dash", "dashdot", "dot")
-
-
 _LIGHT = {BLUE: "rgba(47, 127, 193, 0.18)", ORANGE: "rgba(230, 159, 0, 0.18)"}
 
 
 def _mean(group: Sequence[Found], pick: Callable[[Found], Floats]) -> tuple[Floats, Floats, Floats]:
     """The mean over seeds, and the least and the largest of them."""
-    stacked = np.stack([pick(one) for one in group])
+    stacked = np.stack([pick(cell) for cell in group])
     return stacked.mean(0), stacked.min(0), stacked.max(0)
 
 
@@ -45,22 +42,22 @@ def _band(drawn: go.Figure, x: Sequence[float], low: Floats, high: Floats, colou
 
 
 @drawing
-def training_loss(found: Sequence[Found]) -> Drawing:
+def training_loss(results: Results) -> Drawing:
     """Figure 1, left: the training loss and its inverse, with the population's where it was computed."""
     drawn = stacked("step", "training loss", "inverse loss", 0.5, 560)
     drawn.update_yaxes(type="log", exponentformat="power", selector={"title": {"text": "training loss"}})
-    group = runs(found, encoding="stochastic")
+    group = runs(results, encoding="stochastic")
     step = group[0].result["step"][1:].tolist()
-    loss, low, high = _mean(group, lambda one: one.result["loss"][1:])
+    loss, low, high = _mean(group, lambda cell: cell.result["loss"][1:])
     columns: dict[str, list[Value]] = {"step": step, "loss": loss.tolist(), "inverse loss": (1 / loss).tolist()}
     for axis, values, extremes in (("y", loss, (low, high)), ("y2", 1 / loss, (1 / high, 1 / low))):
         place = {"yaxis": axis, "showlegend": axis == "y"}
         drawn.add_trace(curve("stochastic encodings", step, values.tolist(), BLUE, mode="lines", **place))
         if len(group) > 1:
             _band(drawn, step, *extremes, BLUE, yaxis=axis)
-        for one in found:
-            if "mean of the loss" in one.result:
-                x, y = one.result["step"], one.result["mean of the loss"]["loss"]
+        for cell in results:
+            if "mean of the loss" in cell.result:
+                x, y = cell.result["step"], cell.result["mean of the loss"]["loss"]
                 kept = x >= step[0]
                 known = y[kept] if axis == "y" else 1 / y[kept]
                 line = curve("population", x[kept].tolist(), known.tolist(), GREEN, mode="lines", dash="dash", **place)
@@ -73,17 +70,17 @@ def training_loss(found: Sequence[Found]) -> Drawing:
 
 
 @drawing
-def ground_truth_cosines(found: Sequence[Found]) -> Drawing:
+def ground_truth_cosines(results: Results) -> Drawing:
     """Figure 1, right: the cosines of W and V to the ground truth."""
     drawn = figure("step", "cosine to the ground truth", height=380)
     columns: dict[str, list[Value]] = {}
     last = {}
     for encoding, colour in FAMILIES.items():
-        group = runs(found, encoding=encoding)
+        group = runs(results, encoding=encoding)
         step = group[0].result["step"][1:].tolist()
         columns["step"] = step
         for name, dash in (("W", "solid"), ("V", "dot")):
-            mean, _, _ = _mean(group, lambda one, name=name: one.result[f"cosine_{name}"][1:])  # type: ignore[misc]
+            mean, _, _ = _mean(group, lambda cell, name=name: cell.result[f"cosine_{name}"][1:])  # type: ignore[misc]
             drawn.add_trace(curve(f"{name}, {encoding}", step, mean.tolist(), colour, mode="lines", dash=dash))
             columns[f"{name}, {encoding}"] = mean.tolist()
             last[name, encoding] = mean[-1]
@@ -94,17 +91,17 @@ def ground_truth_cosines(found: Sequence[Found]) -> Drawing:
     return Drawing(drawn, text, columns)
 
 
-def _tasks(found: Sequence[Found], names: Callable[[Found], list[str]]) -> tuple[go.Figure, dict[str, list[Value]]]:
+def _tasks(results: Results, names: Callable[[Found], list[str]]) -> tuple[go.Figure, dict[str, list[Value]]]:
     """The validation losses by step: a colour an architecture, a dash a task, a band the range over the seeds."""
     drawn = figure("step", "validation loss", log_y=True, height=480)
     columns: dict[str, list[Value]] = {}
     for encoding, colour in FAMILIES.items():
-        group = runs(found, encoding=encoding, threshold=max(one.parameters["threshold"] for one in runs(found)))
+        group = runs(results, encoding=encoding, threshold=max(cell.parameters["threshold"] for cell in runs(results)))
         step = group[0].result["step"].tolist()
         columns["step"] = step
         for task, dash in zip(names(group[0]), _DASHES, strict=True):
             at = group[0].result["tasks"].index(task)
-            mean, low, high = _mean(group, lambda one, at=at: one.result["validation"][:, at])  # type: ignore[misc]
+            mean, low, high = _mean(group, lambda cell, at=at: cell.result["validation"][:, at])  # type: ignore[misc]
             if len(group) > 1:
                 _band(drawn, step, low, high, colour)
             drawn.add_trace(curve(f"{task}, {encoding}", step, mean.tolist(), colour, mode="lines", dash=dash))
@@ -112,49 +109,46 @@ def _tasks(found: Sequence[Found], names: Callable[[Found], list[str]]) -> tuple
     return drawn, columns
 
 
-def _range(found: Sequence[Found], encoding: str, names: Callable[[Found], list[str]]) -> str:
-    values = [ends(one)[task] for one in runs(found, encoding=encoding) for task in names(one)]
+def _range(results: Results, encoding: str, names: Callable[[Found], list[str]]) -> str:
+    values = [ends(cell)[task] for cell in runs(results, encoding=encoding) for task in names(cell)]
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
 @drawing
-def length_tasks(found: Sequence[Found]) -> Drawing:
+def length_tasks(results: Results) -> Drawing:
     """Figures 2 and 4 to 7, top: validation losses on longer sequences."""
-    drawn, columns = _tasks(found, lengths)
+    drawn, columns = _tasks(results, lengths)
     text = (
-        f"On longer sequences stochastic encodings end at losses of {_range(found, 'stochastic', lengths)}, and fixed "
-        f"ones at {_range(found, 'fixed', lengths)}."
+        f"On longer sequences stochastic encodings end at losses of {_range(results, 'stochastic', lengths)}, and "
+        f"fixed ones at {_range(results, 'fixed', lengths)}."
     )
     return Drawing(drawn, text, columns)
 
 
 @drawing
-def subset_tasks(found: Sequence[Found]) -> Drawing:
+def subset_tasks(results: Results) -> Drawing:
     """Figures 4 to 7, bottom: validation losses on larger subsets."""
-    drawn, columns = _tasks(found, subsets)
+    drawn, columns = _tasks(results, subsets)
     text = (
-        f"On larger subsets stochastic encodings end at losses of {_range(found, 'stochastic', subsets)}, and fixed "
-        f"ones at {_range(found, 'fixed', subsets)}."
+        f"On larger subsets stochastic encodings end at losses of {_range(results, 'stochastic', subsets)}, and "
+        f"fixed ones at {_range(results, 'fixed', subsets)}."
     )
     return Drawing(drawn, text, columns)
 
 
 @drawing
-def fixed_floor(found: Sequence[Found]) -> Drawing:
+def fixed_floor(results: Results) -> Drawing:
     """Figure 4: where fixed encodings end, by length and by dot-product threshold, beside the paper's 0.15."""
-    fixed = runs(found, encoding="fixed")
-    thresholds = sorted({one.parameters["threshold"] for one in fixed})
+    fixed = runs(results, encoding="fixed")
+    thresholds = sorted({cell.parameters["threshold"] for cell in fixed})
     drawn = figure("dot-product threshold of the encodings", "validation loss at the end", height=420)
     columns: dict[str, list[Value]] = {"threshold": list(thresholds)}
     for task, colour in zip(lengths(fixed[0]), COLOURS, strict=False):
-        groups = [[ends(one)[task] for one in runs(found, encoding="fixed", threshold=limit)] for limit in thresholds]
+        groups = [
+            [ends(cell)[task] for cell in runs(results, encoding="fixed", threshold=limit)] for limit in thresholds
+        ]
         means = [float(np.mean(group)) for group in groups]
-        bars = {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(group) - mean for group, mean in zip(groups, means, strict=True)],
-            "arrayminus": [mean - min(group) for group, mean in zip(groups, means, strict=True)],
-        }
+        bars = error_bars(means, list(map(min, groups)), list(map(max, groups)))
         drawn.add_trace(curve(task, thresholds, means, colour, error_y=bars))
         columns[task] = list(means)
     drawn.add_trace(curve("0.15", [thresholds[0], thresholds[-1]], [0.15, 0.15], GREY, mode="lines", dash="dash"))

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
-from separatrix.report.theme import COLOURS, GREY, Drawing, Value, figure
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, one_row_per_entry, rows_of
+from separatrix.report.theme import GREY
 
 
-@drawing
-def population_tail(found: Sequence[Found]) -> Drawing:
+@Curves(
+    x=Axis("time, eta t", "eta t", log=True),
+    y=Axis("loss, and 1 - q s", log=True),
+    series=(
+        Curve("loss", "T = {T}, q = {q}, d = {d}, loss", mode="lines"),
+        Curve("1 - q s", "T = {T}, q = {q}, d = {d}, 1 - q s", mode="lines", dash="dot"),
+        Curve("tail", "(T - 1) / (4 eta t)", GREY, mode="lines", dash="dash"),
+    ),
+    by=("T", "q", "d"),
+    height=460,
+    columns=("T", "q", "d", "eta t", "loss", "1 - q s"),
+)
+def population_tail(results: Results) -> Chart:
     """Section 3.1: the population loss and the attention off the subset against eta t."""
-    drawn = figure("time, eta t", "loss, and 1 - q s", log_x=True, log_y=True, height=460)
-    columns: dict[str, list[Value]] = {name: [] for name in ("T", "q", "d", "eta t", "loss", "1 - q s")}
-    for one, colour in zip(found, COLOURS, strict=False):
-        sizes = f"T = {one.parameters['T']}, q = {one.parameters['q']}, d = {one.parameters['d']}"
-        tau, loss, w = (one.result[name].tolist() for name in ("tau", "loss", "w"))
-        drawn.add_trace(curve(f"{sizes}, loss", tau, loss, colour, mode="lines"))
-        drawn.add_trace(curve(f"{sizes}, 1 - q s", tau, w, colour, mode="lines", dash="dot"))
-        late = [time for time in tau if time > tau[-1] / 1e3]
-        tail = [(one.parameters["T"] - 1) / (4 * time) for time in late]
-        name = "(T - 1) / (4 eta t)"
-        drawn.add_trace(
-            curve(name, late, tail, GREY, mode="lines", dash="dash", legendgroup=name, showlegend=one is found[0])
-        )
-        for values in zip(tau, loss, w, strict=True):
-            for column, value in zip(columns.values(), (*(one.parameters[x] for x in "Tqd"), *values), strict=True):
-                column.append(value)
-    text = (
+    runs = [{**row, "eta t": row["tau"], "1 - q s": row["w"], "late": row["tau"][-1] / 1e3} for row in rows_of(results)]
+    rows = [
+        {**row, "tail": (row["T"] - 1) / (4 * row["eta t"])} if row["eta t"] > row["late"] else row
+        for row in one_row_per_entry(runs, "eta t", "loss", "1 - q s")
+    ]
+    return rows, (
         "On logarithmic axes the loss leaves its plateau and falls with slope -1 onto (T - 1) / (4 eta t), while the "
         "attention off the subset falls with slope -1/2."
     )
-    return Drawing(drawn, text, columns)

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
-from separatrix.report.theme import COLOURS, GREY, Drawing, Value, figure
+from separatrix.report.charts import curve, drawing
+from separatrix.report.tables import Results, columns_of, groups_of, one_row_per_entry, rows_of
+from separatrix.report.theme import COLOURS, GREY, Drawing, figure
 
 
 @drawing
-def success_by_tau(found: Sequence[Found]) -> Drawing:
+def success_by_tau(results: Results) -> Drawing:
     """Softmax regression: success against tau for several n."""
-    rows = sorted(found, key=lambda one: one.parameters["n"])
+    cells = [{**row, "tau": [float(tau) for tau in row["taus"]]} for row in rows_of(results)]
+    rows = one_row_per_entry(sorted(cells, key=lambda row: int(row["n"])), "tau", "low", "high")
     drawn = figure("tau", "success at m = log n", height=440)
-    columns: dict[str, list[Value]] = {"n": [], "m": [], "tau": [], "low": [], "high": []}
-    for one, colour in zip(rows, COLOURS, strict=False):
-        n, m, low, high = one.parameters["n"], one.result["m"], one.result["low"], one.result["high"]
-        tau = [float(value) for value in one.parameters["taus"]]
-        group = {"legendgroup": str(n)}
-        drawn.add_trace(curve(f"n = {n}, m = {m}: at most", tau, high, colour, mode="lines", **group, showlegend=False))
-        lower = curve(f"n = {n}, m = {m}", tau, low, colour, mode="lines", **group)
-        lower.update(fill="tonexty")
-        drawn.add_trace(lower)
-        for key, values in (("n", [n] * len(tau)), ("m", [m] * len(tau)), ("tau", tau), ("low", low), ("high", high)):
-            columns[key] += values
+    for ((n, m), group), colour in zip(groups_of(rows, "n", "m").items(), COLOURS, strict=False):
+        tau, low, high = columns_of(group, "tau", "low", "high").values()
+        look = {"mode": "lines", "legendgroup": str(n)}
+        drawn.add_trace(curve(f"n = {n}, m = {m}: at most", tau, high, colour, **look, showlegend=False))
+        drawn.add_trace(curve(f"n = {n}, m = {m}", tau, low, colour, **look, fill="tonexty"))
     drawn.add_trace(curve("tau = 0.25, ours for Figure 3", [0.25, 0.25], [0, 1], GREY, mode="lines", dash="dash"))
     drawn.update_yaxes(range=[-0.03, 1.03])
     text = (
         "Certified bounds on success against tau at m = log n: for n = 30 and 100 it depends on tau up to about one "
         "half, for n = 1000 any tau from 0.2 on gives one minus 2 to the power -m."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, "n", "m", "tau", "low", "high"))

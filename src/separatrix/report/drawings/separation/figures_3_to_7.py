@@ -8,14 +8,12 @@ from typing import Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
+from separatrix.report.charts import curve, drawing, error_bars
+from separatrix.report.tables import Results, columns_of, one_row_per_entry, rows_of
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, THEME, Drawing, Value
 from separatrix.separation import PANELS, wilson
 
 _SUBSCRIPT = {"a0": "a<sub>0</sub>", "a1": "a<sub>1</sub>"}
-
-
 _FILL = {BLUE: "rgba(47, 127, 193, 0.3)", GREEN: "rgba(0, 158, 115, 0.14)"}
 
 
@@ -39,39 +37,28 @@ def _range(x: Sequence[float], inside: Sequence[bool]) -> go.Scatter | None:
 def _simulated(x: Sequence[float], hits: Sequence[int | None], trials: int) -> go.Scatter:
     """The Monte Carlo, each point with its 95 % Wilson interval."""
     points = [(value, wilson(hit, trials)) for value, hit in zip(x, hits, strict=True) if hit is not None]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": [one.high - one.value for _, one in points],
-        "arrayminus": [one.value - one.low for _, one in points],
-        "thickness": 1,
-        "width": 0,
-        "color": "rgba(230, 159, 0, 0.55)",
-    }
-    marker = {"color": ORANGE, "size": 4}
-    name = f"simulated, {trials} trials, 95% intervals"
-    y = [one.value for _, one in points]
-    return go.Scatter(name=name, x=[value for value, _ in points], y=y, mode="markers", error_y=error, marker=marker)
+    y, low, high = zip(*((estimate.value, estimate.low, estimate.high) for _, estimate in points), strict=True)
+    return go.Scatter(
+        name=f"simulated, {trials} trials, 95% intervals",
+        x=[value for value, _ in points],
+        y=y,
+        mode="markers",
+        error_y=error_bars(y, low, high, thickness=1, width=0, color="rgba(230, 159, 0, 0.55)"),
+        marker={"color": ORANGE, "size": 4},
+    )
 
 
-def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+def _columns(results: Results) -> dict[str, list[Value]]:
+    cells = [{**row, "panel": row["name"], "axis": PANELS[row["name"]].axis} for row in rows_of(results)]
+    rows = one_row_per_entry(cells, "x", "low", "high", "hits", "inside")
     names = ("panel", "reading", "axis", "x", "low", "high", "hits", "trials", "inside")
-    columns: dict[str, list[Value]] = {name: [] for name in names}
-    for one in found:
-        name, result = one.parameters["name"], one.result
-        for x, low, high, hits, inside in zip(
-            *(result[key] for key in ("x", "low", "high", "hits", "inside")), strict=True
-        ):
-            row = (name, one.parameters["reading"], PANELS[name].axis, x, low, high, hits, result["trials"])
-            for key, value in zip(names, (*row, int(inside)), strict=True):
-                columns[key].append(value)
-    return columns
+    return columns_of([{**row, "inside": int(row["inside"])} for row in rows], *names)
 
 
-def _panels(found: Sequence[Found], titles: Mapping[str, str]) -> go.Figure:
+def _panels(results: Results, titles: Mapping[str, str]) -> go.Figure:
     """The panels of a figure one under the other, which a phone shows as well as a desk."""
-    printed = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == "as printed"}
-    other = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] != "as printed"}
+    printed = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] == "as printed"}
+    other = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] != "as printed"}
     count = len(printed)
     drawn = make_subplots(
         rows=count, cols=1, vertical_spacing=0.34 / count, subplot_titles=[titles[name] for name in printed]
@@ -106,15 +93,15 @@ def _spread(result: Mapping[str, Any]) -> str:
 
 
 @drawing
-def figure_3(found: Sequence[Found]) -> Drawing:
+def figure_3(results: Results) -> Drawing:
     """Figure 3: softmax regression over n and over m."""
-    a, b = found[0].result, found[1].result
-    drawn = _panels(found, {"3a": "(a) m = log n", "3b": "(b) n = 1000"})
+    a, b = results[0].result, results[1].result
+    drawn = _panels(results, {"3a": "(a) m = log n", "3b": "(b) n = 1000"})
     text = (
         f"Success of softmax regression: over n with m = log n it goes from {_spread(a)}, in steps because m is an "
         f"integer; over m at n = 1000 from {_spread(b)}. The simulated points lie on the curves."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))
 
 
 def _self_titles(figure: str) -> dict[str, str]:
@@ -124,36 +111,36 @@ def _self_titles(figure: str) -> dict[str, str]:
 
 
 @drawing
-def figure_4(found: Sequence[Found]) -> Drawing:
+def figure_4(results: Results) -> Drawing:
     """Figure 4: self-attention, identity weights."""
-    by = {one.parameters["name"]: one.result for one in found}
+    by = {cell.parameters["name"]: cell.result for cell in results}
     text = (
         f"Success with identity weights: {_spread(by['4a'])} over n, {_spread(by['4b'])} over d; over m it rises and "
         f"falls, over a1 it peaks at {max(by['4d']['high']):.2f}, it falls with a0. Simulated points follow the curves."
     )
-    return Drawing(_panels(found, _self_titles("4")), text, _columns(found))
+    return Drawing(_panels(results, _self_titles("4")), text, _columns(results))
 
 
 @drawing
-def figure_5(found: Sequence[Found]) -> Drawing:
+def figure_5(results: Results) -> Drawing:
     """Figure 5: self-attention, weights all ones."""
-    by = {one.parameters["name"]: one.result for one in found}
+    by = {cell.parameters["name"]: cell.result for cell in results}
     text = (
         f"Success with weights all ones: {_spread(by['5a'])} over n, {_spread(by['5b'])} over d; over m it rises and "
         f"falls, over a1 it peaks at {max(by['5d']['high']):.2f}, it falls with a0. Simulated points follow the curves."
     )
-    return Drawing(_panels(found, _self_titles("5")), text, _columns(found))
+    return Drawing(_panels(results, _self_titles("5")), text, _columns(results))
 
 
 @drawing
-def figure_7(found: Sequence[Found]) -> Drawing:
+def figure_7(results: Results) -> Drawing:
     """Figure 7: cross-attention, panels (d) and (e) in both readings."""
-    by = {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == "as printed"}
+    by = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] == "as printed"}
     fixed = "n = 200"
     titles = ("d = 11", fixed, f"{fixed}, d = 11", f"{fixed}, d = 12", f"{fixed}, d = 12")
-    drawn = _panels(found, {f"7{x}": f"({x}) {title}" for x, title in zip("abcde", titles, strict=True)})
+    drawn = _panels(results, {f"7{x}": f"({x}) {title}" for x, title in zip("abcde", titles, strict=True)})
     text = (
         f"Success of cross-attention: {_spread(by['7a'])} over n, {_spread(by['7b'])} over d; over m it rises, then "
         "falls slowly; it rises with a1 and falls with a0. With d = 11 for 12 the last two move a little."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from separatrix.claims.ledger import Found
 from separatrix.claims.separation.lemmas_5_1_to_5_4 import at_tau
-from separatrix.report.drawings.separation.lemmas_d_2_to_f_16 import FLOOR, power_ticks
-from separatrix.report.strokes import curve, drawing
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED, Drawing, Value, figure
+from separatrix.report.charts import Axis, Bound, Curve, Curves, drawing
+from separatrix.report.drawings.separation.lemmas_d_2_to_f_16 import FLOOR
+from separatrix.report.tables import Results, columns_of
+from separatrix.report.theme import BLUE, GREEN, ORANGE, RED, Drawing
+
+_SERIES = (
+    (1.5, "exp_silent_on_d0", Curve("softmax fires on D0", "softmax fires on D0", ORANGE)),
+    (1.5, "lin_silent_on_d0", Curve("linear fires on D0", "linear fires on D0", BLUE)),
+    (1.5, "lin_silent_on_d1", Curve("linear fires on D1", "linear fires on D1", GREEN)),
+    (1.5, "exp_fires_on_d1", Curve("softmax silent on D1, C = 1.5", "softmax silent on D1, C = 1.5", RED)),
+    (1.0, "exp_fires_on_d1", Curve("softmax silent on D1, C = 1", "softmax silent on D1, C = 1", RED, dash="dot")),
+)
+"""The width C of the network, the entry of its result, and the curve."""
+_CURVES = Curves(
+    series=[series for _, _, series in _SERIES],
+    x=Axis("log<sub>10</sub> n", "log10_n", log=True, range=(0, math.log10(30)), ticks=(1, 2, 3, 5, 10, 20, 30)),
+    y=Axis("log<sub>10</sub> of the chance of failure", range=(-32, 1)),
+    bound=Bound("δ / n", lambda log10_n: -2 - log10_n),
+    height=460,
+)
 
 
 @drawing
-def regression_failures(found: Sequence[Found]) -> Drawing:
+def regression_failures(results: Results) -> Drawing:
     """Lemmas 5.1 to 5.4: chances that a part fails, and what is allowed."""
-    paths = {one.parameters["width"]: one.result for one in at_tau(found)}
-    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance of failure", log_x=True, height=460)
-    wide, narrow = paths[1.5], paths[1.0]
-    x = wide["log10_n"]
-    series = (
-        ("softmax fires on D0", wide["exp_silent_on_d0"], ORANGE, "solid"),
-        ("linear fires on D0", wide["lin_silent_on_d0"], BLUE, "solid"),
-        ("linear fires on D1", wide["lin_silent_on_d1"], GREEN, "solid"),
-        ("softmax silent on D1, C = 1.5", wide["exp_fires_on_d1"], RED, "solid"),
-        ("softmax silent on D1, C = 1", narrow["exp_fires_on_d1"], RED, "dot"),
-    )
-    for name, y, colour, dash in series:
-        drawn.add_trace(curve(name, x, [max(value, FLOOR) for value in y], colour, dash=dash))
-    drawn.add_trace(curve("δ / n", x, [-2 - k for k in x], GREY, mode="lines", dash="dash"))
-    drawn.update_yaxes(range=[-32, 1])
-    drawn.update_xaxes(range=[0, math.log10(30)], **power_ticks(1, 2, 3, 5, 10, 20, 30))
-    columns: dict[str, list[Value]] = {"log10_n": list(x)}
-    columns |= {name: list(y) for name, y, _, _ in series}
+    paths = {cell.parameters["width"]: cell.result for cell in at_tau(results)}
+    rows = [
+        {"log10_n": log10_n, **{series.column: paths[width][entry][at] for width, entry, series in _SERIES}}
+        for at, log10_n in enumerate(paths[1.5]["log10_n"])
+    ]
+    # A chance of zero has no logarithm that can be drawn.
+    drawn = _CURVES.figure({name: max(value, FLOOR) for name, value in row.items()} for row in rows)
     text = (
         "Bounds over all data on the chance that a network does the wrong thing, tau = 1/4: from n = 10^5 on the three "
         "silent networks are below delta / n; softmax on D1 is below it with C = 1.5 and not with C = 1."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, *rows[0]))

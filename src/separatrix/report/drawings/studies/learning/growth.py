@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Found
+from separatrix.report.charts import curve, drawing
 from separatrix.report.drawings.studies.learning.runs import LINES
-from separatrix.report.strokes import columns_of, curve, drawing
+from separatrix.report.tables import Results, columns_of, rows_of
 from separatrix.report.theme import THEME, Drawing, Value
 from separatrix.studies.learning.growth import growth
 
 
-def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+def _columns(results: Results) -> dict[str, list[Value]]:
     names = ("attention", "n", "flops", "peak_bytes", "kept_bytes", "seconds")
-    seconds = {(one.parameters["attention"], one.parameters["n"]): one.seconds for one in found if _timed(one)}
-    counted = [one for some in growth(found).values() for one in some]
-    rows = [{**one.parameters, **one.result} for one in counted]
-    return columns_of([{**row, "seconds": seconds.get((row["attention"], row["n"]))} for row in rows], *names)
+    seconds = {(cell.parameters["attention"], cell.parameters["n"]): cell.seconds for cell in results if _timed(cell)}
+    counted = [cell for cells in growth(results).values() for cell in cells]
+    rows = [{**row, "seconds": seconds.get((row["attention"], row["n"]))} for row in rows_of(counted)]
+    return columns_of(rows, *names)
 
 
-def _timed(one: Found) -> bool:
-    return "gradient" in one.result
+def _timed(cell: Found) -> bool:
+    return "gradient" in cell.result
 
 
 @drawing
-def learning_growth(found: Sequence[Found]) -> Drawing:
+def learning_growth(results: Results) -> Drawing:
     """Flops of attention by formula, and the seconds of a step, against n."""
-    ours = growth(found)
+    ours = growth(results)
     drawn = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
     drawn.update_layout(template=THEME, height=520, legend={"y": -0.2})
     for column, title in enumerate(("flops of attention", "seconds of a step"), start=1):
@@ -36,38 +35,38 @@ def learning_growth(found: Sequence[Found]) -> Drawing:
         drawn.update_yaxes(
             title_text=title, type="log", dtick=2 if column == 1 else 1, exponentformat="power", row=1, col=column
         )
-    for name, some in ours.items():
+    for name, cells in ours.items():
         colour, dash = LINES[name]
         look = {"dash": dash, "legendgroup": name}
-        n = [one.parameters["n"] for one in some]
-        drawn.add_trace(curve(name, n, [one.result["flops"] for one in some], colour, **look), row=1, col=1)
-        clocked = [(one.parameters["n"], one.seconds) for one in growth(found, "gradient")[name] if one.seconds]
+        n = [cell.parameters["n"] for cell in cells]
+        drawn.add_trace(curve(name, n, [cell.result["flops"] for cell in cells], colour, **look), row=1, col=1)
+        clocked = [(cell.parameters["n"], cell.seconds) for cell in growth(results, "gradient")[name] if cell.seconds]
         if clocked:
             x, seconds = zip(*clocked, strict=True)
             drawn.add_trace(curve(name, x, seconds, colour, **look, showlegend=False), row=1, col=2)
-    last, bounded = ours["order 3"][-1], {one.parameters["n"]: one for one in ours["order 3, R = 1"]}
+    last, bounded = ours["order 3"][-1], {cell.parameters["n"]: cell for cell in ours["order 3, R = 1"]}
     n = last.parameters["n"]
     less = last.result["flops"] / bounded[n].result["flops"]
     text = (
         "Flops of attention, and the seconds of a step forwards and backwards on the machine that ran it, against n: "
         f"cubic for order 3, linear for order 3 bounded by R; at n = {n} R = 1 has {less:.0f} times fewer flops."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))
 
 
 @drawing
-def learning_bytes(found: Sequence[Found]) -> Drawing:
+def learning_bytes(results: Results) -> Drawing:
     """Bytes alive at once in a step, and bytes kept for the next token, against n."""
-    ours = growth(found)
+    ours = growth(results)
     drawn = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
     drawn.update_layout(template=THEME, height=520, legend={"y": -0.2})
     titles = {"peak_bytes": "bytes alive at once", "kept_bytes": "bytes kept to decode"}
     for column, (what, title) in enumerate(titles.items(), start=1):
         drawn.update_xaxes(title_text="n", type="log", dtick=1, exponentformat="power", row=1, col=column)
         drawn.update_yaxes(title_text=title, type="log", dtick=1, exponentformat="power", row=1, col=column)
-        for name, some in ours.items():
+        for name, cells in ours.items():
             colour, dash = LINES[name]
-            n, values = [one.parameters["n"] for one in some], [one.result[what] for one in some]
+            n, values = [cell.parameters["n"] for cell in cells], [cell.result[what] for cell in cells]
             look = {"dash": dash, "legendgroup": name, "showlegend": column == 1}
             drawn.add_trace(curve(name, n, values, colour, **look), row=1, col=column)
     state, cache = (ours[name][-1] for name in ("order 3, R = 1", "order 3"))
@@ -77,4 +76,4 @@ def learning_bytes(found: Sequence[Found]) -> Drawing:
         f"those kept to decode the next token, which do not grow for bounded layers: R = 1 keeps fewer than order 3 "
         f"from n = {meets:.0f}."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))

@@ -9,7 +9,8 @@ from typing import Literal
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
+from separatrix.report.charts import curve, drawing
+from separatrix.report.tables import Results, columns_of, one_row_per_entry
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
 from separatrix.studies.learning.mechanisms import LAYERED
 from separatrix.studies.learning.runs import READINGS, at, by_attention
@@ -32,9 +33,9 @@ LINES = {
 What = Literal["accuracy", "loss"]
 
 
-def what_of(found: Sequence[Found]) -> What:
+def what_of(results: Results) -> What:
     """What a task is judged by: the loss of a text, the accuracy otherwise."""
-    return "loss" if "text" in found[0].parameters else "accuracy"
+    return "loss" if "text" in results[0].parameters else "accuracy"
 
 
 def _plain(ours: Mapping[str, Sequence[Found]]) -> str:
@@ -42,39 +43,36 @@ def _plain(ours: Mapping[str, Sequence[Found]]) -> str:
     return "order 2" if "order 2" in ours else next(iter(LAYERED))
 
 
-def _axis(found: Sequence[Found]) -> str:
-    return "held-out loss, nats a character" if what_of(found) == "loss" else "accuracy on fresh inputs"
+def _axis(results: Results) -> str:
+    return "held-out loss, nats a character" if what_of(results) == "loss" else "accuracy on fresh inputs"
 
 
-def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+def _columns(results: Results) -> dict[str, list[Value]]:
+    runs = [
+        {**cell.result, "attention": name, "seed": cell.seed, "seconds of the run": cell.seconds}
+        for name, cells in by_attention(results).items()
+        for cell in cells
+    ]
+    rows = one_row_per_entry(runs, "step", "accuracy", "loss")
     names = ("attention", "seed", "step", "flops", "accuracy", "loss", "parameters", "seconds of the run")
-    columns: dict[str, list[Value]] = {name: [] for name in names}
-    for some in by_attention(found).values():
-        for one in some:
-            result = one.result
-            for step, accuracy, loss in zip(result["step"], result["accuracy"], result["loss"], strict=True):
-                flops = step * result["step_flops"]
-                row = (one.parameters["attention"], one.seed, step, flops, accuracy, loss, result["parameters"])
-                for name, value in zip(names, (*row, one.seconds), strict=True):
-                    columns[name].append(value)
-    return columns
+    return columns_of([{**row, "flops": row["step"] * row["step_flops"]} for row in rows], *names)
 
 
-def _means(some: Sequence[Found], what: What) -> tuple[list[int], list[float]]:
-    steps = list(some[0].result["step"])
-    return steps, [fmean(values) for values in zip(*(one.result[what] for one in some), strict=True)]
+def _means(cells: Sequence[Found], what: What) -> tuple[list[int], list[float]]:
+    steps = list(cells[0].result["step"])
+    return steps, [fmean(values) for values in zip(*(cell.result[what] for cell in cells), strict=True)]
 
 
 @drawing
-def learning_curves(found: Sequence[Found]) -> Drawing:
+def learning_curves(results: Results) -> Drawing:
     """The mean of the seeds against steps, as far as all attentions go."""
-    what, ours = what_of(found), by_attention(found)
-    last = found[0].parameters["steps"]
-    drawn = figure("steps of training", _axis(found), height=400 + 20 * len(ours))
+    what, ours = what_of(results), by_attention(results)
+    last = results[0].parameters["steps"]
+    drawn = figure("steps of training", _axis(results), height=400 + 20 * len(ours))
     ends: dict[str, float] = {}
-    for name, some in ours.items():
+    for name, cells in ours.items():
         colour, dash = LINES[name]
-        points = [(step, value) for step, value in zip(*_means(some, what), strict=True) if step <= last]
+        points = [(step, value) for step, value in zip(*_means(cells, what), strict=True) if step <= last]
         # Before the first step there is nothing but the first weights, far off the scale of a loss.
         x, y = zip(*(points if what == "accuracy" else points[1:]), strict=True)
         drawn.add_trace(curve(name, x, y, colour, dash=dash, mode="lines"))
@@ -86,18 +84,18 @@ def learning_curves(found: Sequence[Found]) -> Drawing:
         f"{len(ours)} attentions with as many parameters: after {last} steps from {ends[worst]:.3f} ({worst}) to "
         f"{ends[best]:.3f} ({best})."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))
 
 
 @drawing
-def learning_ends(found: Sequence[Found]) -> Drawing:
+def learning_ends(results: Results) -> Drawing:
     """Each attention at equal steps and at equal compute: every seed, and Student's interval of the mean."""
-    what, ours = what_of(found), by_attention(found)
-    drawn = figure(_axis(found), "", height=220 + 40 * len(ours))
+    what, ours = what_of(results), by_attention(results)
+    drawn = figure(_axis(results), "", height=220 + 40 * len(ours))
     names = list(ours)
     means: dict[str, dict[str, float]] = {}
     for (reading, words), colour, shift in zip(READINGS.items(), (BLUE, ORANGE), (0.15, -0.15), strict=True):
-        values = [[at(one, reading, what) for one in some] for some in ours.values()]
+        values = [[at(cell, reading, what) for cell in cells] for cells in ours.values()]
         bars = [interval(seeds) for seeds in values]
         means[words] = {name: bar.value for name, bar in zip(names, bars, strict=True)}
         spread = {"type": "data", "array": [bar.high - bar.value for bar in bars], "thickness": 1.5, "width": 5}
@@ -130,26 +128,26 @@ def learning_ends(found: Sequence[Found]) -> Drawing:
         f"with its 95% interval (cut off at the edge): at equal compute {best} is first with {compute[best]:.3f}, and "
         f"{_plain(ours)} has {compute[_plain(ours)]:.3f}."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))
 
 
 @drawing
-def learning_compute(found: Sequence[Found]) -> Drawing:
+def learning_compute(results: Results) -> Drawing:
     """The mean of the seeds against the flops spent."""
-    what, ours = what_of(found), by_attention(found)
-    drawn = figure("flops of training", _axis(found), log_x=True, height=400 + 20 * len(ours))
-    for name, some in ours.items():
+    what, ours = what_of(results), by_attention(results)
+    drawn = figure("flops of training", _axis(results), log_x=True, height=400 + 20 * len(ours))
+    for name, cells in ours.items():
         colour, dash = LINES[name]
-        steps, values = _means(some, what)
-        spent = [step * some[0].result["step_flops"] for step in steps]
+        steps, values = _means(cells, what)
+        spent = [step * cells[0].result["step_flops"] for step in steps]
         drawn.add_trace(curve(name, spent[1:], values[1:], colour, dash=dash, mode="lines"))
-    budget = max(some[0].parameters["compute_steps"] * some[0].result["step_flops"] for some in ours.values())
+    budget = max(cells[0].parameters["compute_steps"] * cells[0].result["step_flops"] for cells in ours.values())
     drawn.add_vline(x=budget, line={"color": GREY, "width": 1, "dash": "dash"})
     drawn.update_layout(legend={"y": -0.2})
-    flops = {name: some[0].result["step_flops"] for name, some in ours.items()}
+    flops = {name: cells[0].result["step_flops"] for name, cells in ours.items()}
     most, plain = max(flops, key=lambda name: flops[name]), _plain(ours)
     text = (
         f"{what.capitalize()} against the flops spent in training, the mean of the seeds, to the same {budget:.2g} for "
         f"all: a step of {most} costs {flops[most] / flops[plain]:.1f} times one of {plain}."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import fmean, geometric_mean
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing
+from separatrix.report.charts import curve, drawing
+from separatrix.report.tables import Results, columns_of, one_row_per_entry
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
 from separatrix.studies.selection.attention import ZERO, best
 
@@ -27,22 +27,17 @@ _LINES = {
 }
 
 
-def _columns(found: Sequence[Found]) -> dict[str, list[Value]]:
+def _columns(results: Results) -> dict[str, list[Value]]:
+    runs = [{**cell.parameters, "seed": cell.seed, "step": cell.result["steps"], **cell.result} for cell in results]
     names = ("attention", "encoding", "initial", "lr", "seed", "step", "loss")
-    columns: dict[str, list[Value]] = {name: [] for name in names}
-    for one in found:
-        given = [one.parameters[name] for name in names[:4]]
-        for step, loss in zip(one.result["steps"], one.result["loss"], strict=True):
-            for name, value in zip(names, (*given, one.seed, step, loss), strict=True):
-                columns[name].append(value)
-    return columns
+    return columns_of(one_row_per_entry(runs, "step", "loss"), *names)
 
 
 @drawing
-def selection_learners(found: Sequence[Found]) -> Drawing:
+def selection_learners(results: Results) -> Drawing:
     """The last loss of every attention, a dot a seed."""
-    chosen = best(found)
-    finals = {name: [one.result["final"] for one in some] for name, some in chosen.items()}
+    chosen = best(results)
+    finals = {name: [cell.result["final"] for cell in cells] for name, cells in chosen.items()}
     ended = {name: [loss / ZERO for loss in losses if loss is not None] for name, losses in finals.items()}
     order = sorted(ended, key=lambda name: geometric_mean(ended[name]) if ended[name] else math.inf, reverse=True)
     drawn = figure("loss / loss of zero", "attention", log_x=True, height=440)
@@ -62,58 +57,60 @@ def selection_learners(found: Sequence[Found]) -> Drawing:
     drawn.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dash"})
     drawn.update_xaxes(dtick="D2")
     drawn.update_yaxes(categoryorder="array", categoryarray=order)
-    last, steps = order[::-1], found[0].parameters["steps"]
+    last, steps = order[::-1], results[0].parameters["steps"]
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])
     text = (
         f"The loss of every attention after {steps} steps, a dot a seed, over that of answering zero; the means of the "
         f"best four: {first}; identity was stopped."
     )
-    return Drawing(drawn, text, _columns([one for some in chosen.values() for one in some]))
+    return Drawing(drawn, text, _columns([cell for cells in chosen.values() for cell in cells]))
 
 
 @drawing
-def selection_learning(found: Sequence[Found]) -> Drawing:
+def selection_learning(results: Results) -> Drawing:
     """The loss on the way, the geometric mean of the seeds."""
-    chosen = best(found)
+    chosen = best(results)
     drawn = figure("step", "loss / loss of answering zero", log_y=True, height=520)
-    for name, some in chosen.items():
+    for name, cells in chosen.items():
         colour, dash = _LINES[name]
-        through = [one for one in some if one.result["stopped"] is None]
+        through = [cell for cell in cells if cell.result["stopped"] is None]
         if not through:
             continue
         steps = through[0].result["steps"]
-        losses = [geometric_mean([one.result["loss"][k] / ZERO for one in through]) for k in range(len(steps))]
+        losses = [geometric_mean([cell.result["loss"][k] / ZERO for cell in through]) for k in range(len(steps))]
         drawn.add_trace(curve(name, steps, losses, colour, dash=dash, mode="lines"))
     drawn.update_layout(legend={"y": -0.18})
     drawn.update_yaxes(dtick="D2")
-    stopped = [name for name, some in chosen.items() if any(one.result["stopped"] for one in some)]
+    stopped = [name for name, cells in chosen.items() if any(cell.result["stopped"] for cell in cells)]
     text = (
         f"The loss of every attention against the step, the mean of the seeds on a logarithmic axis; not drawn because "
         f"its runs were stopped: {', '.join(stopped) or 'none'}."
     )
-    return Drawing(drawn, text, _columns([one for some in chosen.values() for one in some]))
+    return Drawing(drawn, text, _columns([cell for cells in chosen.values() for cell in cells]))
 
 
 @drawing
-def selection_factors(found: Sequence[Found]) -> Drawing:
+def selection_factors(results: Results) -> Drawing:
     """W against Q and K, from zero and from a random start."""
     drawn = figure("step", "loss / loss of answering zero", log_y=True)
     for attention, colour in (("softmax W", BLUE), ("softmax QK", ORANGE)):
         for initial, dash in (("zero", "solid"), ("random", "dash")):
-            some = [
-                one for one in found if (one.parameters["attention"], one.parameters["initial"]) == (attention, initial)
+            cells = [
+                cell
+                for cell in results
+                if (cell.parameters["attention"], cell.parameters["initial"]) == (attention, initial)
             ]
-            steps = some[0].result["steps"]
-            losses = [geometric_mean([one.result["loss"][k] / ZERO for one in some]) for k in range(len(steps))]
+            steps = cells[0].result["steps"]
+            losses = [geometric_mean([cell.result["loss"][k] / ZERO for cell in cells]) for k in range(len(steps))]
             drawn.add_trace(curve(f"{attention}, {initial} start", steps, losses, colour, dash=dash))
     drawn.update_yaxes(dtick="D2")
-    stuck = [one.result["final"] / ZERO for one in found if _from_zero(one)]
+    stuck = [cell.result["final"] / ZERO for cell in results if _from_zero(cell)]
     text = (
         "The loss against the step: the merged W learns from zero and from a random start, Q and K from a random start "
         f"only; from zero their loss stays at {fmean(stuck):.2f} of answering zero."
     )
-    return Drawing(drawn, text, _columns(found))
+    return Drawing(drawn, text, _columns(results))
 
 
-def _from_zero(one: Found) -> bool:
-    return (one.parameters["attention"], one.parameters["initial"]) == ("softmax QK", "zero")
+def _from_zero(cell: Found) -> bool:
+    return (cell.parameters["attention"], cell.parameters["initial"]) == ("softmax QK", "zero")

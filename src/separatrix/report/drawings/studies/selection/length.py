@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing, rows_of, ticks
-from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, Drawing, Value, figure
+from separatrix.report.charts import curve, drawing, tick_labels
+from separatrix.report.tables import Results, Row, columns_of, rows_of
+from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, Drawing, figure
 from separatrix.studies.selection.length import grouped
 
 
 @drawing
-def length_population(found: Sequence[Found]) -> Drawing:
+def length_population(results: Results) -> Drawing:
     """Orthonormal encodings at the largest T_1: the ratio against T_2/T_1 as training goes on."""
-    rows = sorted(rows_of(found), key=lambda row: int(row["T1"]))
+    rows = sorted(rows_of(results), key=lambda row: int(row["T1"]))
     row = rows[-1]
     T1 = int(row["T1"])
     drawn = figure(
@@ -30,27 +30,27 @@ def length_population(found: Sequence[Found]) -> Drawing:
     squares = [value**2 for value in x]
     name = "T<sub>2</sub><sup>2</sup> / T<sub>1</sub><sup>2</sup>"
     drawn.add_trace(curve(name, x, squares, GREY, mode="lines", dash="dot"))
-    ticks(drawn, [1, 2, 3, 5, 10])
-    columns: dict[str, list[Value]] = {name: [] for name in ("T1", "T2", "training_loss", "ratio", "limit")}
-    for one in rows:
-        for loss, ratios in zip(one["trained"], one["ratios"], strict=True):
-            for T2, ratio, limit in zip(one["lengths"], ratios, one["limit"], strict=True):
-                for name, value in zip(columns, (one["T1"], T2, loss, ratio, limit), strict=True):
-                    columns[name].append(value)
+    drawn.update_xaxes(**tick_labels([1, 2, 3, 5, 10]))
+    table = [
+        {"T1": cell["T1"], "T2": T2, "training_loss": loss, "ratio": ratio, "limit": limit}
+        for cell in rows
+        for loss, ratios in zip(cell["trained"], cell["ratios"], strict=True)
+        for T2, ratio, limit in zip(cell["lengths"], ratios, cell["limit"], strict=True)
+    ]
     double = x.index(2.0)
     text = (
         f"The loss at T2 over the loss at T1 = {T1} against T2/T1, orthonormal encodings: as training goes on it rises "
         f"to its limit, {row['limit'][double]:.0f} at twice the length, where T2^2/T1^2 is 4."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(table, *table[0]))
 
 
 @drawing
-def length_curve(found: Sequence[Found]) -> Drawing:
+def length_curve(results: Results) -> Drawing:
     """The largest T_1: orthonormal encodings, sampled ones by both losses, trained transformers."""
-    groups = sorted(grouped(found), key=lambda pair: int(pair[0].parameters["T1"]))
+    groups = sorted(grouped(results), key=lambda pair: int(pair[0].parameters["T1"]))
     drawn = figure("T<sub>2</sub>", "loss at T<sub>2</sub> / loss at T<sub>1</sub>", log_x=True, log_y=True, height=500)
-    columns: dict[str, list[Value]] = {name: [] for name in ("T1", "T2", "kind", "seed", "loss", "ratio")}
+    table: list[Row] = []
     for (sampled, runs), (first, second) in zip(groups, ((BLUE, ORANGE), (GREEN, RED)), strict=False):
         T1, lengths, result = int(sampled.parameters["T1"]), sampled.parameters["lengths"], sampled.result
         start = lengths.index(T1)
@@ -65,17 +65,13 @@ def length_curve(found: Sequence[Found]) -> Drawing:
             drawn.add_trace(curve(f"{of}, {name}", lengths, ratios, colour, dash=dash, mode="lines"))
         losses = (result["orthonormal"], result["mean"], result["of_mean"])
         for (name, (ratios, _, _)), kept in zip(lines.items(), losses, strict=True):
-            for T, loss, ratio in zip(lengths, kept, ratios, strict=True):
-                for column, value in zip(columns, (T1, T, name, sampled.seed, loss, ratio), strict=True):
-                    columns[column].append(value)
+            table += _rows(T1, name, sampled.seed, lengths, kept, ratios)
         for run in runs:
             marker = {"color": first, "size": 11, "symbol": "circle-open", "line": {"width": 2}}
             ratios = [loss / run.result["loss"][start] for loss in run.result["loss"]]
             name = f"{of}, trained, seed {run.seed}"
             drawn.add_trace(go.Scatter(x=lengths, y=ratios, name=name, mode="markers", marker=marker))
-            for T, loss, ratio in zip(lengths, run.result["loss"], ratios, strict=True):
-                for column, value in zip(columns, (T1, T, "trained", run.seed, loss, ratio), strict=True):
-                    columns[column].append(value)
+            table += _rows(T1, "trained", run.seed, lengths, run.result["loss"], ratios)
     last, _ = groups[-1]
     T1, lengths = int(last.parameters["T1"]), last.parameters["lengths"]
     doubled = last.result["mean"][lengths.index(2 * T1)] / last.result["mean"][lengths.index(T1)]
@@ -85,4 +81,10 @@ def length_curve(found: Sequence[Found]) -> Drawing:
         f"{doubled:.1f} at twice T1 = {T1} with random encodings, {ideal:.1f} with orthonormal ones trained to the "
         "same loss; trained transformers lie on the curve."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(table, *table[0]))
+
+
+def _rows(T1: int, kind: str, seed: int, lengths: Sequence[int], *losses: Sequence[float]) -> list[Row]:
+    """The losses of one kind at every length, and their ratios to the loss at T1."""
+    table = zip(lengths, *losses, strict=True)
+    return [{"T1": T1, "T2": T2, "kind": kind, "seed": seed, "loss": loss, "ratio": ratio} for T2, loss, ratio in table]

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean, geometric_mean
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import curve, drawing, ticks
-from separatrix.report.theme import COLOURS, Drawing, Value, figure
+from separatrix.report.charts import Axis, Curve, Curves, drawing
+from separatrix.report.tables import Results, columns_of
+from separatrix.report.theme import Drawing
 from separatrix.studies.selection.attention import ZERO
 from separatrix.studies.selection.positions import LENGTHS, at, by_encoding
 
+_CURVES = Curves(
+    series=Curve("mean", "{encoding}", spread=("least", "largest")),
+    by=("encoding",),
+    x=Axis("length T", "T", ticks="data"),
+    y=Axis("loss / loss of answering zero", log=True, dtick="D2"),
+    height=460,
+)
+
 
 @drawing
-def selection_positions(found: Sequence[Found]) -> Drawing:
+def selection_positions(results: Results) -> Drawing:
     """The loss at longer sequences, a line an encoding."""
-    kinds = by_encoding(found)
-    lengths = (int(found[0].parameters["T"]), *LENGTHS)
-    drawn = figure("length T", "loss / loss of answering zero", log_y=True, height=460)
-    columns: dict[str, list[Value]] = {name: [] for name in ("encoding", "seed", "T", "loss")}
-    for (kind, some), colour in zip(kinds.items(), COLOURS, strict=True):
-        values = [[at(one, T) / ZERO for one in some] for T in lengths]
-        means = [geometric_mean(losses) for losses in values]
-        spread = {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(losses) - mean for losses, mean in zip(values, means, strict=True)],
-            "arrayminus": [mean - min(losses) for losses, mean in zip(values, means, strict=True)],
-            "thickness": 1,
-        }
-        drawn.add_trace(curve(kind, lengths, means, colour, error_y=spread))
-        rows: list[tuple[Value, ...]] = [(kind, one.seed, T, at(one, T)) for one in some for T in lengths]
-        for row in rows:
-            for name, value in zip(columns, row, strict=True):
-                columns[name].append(value)
-    ticks(drawn, lengths)
-    drawn.update_yaxes(dtick="D2")
-    last = {kind: fmean(at(one, lengths[-1]) for one in some) / ZERO for kind, some in kinds.items()}
+    kinds = by_encoding(results)
+    lengths = (int(results[0].parameters["T"]), *LENGTHS)
+    rows = [
+        {"encoding": kind, "seed": cell.seed, "T": T, "loss": at(cell, T)}
+        for kind, cells in kinds.items()
+        for cell in cells
+        for T in lengths
+    ]
+    ratios = {(kind, T): [at(cell, T) / ZERO for cell in cells] for kind, cells in kinds.items() for T in lengths}
+    drawn = _CURVES.figure(
+        {"encoding": kind, "T": T, "mean": geometric_mean(losses), "least": min(losses), "largest": max(losses)}
+        for (kind, T), losses in ratios.items()
+    )
+    last = {kind: fmean(at(cell, lengths[-1]) for cell in cells) / ZERO for kind, cells in kinds.items()}
     text = (
         f"The loss over that of answering zero at lengths {lengths[0]} to {lengths[-1]}, trained at {lengths[0]}, an "
         f"encoding a line, bars from the least to the largest seed: at {lengths[-1]} stochastic has "
         f"{last['stochastic']:.2f} and fixed {last['fixed']:.2f}."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, *rows[0]))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import product
 from statistics import mean
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
-from separatrix.report.strokes import columns_of, curve, drawing, rows_of
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SCALE, SKY, THEME, Drawing, Value, figure
+from separatrix.report.charts import Axis, Map, curve, drawing, error_bars
+from separatrix.report.tables import Results, Row, columns_of, groups_of, one_row_per_entry, rows_of
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SCALE, SKY, THEME, Drawing, figure
 from separatrix.studies.separation.mechanisms import EVERY, ORDER3, SETTINGS, by_mechanism
 
 _LOOK = {
@@ -26,56 +26,61 @@ _LOOK = {
 }
 
 
+_SUCCESS = Map(
+    x=Axis("setting", "short"),
+    y=Axis("mechanism", "mechanism"),
+    z="success",
+    hover="%{y}<br>%{x}<br>success %{z:.4f}",
+    height=500,
+    look={"zmin": 0, "zmax": 1, "texttemplate": "%{z:.3f}", "colorscale": SCALE, "showscale": False},
+)
+
+
 @drawing
-def mechanisms_at_the_papers_sizes(found: Sequence[Found]) -> Drawing:
+def mechanisms_at_the_papers_sizes(results: Results) -> Drawing:
     """A table in colours: success of each mechanism in each setting, the mean over draws of random features."""
-    success, separates = by_mechanism(found, "success"), by_mechanism(found, "separates")
-    drawn = figure("setting", "mechanism", height=500)
-    names = EVERY[::-1]
-    z = [[mean(success[setting, name]) for setting in SETTINGS] for name in names]
-    short = [setting.removeprefix("self-attention, ").removesuffix("-attention") for setting in SETTINGS]
-    drawn.add_trace(
-        go.Heatmap(
-            x=short,
-            y=names,
-            z=z,
-            zmin=0,
-            zmax=1,
-            texttemplate="%{z:.3f}",
-            colorscale=SCALE,
-            showscale=False,
-            hovertemplate="%{y}<br>%{x}<br>success %{z:.4f}<extra></extra>",
-        )
-    )
-    columns: dict[str, list[Value]] = {name: [] for name in ("setting", "mechanism", "success", "separates")}
-    for setting in SETTINGS:
-        for name in EVERY:
-            row: tuple[Value, ...] = (setting, name, mean(success[setting, name]), mean(separates[setting, name]))
-            for column, value in zip(columns.values(), row, strict=True):
-                column.append(value)
+    success, separates = by_mechanism(results, "success"), by_mechanism(results, "separates")
+    rows = [
+        {
+            "setting": setting,
+            "short": setting.removeprefix("self-attention, ").removesuffix("-attention"),
+            "mechanism": name,
+            "success": mean(success[setting, name]),
+            "separates": mean(separates[setting, name]),
+        }
+        for setting in SETTINGS
+        for name in EVERY
+    ]
+    drawn = _SUCCESS.figure(sorted(rows, key=lambda row: EVERY.index(row["mechanism"]), reverse=True))
     text = (
         "Success of each mechanism in the three settings at the paper's sizes: softmax at most temperatures and order "
         "3 share the top, feature maps are far below, and the identity is at zero."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_of(rows, "setting", "mechanism", "success", "separates"))
+
+
+def _panels(x: str) -> go.Figure:
+    """Probabilities of separating against `x`: one panel below the other, so that a phone shows each at full width."""
+    titles = list(SETTINGS)
+    drawn = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.06)
+    drawn.update_layout(template=THEME, height=900, legend={"y": -0.12}, margin={"t": 40})
+    drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
+    drawn.update_xaxes(title_text=x, row=len(SETTINGS), col=1)
+    drawn.update_yaxes(title_text="separates", range=[-0.05, 1.05])
+    return drawn
 
 
 @drawing
-def mechanisms_as_n_grows(found: Sequence[Found]) -> Drawing:
+def mechanisms_as_n_grows(results: Results) -> Drawing:
     """The exact rate of separating against n, a setting a panel."""
-    rows = rows_of(found)
-    drawn = _panels()
-    for at, setting in enumerate(SETTINGS, start=1):
-        for name, (colour, dash) in _LOOK.items():
-            line = [row for row in rows if (row["setting"], row["mechanism"]) == (setting, name)]
-            if line:
-                x, y = [row["n"] for row in line], [row["separates"] for row in line]
-                drawn.add_trace(
-                    curve(name, x, y, colour, dash=dash, legendgroup=name, showlegend=at == 1), row=at, col=1
-                )
-    drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
-    drawn.update_xaxes(title_text="length n", row=len(SETTINGS), col=1)
-    drawn.update_yaxes(title_text="separates", range=[-0.05, 1.05])
+    rows = rows_of(results)
+    drawn = _panels("length n")
+    lines = groups_of(rows, "setting", "mechanism")
+    for setting, (name, (colour, dash)) in product(SETTINGS, _LOOK.items()):
+        if (setting, name) in lines:
+            n, separates = columns_of(lines[setting, name], "n", "separates").values()
+            look = {"dash": dash, "legendgroup": name, "showlegend": setting == SETTINGS[0]}
+            drawn.add_trace(curve(name, n, separates, colour, **look), row=1 + SETTINGS.index(setting), col=1)
     text = (
         "The exact probability of separating at the paper's tau, against n: softmax and order 3 stay level, every "
         "feature map of linear attention drops to zero by n = 10^4, and other temperatures fall later."
@@ -84,62 +89,48 @@ def mechanisms_as_n_grows(found: Sequence[Found]) -> Drawing:
 
 
 @drawing
-def separation_against_margin(found: Sequence[Found]) -> Drawing:
+def separation_against_margin(results: Results) -> Drawing:
     """The rate at the best tau against the margin asked for, a setting a panel; the identity at three lengths."""
-    drawn = _panels()
-    columns: dict[str, list[Value]] = {name: [] for name in ("setting", "mechanism", "n", "margin", "best", "tau")}
-    for one in found:
-        setting, name, n = (one.parameters[key] for key in ("setting", "mechanism", "n"))
-        margins, best = one.parameters["margins"], one.result["best"]
-        for row in zip(margins, best, one.result["tau"], strict=True):
-            for column, value in zip(columns.values(), (setting, name, n, *row), strict=True):
-                column.append(value)
-        long = n > found[0].parameters["n"]
+    cells = [{**row, "margin": row["margins"]} for row in rows_of(results)]
+    drawn = _panels("margin, in units of tau")
+    for cell in cells:
+        setting, name, n = (cell[key] for key in ("setting", "mechanism", "n"))
+        long = n > cells[0]["n"]
         if name in _LOOK and not (long and name == "softmax"):
             colour, dash = (GREY, "dash" if n == 2_000 else "dot") if long else _LOOK[name]
             label = f"{name}, n = {n}" if long else name
-            shown = {"legendgroup": label, "showlegend": setting == SETTINGS[0]}
-            at = 1 + SETTINGS.index(setting)
-            drawn.add_trace(curve(label, margins, best, colour, dash=dash, **shown), row=at, col=1)
-    drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
-    drawn.update_xaxes(title_text="margin, in units of tau", row=len(SETTINGS), col=1)
-    drawn.update_yaxes(title_text="separates", range=[-0.05, 1.05])
+            look = {"dash": dash, "legendgroup": label, "showlegend": setting == SETTINGS[0]}
+            line = curve(label, cell["margins"], cell["best"], colour, **look)
+            drawn.add_trace(line, row=1 + SETTINGS.index(setting), col=1)
     text = (
         "The probability of separating at the best tau, against the margin asked for: linear attention separates now "
         "and then, at margins that shrink as 1/n, and softmax nearly always, at margins above a tenth of tau."
     )
-    return Drawing(drawn, text, columns)
+    rows = one_row_per_entry(cells, "margin", "best", "tau")
+    return Drawing(drawn, text, columns_of(rows, "setting", "mechanism", "n", "margin", "best", "tau"))
 
 
 @drawing
-def mechanisms_in_regression(found: Sequence[Found]) -> Drawing:
+def mechanisms_in_regression(results: Results) -> Drawing:
     """Softmax regression: simulated success with its interval, a mechanism a line."""
-    rows = rows_of(found)[::-1]
+    cells = rows_of(results)[::-1]
+    rows: list[Row] = [
+        {
+            "mechanism": row["mechanism"],
+            **dict(zip(("success", "low", "high"), row["success"], strict=True)),
+            "silent_on_d0": row["silent_on_d0"][0],
+        }
+        for row in cells
+    ]
+    names, value, low, high = ([row[name] for row in rows] for name in ("mechanism", "success", "low", "high"))
     drawn = figure("success, 95 % interval", "mechanism", height=460)
-    names = [row["mechanism"] for row in rows]
-    value, low, high = zip(*(row["success"] for row in rows), strict=True)
-    error = {
-        "array": [top - x for top, x in zip(high, value, strict=True)],
-        "arrayminus": [x - bottom for bottom, x in zip(low, value, strict=True)],
-        "color": BLUE,
-    }
-    marker = {"color": BLUE, "size": 9}
-    drawn.add_trace(go.Scatter(name="success", x=value, y=names, mode="markers", marker=marker, error_x=error))
+    look = {"marker": {"color": BLUE, "size": 9}, "error_x": error_bars(value, low, high, color=BLUE)}
+    drawn.add_trace(go.Scatter(name="success", x=value, y=names, mode="markers", **look))
     drawn.update_xaxes(range=[-0.03, 1.03])
     drawn.update_layout(showlegend=False)
-    columns: dict[str, list[Value]] = {"mechanism": names, "success": [*value], "low": [*low], "high": [*high]}
-    columns["silent_on_d0"] = [row["silent_on_d0"][0] for row in rows]
-    n, trials = rows[0]["n"], rows[0]["trials"]
     text = (
-        f"Success of each mechanism in softmax regression at n = {n}, in {trials} trials: softmax and order 3 with "
-        "both values are near one, order 3 with one and colder softmax lower, all feature maps at zero."
+        f"Success of each mechanism in softmax regression at n = {cells[0]['n']}, in {cells[0]['trials']} trials: "
+        "softmax and order 3 with both values are near one, order 3 with one and colder softmax lower, all feature "
+        "maps at zero."
     )
-    return Drawing(drawn, text, columns)
-
-
-def _panels() -> go.Figure:
-    """One panel below the other, so that a phone shows each at full width."""
-    titles = list(SETTINGS)
-    drawn = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.06)
-    drawn.update_layout(template=THEME, height=900, legend={"y": -0.12}, margin={"t": 40})
-    return drawn
+    return Drawing(drawn, text, columns_of(rows, *rows[0]))

@@ -1,0 +1,52 @@
+"""Results of cells with other values, and the verdict on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from separatrix.claims import ledger, load
+from separatrix.claims.ledger import Found, Verdict
+
+FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
+    Verdict.FAILS_AS_PRINTED,
+    Verdict.HOLDS,
+    Verdict.NOT_REPRODUCED,
+    Verdict.UNDECIDED,
+)
+
+
+def changed(results: Sequence[Found], **to: Any) -> list[Found]:
+    """The results with entries of the first that has them set to other values."""
+    at = next(i for i, cell in enumerate(results) if to.keys() <= cell.result.keys())
+    return [*results[:at], replace(results[at], result={**results[at].result, **to}), *results[at + 1 :]]
+
+
+def every(results: Sequence[Found], where: Callable[[Found], bool] = lambda cell: True, **to: Any) -> list[Found]:
+    """The results with these entries set to other values in every cell that has them, and for which `where` holds."""
+    chosen = [to.keys() <= cell.result.keys() and where(cell) for cell in results]
+    assert any(chosen)
+    return [
+        replace(cell, result={**cell.result, **to}) if change else cell
+        for cell, change in zip(results, chosen, strict=True)
+    ]
+
+
+def constant_along_paths(
+    results: Sequence[Found], where: Callable[[Found], bool] = lambda cell: True, **to: float
+) -> list[Found]:
+    """The results with columns along a path set to one value everywhere, in the cells that have such columns."""
+    assert any(to.keys() <= cell.result.keys() and where(cell) for cell in results)
+    return [
+        replace(cell, result={**cell.result, **{name: [value] * len(cell.result[name]) for name, value in to.items()}})
+        if to.keys() <= cell.result.keys() and where(cell)
+        else cell
+        for cell in results
+    ]
+
+
+def judge(id: str, results: Sequence[Found]) -> Verdict:
+    """The verdict on a claim, given by its whole id."""
+    load(id.partition("/")[0])
+    return ledger._REGISTRY[id].judged(results).verdict

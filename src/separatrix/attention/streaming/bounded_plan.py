@@ -200,8 +200,7 @@ def plan_bounded(
     """
     unit = output_unit(dtype)
     if tolerance <= unit * (1 + tolerance):
-        least = f"more than {unit / (1 - unit):.3g} of the values' magnitude"
-        expected = f"{least}, by which outputs in {dtype} are rounded"
+        expected = f"more than {unit / (1 - unit):.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
 

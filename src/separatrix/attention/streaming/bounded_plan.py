@@ -200,7 +200,8 @@ def plan_bounded(
     """
     unit = output_unit(dtype)
     if tolerance <= unit * (1 + tolerance):
-        expected = f"more than {unit / (1 - unit):.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
+        rounded = unit / (1 - unit)
+        expected = f"more than {rounded:.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
 

@@ -29,7 +29,7 @@ _LESS = 0.99
 
 
 class _Errors(NamedTuple):
-    """Of polynomials: the errors of P and P' at a query, summed over tuples, and the sums of their magnitudes."""
+    """The errors of polynomials P and of P' at a query, summed over tuples, and the sums of their magnitudes."""
 
     truncation: Floats
     slope: Floats
@@ -86,7 +86,7 @@ def _terms(radius: float, degree: int) -> Floats:
 
 
 def _of_taylor(analysis: Analysis, query: SampledQuery, degree: int) -> _Errors:
-    """Of Taylor's polynomial, whose errors are known."""
+    """The errors of Taylor's polynomial, which are known."""
     moment, terms = degree - degree % 2, _terms(query.radius, degree)
     power = _powers(analysis, query, moment)[-1:]
     factors = [taylor_factor_of_number(g, moment, query.radius) for g in (degree, degree - 1)]
@@ -96,7 +96,7 @@ def _of_taylor(analysis: Analysis, query: SampledQuery, degree: int) -> _Errors:
 def _of_chebyshev(
     analysis: Analysis, query: SampledQuery, degree: int, moments: npt.NDArray[np.int64], target: float
 ) -> _Errors:
-    """Of Chebyshev's polynomials: lower bounds, as long as they keep the target."""
+    """Lower bounds on the errors of Chebyshev's polynomials that keep the target."""
     powers = _powers(analysis, query, degree - 1)[: len(moments)]
     least = np.array([least_chebyshev(degree, m, analysis.radius) for m in moments.tolist()]).reshape(-1, 2)
     R, e_R = query.radius, math.exp(query.radius)

@@ -217,9 +217,9 @@ def plan_bounded(
         of_taylor = BoundedPlan(order, d, radius, tolerance, dtype, series, _uniform_error(series, radius))
         if keeps(of_taylor):
             return of_taylor
-        # Chebyshev's polynomial errs by at least `least`, and its coefficients sum to as much as Taylor's, or nearly.
-        least = least_chebyshev(degree, 0, radius)[0] if radius >= 0.25 else math.inf
-        if keeps(replace(of_taylor, error=least), part=0.99):
+        # Chebyshev's polynomial errs by `least_error` or more, and its coefficients sum to nearly as much as Taylor's.
+        least_error = least_chebyshev(degree, 0, radius)[0] if radius >= 0.25 else math.inf
+        if keeps(replace(of_taylor, error=least_error), part=0.99):
             series = chebyshev(degree, 0, radius)
             plan = replace(of_taylor, polynomial=series, error=_uniform_error(series, radius))
             if keeps(plan):

@@ -9,13 +9,14 @@ import pytest
 
 from separatrix.errors import ArgumentError
 from separatrix.lab import Store, in_process, run
+from separatrix.lab.faults import DamagedError
 from separatrix.lab.interrupts import noted
 from separatrix.lab.lease import Lease
 from separatrix.runs.cells import name_of, pieces
 from separatrix.runs.read import stored_runs
 from separatrix.runs.train import kept, trained
 from separatrix.selection.settings import TrainingSettings
-from tests.lab.helpers import contents
+from tests.lab.helpers import contents, fill
 
 SMALL = TrainingSettings(
     T=9, q=2, d=2, width=14, threshold=0.6, optimiser="adam", lr=((0, 0.01), (30, 0.005)), initial="random", batch=6,
@@ -64,3 +65,20 @@ def test_a_run_with_another_token_of_the_query_is_not_kept() -> None:
     run = TrainingSettings(T=8, q=2, d=1, width=16, threshold=0.9, validation_T=(), validation_q=(), query="drawn")
     with pytest.raises(ArgumentError, match=r"^query: expected 'zero' for a run that is kept in a store, got 'drawn'"):
         pieces(run, checkpoint_every=100)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"other":1.0}',
+        '{"records":[],"state":{},"step":50}',
+        '{"records":[],"state":{"W":"text"},"step":50}',
+        '{"records":[],"state":null,"step":50}',
+        '{"records":[{"stopped":7}],"state":null,"step":null}',
+    ],
+)
+def test_a_forged_state_is_refused(tmp_path: Path, result: str) -> None:
+    """In a store from somebody else the last piece of a run may have any result, with a right checksum."""
+    fill(tmp_path, pieces(SMALL, 50), result)
+    with Store.open(tmp_path) as store, pytest.raises(DamagedError, match="is not that of a training run"):
+        kept(store, SMALL, 50)

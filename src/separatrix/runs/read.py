@@ -12,7 +12,7 @@ from separatrix.lab.store import Record, Store
 from separatrix.runs.cells import name_of, record_fields, selection_piece, settings_of
 from separatrix.selection.settings import TrainingSettings
 
-__all__ = ["StoredRun", "stored_runs"]
+__all__ = ["StoredRun", "is_result", "stored_runs"]
 
 EXPERIMENT = "runs.selection"
 
@@ -42,7 +42,7 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
     """
     runs: dict[str, list[tuple[int, Record]]] = {}
     for record in store.records(EXPERIMENT, "done"):
-        if not (_is_piece(record) and _is_result(record)):
+        if not (_is_piece(record) and is_result(record)):
             continue
         arguments = record.cell.arguments
         until = arguments.pop("until")
@@ -66,7 +66,7 @@ def _is_piece(record: Record) -> bool:
         return False
 
 
-def _is_result(record: Record) -> bool:
+def is_result(record: Record) -> bool:
     """Whether the result of a record has the form that `cells.came_out` gives it."""
     match plain.read(record.result or "{}"):
         case {"records": list(lines), "state": dict() | None, "step": int() | None}:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from separatrix.errors import SeparatrixError
 from separatrix.lab import provenance, results
 from separatrix.lab.cell import Cell
+from separatrix.lab.faults import DamagedError
 from separatrix.lab.interrupts import cut_short
 from separatrix.lab.lease import Lease
+from separatrix.lab.store import Record as StoredRecord
 from separatrix.lab.store import Store
 from separatrix.lab.worker import Outcome
 from separatrix.runs.cells import came_out, pieces
+from separatrix.runs.read import is_result
 from separatrix.selection import training
 from separatrix.selection.checkpoint import Checkpoint
 from separatrix.selection.settings import TrainingSettings
@@ -36,18 +39,35 @@ class Kept:
 
 
 def kept(store: Store, settings: TrainingSettings, checkpoint_every: int) -> Kept:
-    """Read the last of the pieces of a run that a store has without a gap."""
+    """Read the last of the pieces of a run that a store has without a gap.
+
+    Raises:
+        DamagedError: if the store has something else in its place, as one from somebody else may.
+    """
     cells = pieces(settings, checkpoint_every)
     status = store.statuses([cell.key for cell in cells])
     have = [cell for cell, done in zip(cells, _unbroken(cells, status), strict=False) if done]
     if not have:
         return Kept(None, None)
-    result = store.result(store.record(have[-1].key))
+    record = store.record(have[-1].key)
+    if not is_result(record):
+        raise _not_of_a_run(record)
+    result = store.result(record)
     stopped = result["records"][-1]["stopped"] if result["records"] else None
     if stopped is not None:
         return Kept(None, stopped)
-    state = Checkpoint.of_tensors(result["step"], result["state"])
+    try:
+        state = Checkpoint.of_tensors(result["step"], result["state"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _not_of_a_run(record) from error
     return Kept(state, f"all {settings.steps:,} steps were done before." if state.step == settings.steps else None)
+
+
+def _not_of_a_run(record: StoredRecord) -> DamagedError:
+    return DamagedError(
+        f"The result of {record.cell} in the store is not that of a training run. Remove the store, or choose another "
+        "one with --store."
+    )
 
 
 def _unbroken(cells: list[Cell], status: dict[str, str]) -> Iterator[bool]:

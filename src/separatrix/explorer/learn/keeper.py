@@ -31,23 +31,24 @@ PATIENCE_SECONDS = 20.0
 
 def main(folder: Path, lock: int, words: Sequence[str]) -> None:
     """Run a command, watch it, and say how it ended."""
-    with open_output(folder) as output:
+    with (
+        open_output(folder) as output,
         # The run holds the lock too: it counts as alive until it has ended, even if its keeper is killed.
-        run = subprocess.Popen(
+        subprocess.Popen(
             python_command("separatrix.explorer.learn.kept_run", *words),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             pass_fds=[lock],
             env=safe_environment(),
-        )
-    try:
-        asked = watched(run, folder)
-    except BaseException:  # a run that nobody watches would go on with nobody to stop it
-        run.kill()
-        run.wait()
-        raise
-    code = run.wait()
+        ) as run,
+    ):
+        try:
+            asked = watched(run, folder)
+        except BaseException:  # a run that nobody watches would go on with nobody to stop it
+            run.kill()
+            raise
+        code = run.wait()
     how = asked or ("finished" if code == 0 else "failed")
     write_whole(folder / END, json.dumps({"how": how, "code": code}).encode())
 

@@ -7,10 +7,9 @@ Ctrl-C: a run that nobody watches could not be stopped from the page.
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import threading
-
-from separatrix.commands.main import main
 
 PATIENCE_SECONDS = 20.0
 """From the end of the keeper until the run is ended by force."""
@@ -26,4 +25,4 @@ def _stop_with_keeper() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_stop_with_keeper, daemon=True).start()
-    main()
+    runpy.run_module("separatrix", run_name="__main__")

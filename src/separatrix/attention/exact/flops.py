@@ -45,34 +45,16 @@ def allowed_tuples(
     return heads * sum(math.prod(visible(m, i) for m in range(len(lengths))) for i in range(length))
 
 
-def _forward(
-    query: Shape,
-    keys: Sequence[Shape],
-    values: Sequence[Shape],
-    masks: object,
-    is_causal: bool,
-    offset: int,
-    windows: Sequence[int],
-    *_: object,
-    **__: object,
-) -> int:
+def _forward(query: Shape, keys: Sequence[Shape], values: Sequence[Shape], *rest: Any, **_: object) -> int:
+    _masks, is_causal, offset, windows, *_scale = rest
     return 2 * allowed_tuples(query, keys, is_causal, offset, windows) * (query[2] + values[0][2])
 
 
-def _backward(
-    query: Shape,
-    keys: Sequence[Shape],
-    values: Sequence[Shape],
-    masks: object,
-    is_causal: bool,
-    offset: int,
-    windows: Sequence[int],
-    *_: object,
-    **__: object,
-) -> int:
+def _backward(query: Shape, keys: Sequence[Shape], values: Sequence[Shape], *rest: Any, **_: object) -> int:
+    _masks, is_causal, offset, windows, *_incoming = rest
     order = len(keys) + 1
-    each = (order + 1) * query[2] + order * values[0][2]
-    return 2 * allowed_tuples(query, keys, is_causal, offset, windows) * each
+    products = (order + 1) * query[2] + order * values[0][2]
+    return 2 * allowed_tuples(query, keys, is_causal, offset, windows) * products
 
 
 def register_flop_formulas() -> None:

@@ -36,7 +36,7 @@ from separatrix.lab.faults import plainly
 from separatrix.lab.store import Store
 
 MOST_RUNS = 50
-LOCK_TRIES, LOCK_SECONDS = 50, 0.01
+LOCK_TRIES, LOCK_SECONDS = 3000, 0.01
 """Whoever looks whether a run is alive holds the lock for a moment: only a run holds it for long."""
 
 

@@ -222,3 +222,10 @@ def test_a_device_of_no_known_setting_obeys_them_all(monkeypatch):
 def test_the_thread_of_the_tests_is_sound():
     require_ieee_arithmetic()
     assert sx.tensor_attention(*(torch.ones(2, 1) for _ in range(3)), tolerance=0.1).shape == (2, 1)
+
+
+def test_autocast_does_not_decide_what_products_keep():
+    """What is found out is kept for the process: a first call under autocast must not find products in bfloat16."""
+    precision._keeps_digits.cache_clear()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert float32_products_are_float32()

@@ -52,7 +52,8 @@ def _keeps_digits(device_type: str) -> bool:
 
     TF32 keeps 11 digits and bfloat16 eight. Products of this size are not left to kernels for tiny ones.
     """
-    with _disable_current_modes():  # a mode such as a counter of flops is meant for the call, not for its checks
+    # A mode such as a counter of flops is meant for the call, not for its checks; so is autocast, and this is kept.
+    with _disable_current_modes(), no_autocast(device_type):
         return _products_are_exact(device_type)
 
 

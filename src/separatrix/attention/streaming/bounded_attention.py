@@ -41,7 +41,7 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
         call: The call.
         may_be_exact: Whether exact attention may compute it where that is cheaper.
     """
-    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks) or None)
+    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.mask_of_each))
     options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
     results = attend_bounded(call.query, *sets, *options)
     return call.shaped(results[0])
@@ -56,20 +56,21 @@ def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    masks: Sequence[Tensor] | None,
+    masks: Sequence[Tensor | None],
     scale: float,
     is_causal: bool,
     offset: int,
 ) -> Call:
     positions = Positions(is_causal, offset, (None,) * len(keys))
-    return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
+    shown = tuple(mask for mask in masks if mask is not None)
+    return Call(query, tuple(keys), tuple(values), shown, positions, scale)
 
 
 def _attend_bounded(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -107,7 +108,7 @@ def _attended(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -130,7 +131,7 @@ def _decomposed(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -151,7 +152,7 @@ def _attend_bounded_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,

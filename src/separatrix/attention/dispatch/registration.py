@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -22,24 +21,10 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
     `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
     name = implementation.__name__.removeprefix("_")
-    LIBRARY.define(f"{name}{_schema(implementation)}")
+    LIBRARY.define(f"{name}{torch.library.infer_schema(implementation, mutates_args=())}")
     LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"separatrix::{name}", fake, lib=LIBRARY)
     return getattr(torch.ops.separatrix, name).default
-
-
-def _schema(implementation: Callable[..., Any]) -> str:
-    """The schema of a function of annotated arguments, also of lists of tensors that may be None.
-
-    `torch.library.infer_schema` does not support these: they are inferred as lists, and made optional in its result.
-    """
-    optional = [name for name, kind in implementation.__annotations__.items() if kind == "list[Tensor] | None"]
-    prototype = FunctionType(implementation.__code__, implementation.__globals__)
-    prototype.__annotations__ = implementation.__annotations__ | dict.fromkeys(optional, "list[Tensor]")
-    schema = torch.library.infer_schema(prototype, mutates_args=())
-    for name in optional:
-        schema = schema.replace(f"Tensor[] {name},", f"Tensor[]? {name},")
-    return schema
 
 
 def decomposable(operator: Any, decomposition: Callable[..., Any], *, fake: Callable[..., Any]) -> None:

@@ -35,7 +35,7 @@ def attend(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -52,7 +52,7 @@ def attend(
         )
     computed_in = torch.float64 if query.dtype == torch.float64 else torch.float32
     Q = query.to(computed_in)
-    of_queries = _of_queries(masks or (), Q)
+    of_queries = _of_queries(masks, Q)
     K, V = (_shown(_of_queries(sets, Q), of_queries, computed_in) for sets in (keys, values))
     out, lse = reference.tensor_attention(
         Q,
@@ -80,7 +80,7 @@ def attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -92,9 +92,9 @@ def attend_backward(
 ) -> list[Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, dO = query.to(lse.dtype), grad_out.to(lse.dtype)
-    masks = _of_queries(masks or (), Q)
-    K, V = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in (keys, values))
-    P = _weights(Q, K, masks, is_causal, offset, windows, scale)
+    of_queries = _of_queries(masks, Q)
+    K, V = (_shown(_of_queries(sets, Q), of_queries, lse.dtype) for sets in (keys, values))
+    P = _weights(Q, K, of_queries, is_causal, offset, windows, scale)
     G = reference.tensor_scores(dO, V, 1.0)
     dS = scale * P * (G - _as_rows((P * G).flatten(2).sum(-1) - grad_lse, P))
     sets = range(1, len(K) + 1)
@@ -109,7 +109,7 @@ def attend_tangents(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -122,10 +122,10 @@ def attend_tangents(
 ) -> tuple[Tensor, Tensor]:
     """What the operator of this name gives; `out` and `lse` are functions of the rest, and are not used."""
     Q, Q_dot = query.to(lse.dtype), query_tangent.to(lse.dtype)
-    masks = _of_queries(masks or (), Q)
+    of_queries = _of_queries(masks, Q)
     given = (keys, values, key_tangents, value_tangents)
-    K, V, K_dot, V_dot = (_shown(_of_queries(sets, Q), masks, lse.dtype) for sets in given)
-    P = _weights(Q, K, masks, is_causal, offset, windows, scale)
+    K, V, K_dot, V_dot = (_shown(_of_queries(sets, Q), of_queries, lse.dtype) for sets in given)
+    P = _weights(Q, K, of_queries, is_causal, offset, windows, scale)
     S_dot = reference.tensor_scores(Q_dot, K, scale)
     for m, x in enumerate(K_dot):
         S_dot = S_dot + reference.tensor_scores(Q, [*K[:m], x, *K[m + 1 :]], scale)
@@ -136,10 +136,11 @@ def attend_tangents(
     return out_dot.to(query.dtype), lse_dot
 
 
-def _of_queries(sets: Sequence[Tensor], Q: Tensor) -> list[Tensor]:
-    """Keys, values or masks for each head of the queries Q, of which several may share them."""
+def _of_queries(sets: Sequence[Tensor | None], Q: Tensor) -> list[Tensor]:
+    """Keys, values or masks, if there are any, for each head of the queries Q, of which several may share them."""
     heads = Q.shape[0]
-    return [x if x.shape[0] == heads else x.repeat_interleave(heads // x.shape[0], 0) for x in sets]
+    given = [x for x in sets if x is not None]
+    return [x if x.shape[0] == heads else x.repeat_interleave(heads // x.shape[0], 0) for x in given]
 
 
 def _shown(sets: Sequence[Tensor], masks: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:

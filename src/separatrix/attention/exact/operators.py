@@ -3,8 +3,9 @@
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
 for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`
 is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
-Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes. A call without
-masks has None in their place, because AOTInductor cannot pass an empty list of tensors to an operator.
+Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes. There is a
+mask for every key set, or None for every one of them: AOTInductor cannot pass an empty list to an operator, and `vmap`
+does not see tensors in a list that may be None.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     positions = call.positions
     # No position is 2^63 before another: a longer window is as good as this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
-    tensors = (call.query, list(call.keys), list(call.values), list(call.masks) or None)
+    tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
     run = _attend if _alone(call.tensors) else attend
     if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
         register_flop_formulas()
@@ -113,21 +114,22 @@ def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    masks: Sequence[Tensor] | None,
+    masks: Sequence[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: Sequence[int],
     scale: float,
 ) -> Call:
     positions = Positions(is_causal, offset, tuple(window or None for window in windows))
-    return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
+    shown = tuple(mask for mask in masks if mask is not None)
+    return Call(query, tuple(keys), tuple(values), shown, positions, scale)
 
 
 def _attend(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -151,7 +153,7 @@ def _attend_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],
@@ -179,7 +181,7 @@ def _attend_tangents(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     is_causal: bool,
     offset: int,
     windows: list[int],

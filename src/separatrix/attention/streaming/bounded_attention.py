@@ -50,7 +50,7 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
     # A graph may be compiled for several lengths, and leaves the choice to the operator, which sees that of each call.
     if may_be_exact and not torch.compiler.is_compiling():
         may_be_exact = exact_type(plan, call) is not None
-    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.masks) or None)
+    positions, sets = call.positions, (list(call.keys), list(call.values), list(call.mask_of_each))
     options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
     results = attend_within_bound(call.query, *sets, *options)
     return call.shaped(results[0])
@@ -65,20 +65,21 @@ def _call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    masks: Sequence[Tensor] | None,
+    masks: Sequence[Tensor | None],
     scale: float,
     is_causal: bool,
     offset: int,
 ) -> Call:
     positions = Positions(is_causal, offset, (None,) * len(keys))
-    return Call(query, tuple(keys), tuple(values), tuple(masks or ()), positions, scale)
+    shown = tuple(mask for mask in masks if mask is not None)
+    return Call(query, tuple(keys), tuple(values), shown, positions, scale)
 
 
 def _attend_within_bound(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -124,7 +125,7 @@ def _attended(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -147,7 +148,7 @@ def _decomposed(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,
@@ -168,7 +169,7 @@ def _attend_within_bound_backward(
     query: Tensor,
     keys: list[Tensor],
     values: list[Tensor],
-    masks: list[Tensor] | None,
+    masks: list[Tensor | None],
     radius: float,
     tolerance: float,
     scale: float,

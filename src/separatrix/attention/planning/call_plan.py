@@ -19,10 +19,11 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Analysis, Plan
     """Analyse a checked call, and choose the plan for it."""
     check_readable(call)
     windowed = call.positions.has_window
+    differentiable = call.wants_gradient  # asked outside of `no_grad`, where no call wants one
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
-        analysis = analyse(call, call.wants_gradient)
+        analysis = analyse(call, differentiable)
         if windowed or method == "exact":
             return analysis, choose(analysis, None, tolerance, "exact")
         limit = time_limit(analysis, method)

@@ -45,10 +45,7 @@ class Described:
 
 def inner_of(call: Call) -> int:
     """The index of the key set that is visited by blocks: the one of which a query attends most, the last of these."""
-    sizes = [
-        length if window is None else min(window, length)
-        for length, window in zip(call.key_lengths, call.positions.windows, strict=True)
-    ]
+    sizes = call.positions.reaches(call.key_lengths)
     return max(range(len(sizes)), key=lambda m: (sizes[m], m))
 
 

@@ -227,7 +227,7 @@ def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, to
         values = [value * factor for value, factor in zip(values, factors, strict=True)]
         assert all(torch.isfinite(value).all() for value in values)
         try:
-            found = layer._attend(query, keys, values, None, is_causal, 0)
+            found = layer._attend(query, keys, values, is_causal=is_causal, query_offset=0)
         except sx.SeparatrixError as error:
             refusal = str(error)
     if refusal is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import is_dense, layout
 from separatrix.attention.streaming.state import TensorAttentionState
-from separatrix.checks import is_number, is_whole, positive
+from separatrix.checks import is_number, positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache, Window
 
@@ -22,39 +22,31 @@ def refuse(name: str, given: object, only: object, reason: str) -> None:
         raise ArgumentError(name, expected=f"{only!r} ({reason})", got=got)
 
 
-def check_integer(name: str, number: object, least: int) -> None:
-    """Raise an `ArgumentError` unless a number is an integer of at least `least`."""
-    if not is_whole(number, low=least):
-        raise ArgumentError(name, expected=f"an integer >= {least}", got=number)
-
-
-def check_sizes(embed_dim: int, num_heads: int, order: int, kdim: int, vdim: int, num_kv_heads: int) -> None:
-    """Raise an `ArgumentError` unless a layer can have these sizes."""
-    check_integer("embed_dim", embed_dim, 1)
-    check_integer("num_heads", num_heads, 1)
-    check_integer("order", order, 2)
-    check_integer("kdim", kdim, 1)
-    check_integer("vdim", vdim, 1)
-    check_integer("num_kv_heads", num_kv_heads, 1)
-    if embed_dim % num_heads:
-        raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
-    if num_heads % num_kv_heads:
-        raise ArgumentError("num_kv_heads", expected=f"a divisor of num_heads = {num_heads}", got=num_kv_heads)
-
-
-def check_scale(scale: float | None) -> float | None:
-    """Take a finite factor of the scores, or None."""
+def check_scoring(
+    head_dim: int,
+    scale: float | None,
+    rotary: float | None,
+    windows: object,
+    bound: float | None,
+    tolerance: float | None,
+) -> None:
+    """Raise an `ArgumentError` unless the arguments that decide the scores of a layer are valid together."""
     if scale is not None and not (is_number(scale) and math.isfinite(scale)):
         raise ArgumentError("scale", expected="None or a finite number", got=scale)
-    return scale
-
-
-def check_rotary(rotary: float | None, head_dim: int) -> float | None:
-    """Take the base of rotary positions for an even head dimension, or None."""
-    base = None if rotary is None else positive("rotary", rotary)
-    if base is not None and head_dim % 2:
+    if rotary is not None and positive("rotary", rotary) and head_dim % 2:
         raise ArgumentError("rotary", expected=f"None for an odd head_dim, {head_dim}", got=rotary)
-    return base
+    if bound is None:
+        if tolerance is not None:
+            raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
+        return
+    positive("bound", bound)
+    if scale is not None:
+        raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
+    if rotary is not None:
+        reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
+        raise ArgumentError("rotary", expected=reason, got=rotary)
+    if tolerance is not None and windows is not None:
+        raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
 
 
 def windows_of_sets(windows: int | Sequence[Window] | None, order: int) -> tuple[Window, ...] | None:
@@ -64,12 +56,8 @@ def windows_of_sets(windows: int | Sequence[Window] | None, order: int) -> tuple
     if isinstance(windows, (list, tuple)):
         if len(windows) != order - 1:
             raise ArgumentError("windows", expected=f"{order - 1} entries, one for each key set", got=windows)
-        for m, window in enumerate(windows):
-            if window is not None:
-                check_integer(f"windows[{m}]", window, 1)
-        return tuple(windows)
-    check_integer("windows", windows, 1)
-    return (windows,) * (order - 1)  # type: ignore[return-value]
+        return tuple(None if w is None else whole(f"windows[{m}]", w, low=1) for m, w in enumerate(windows))
+    return (whole("windows", windows, low=1),) * (order - 1)
 
 
 def check_input(
@@ -108,12 +96,20 @@ def check_input(
         raise ArgumentError(name, expected=f"the layer's device {device}", got=str(x.device))
 
 
-def check_together(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None) -> None:
-    """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other."""
+def check_together(
+    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, *, square: bool = False
+) -> None:
+    """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other.
+
+    If `square`, as for a causal call without an offset, there must be as many queries as keys.
+    """
     if key.shape[:-2] != query.shape[:-2]:
         raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
     if value.shape[:-1] != key.shape[:-1]:
         raise ArgumentError("value", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value))
+    if square and key.shape[-2] != query.shape[-2]:
+        expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
+        raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
     if key_padding_mask is None:
         return
     if not isinstance(key_padding_mask, Tensor) or key_padding_mask.dtype != torch.bool:

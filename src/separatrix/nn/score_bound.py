@@ -22,7 +22,6 @@ from separatrix.attention.streaming.bounded_plan import (
     sum_rounding,
 )
 from separatrix.checks import positive
-from separatrix.errors import ArgumentError
 
 
 class ScoreBound:
@@ -76,24 +75,6 @@ class ScoreBound:
         """Arguments of the `TensorAttentionState` that a layer with a tolerance decodes with."""
         sizes = {"head_dim": self.head_dim, "order": self.order, "value_dim": self.head_dim}
         return {**sizes, "norm": "order", "bound": 1.0, "scale": self.bound, "tolerance": self.tolerance}
-
-
-def check_bound(
-    bound: float | None, tolerance: float | None, scale: float | None, rotary: float | None, windows: object
-) -> None:
-    """Raise an `ArgumentError` if arguments of a layer cannot be combined with its bound or its tolerance."""
-    if bound is None:
-        if tolerance is not None:
-            raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
-        return
-    positive("bound", bound)
-    if scale is not None:
-        raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
-    if rotary is not None:
-        reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
-        raise ArgumentError("rotary", expected=reason, got=rotary)
-    if tolerance is not None and windows is not None:
-        raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
 
 
 def call_certificate(plan: BoundedPlan, call: Call) -> Certificate:

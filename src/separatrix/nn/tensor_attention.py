@@ -17,22 +17,28 @@ from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.attention.streaming.saved_state import as_bytes
 from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import DecodingCache, TokenCache
-from separatrix.nn.configuration import check_config, check_extra_state, check_state_dict
+from separatrix.nn.configuration import (
+    changed_arguments,
+    check_config,
+    check_extra_state,
+    check_state_dict,
+    constructor_arguments,
+    parameter_of,
+    saved_configuration,
+)
 from separatrix.nn.layer_checks import (
     check_cache,
     check_input,
-    check_integer,
-    check_rotary,
-    check_scale,
-    check_sizes,
+    check_scoring,
     check_together,
     refuse,
     windows_of_sets,
 )
-from separatrix.nn.rotary_positions import rotary as rotary_positions
-from separatrix.nn.score_bound import ScoreBound, call_certificate, check_bound
+from separatrix.nn.rotary_positions import rotate_heads
+from separatrix.nn.score_bound import ScoreBound, call_certificate
 from separatrix.nn.tensor_parallel import local_heads, local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
 
@@ -140,30 +146,34 @@ class TensorAttention(nn.Module):
         refuse("add_bias_kv", add_bias_kv, False, "append a token to key and value instead")
         refuse("add_zero_attn", add_zero_attn, False, "append a token to key and value instead")
         super().__init__()
-        kdim, vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
-        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_sizes(embed_dim, num_heads, order, kdim, vdim, num_kv_heads)
-        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim, vdim
-        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, embed_dim // num_heads
-        self.order, self.batch_first, self.method = order, batch_first, method
+        self.embed_dim, self.num_heads = whole("embed_dim", embed_dim, low=1), whole("num_heads", num_heads, low=1)
+        self.order = whole("order", order, low=2)
+        self.kdim = self.embed_dim if kdim is None else whole("kdim", kdim, low=1)
+        self.vdim = self.embed_dim if vdim is None else whole("vdim", vdim, low=1)
+        self.num_kv_heads = self.num_heads if num_kv_heads is None else whole("num_kv_heads", num_kv_heads, low=1)
+        if embed_dim % num_heads:
+            raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
+        if num_heads % self.num_kv_heads:
+            raise ArgumentError("num_kv_heads", expected=f"a divisor of num_heads = {num_heads}", got=num_kv_heads)
+        self.head_dim = self.embed_dim // self.num_heads
+        self.batch_first, self.method = batch_first, method
+        self.windows = windows_of_sets(windows, self.order)
+        check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
+        self.scale, self.rotary = scale, None if rotary is None else float(rotary)
+        self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
 
         def linear(width: int, heads: int) -> nn.Linear:
             # The constructor of nn.Linear draws weights from the global generator, unless the device is "meta".
             empty = nn.Linear(width, heads * self.head_dim, bias=bias, device="meta", dtype=dtype)
             return empty.to_empty(device=torch.empty(0).device if device is None else device)
 
-        self.q_proj = linear(embed_dim, num_heads)
-        self.k_proj = nn.ModuleList(linear(kdim, num_kv_heads) for _ in range(order - 1))
-        self.v_proj = nn.ModuleList(linear(vdim, num_kv_heads) for _ in range(order - 1))
-        self.out_proj = linear(embed_dim, num_heads)
-        self.scale = check_scale(scale)
-        self.windows = windows_of_sets(windows, order)
-        self.rotary = check_rotary(rotary, self.head_dim)
-        check_bound(bound, tolerance, self.scale, self.rotary, self.windows)
-        self._score_bound = None if bound is None else ScoreBound(order, self.head_dim, bound, tolerance)
+        self.q_proj = linear(self.embed_dim, self.num_heads)
+        self.k_proj = nn.ModuleList(linear(self.kdim, self.num_kv_heads) for _ in range(self.order - 1))
+        self.v_proj = nn.ModuleList(linear(self.vdim, self.num_kv_heads) for _ in range(self.order - 1))
+        self.out_proj = linear(self.embed_dim, self.num_heads)
         if self._score_bound is not None:
             self._score_bound.plan(self.dtype)  # raises an error for a tolerance that the dtype cannot keep
-            self.temperature = nn.Parameter(self.out_proj.weight.new_empty(num_heads))
+            self.temperature = nn.Parameter(self.out_proj.weight.new_empty(self.num_heads))
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -197,13 +207,13 @@ class TensorAttention(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """The type of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
-        dtype: torch.dtype = _parameter(self.out_proj, "weight").dtype
+        dtype: torch.dtype = parameter_of(self.out_proj, "weight").dtype
         return dtype if dtype.is_floating_point else torch.float32
 
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        device: torch.device = _parameter(self.out_proj, "weight").device
+        device: torch.device = parameter_of(self.out_proj, "weight").device
         return device
 
     def forward(
@@ -241,10 +251,10 @@ class TensorAttention(nn.Module):
             return node  # type: ignore[no-any-return]
         refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
-        q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-        return self.joined(self._attend(q, keys, values, masks, is_causal, query_offset))
+        q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+        return self._output(self._attend(q, keys, values, **options))
 
-    def inputs(
+    def _inputs(
         self,
         query: Tensor,
         key: Tensor | None,
@@ -252,29 +262,27 @@ class TensorAttention(nn.Module):
         key_padding_mask: Tensor | None,
         is_causal: bool,
         query_offset: int,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor] | None]:
-        """Queries, keys, values and masks of the heads, from the checked arguments of a call."""
-        given_key, given_value = key, value
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], dict[str, Any]]:
+        """Queries, keys and values of the heads, and options of `tensor_attention`, from the arguments of a call."""
+        for_key, for_value = "query" if key is None else None, "key" if value is None else None
         key = query if key is None else key
         value = key if value is None else value
-        self.check("query", query, self.embed_dim)
-        self.check("key", key, self.kdim, stands_for="query" if given_key is None else None)
-        self.check("value", value, self.vdim, stands_for="key" if given_value is None else None)
+        self._check("query", query, self.embed_dim)
+        self._check("key", key, self.kdim, for_key)
+        self._check("value", value, self.vdim, for_value)
         if not self.batch_first:
             query, key, value = (x.movedim(0, -2) for x in (query, key, value))
-        check_together(query, key, value, key_padding_mask)
-        if is_causal and query_offset == 0 and key.shape[-2] != query.shape[-2]:
-            expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
-            raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
+        check_together(query, key, value, key_padding_mask, square=is_causal and query_offset == 0)
+        masks = self._key_masks(key_padding_mask)
+        options = {"is_causal": is_causal, "query_offset": query_offset, "key_masks": masks}
+        return *self.project(query, key, value), options
 
-        masks = None
-        if key_padding_mask is not None:
-            masks = [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
-        return *self.project(query, key, value), masks
-
-    def check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
-        """Raise an `ArgumentError` unless an input is a dense tensor of the width, type and device of the layer."""
+    def _check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
         check_input(name, x, width, self.dtype, self.device, self.batch_first, stands_for)
+
+    def _key_masks(self, key_padding_mask: Tensor | None) -> list[Tensor] | None:
+        """The `key_masks` of `tensor_attention`, True for the keys that are attended."""
+        return None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim).
@@ -299,22 +307,13 @@ class TensorAttention(nn.Module):
         """The heads (..., heads, length, head_dim) of a projection (..., length, heads * head_dim)."""
         return x.reshape(*x.shape[:-1], heads, self.head_dim).transpose(-3, -2)
 
-    def _attend(
-        self,
-        q: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        masks: list[Tensor] | None,
-        is_causal: bool,
-        query_offset: int,
-    ) -> Tensor:
-        """The outputs of the heads, (..., num_heads, L, head_dim)."""
+    def _attend(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
+        """The outputs of the heads, (..., num_heads, L, head_dim), with these options of `tensor_attention`."""
         plan = self.plan
-        options: dict[str, Any] = {"is_causal": is_causal, "query_offset": query_offset, "key_masks": masks}
         if plan is not None:
             call = check_call(q, keys, values, **options, **self._scoring)
             return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
-        q, keys = self._rotate(q, keys, query_offset, 0)
+        q, keys = rotate_heads(q, keys, self.rotary, options["query_offset"], 0)
         return self._exact(q, keys, values, windows=self.windows, **options)
 
     def _exact(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
@@ -327,17 +326,7 @@ class TensorAttention(nn.Module):
         factor = self.scale if self.bound is None else self.bound
         return {"scale": factor, "enable_gqa": self.num_kv_heads < self.num_heads}
 
-    def _rotate(self, q: Tensor, keys: list[Tensor], query_start: int, key_start: int) -> tuple[Tensor, list[Tensor]]:
-        """Queries and keys with rotary positions, if the layer has them, from these starts on."""
-        if self.rotary is None:
-            return q, keys
-        q, *keys = (
-            rotary_positions(x, role, self.order, start=key_start if role else query_start, base=self.rotary)
-            for role, x in enumerate([q, *keys])
-        )
-        return q, keys
-
-    def joined(self, heads: Tensor) -> Tensor:
+    def _output(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
         return out if self.batch_first else out.movedim(-2, 0)
@@ -361,11 +350,7 @@ class TensorAttention(nn.Module):
             query: As in a call. Nothing is attended; the values are computed, because the certificate is proportional
                 to their magnitudes. Without a query it is the certificate for values of magnitude 1, whatever the
                 length.
-            key: As in a call; so are the other arguments.
-            value: As in a call.
-            key_padding_mask: As in a call.
-            is_causal: As in a call.
-            query_offset: As in a call.
+            key, value, key_padding_mask, is_causal, query_offset: As in a call.
 
         Returns:
             The certificate, whose `per_query` is (batch, num_heads, L), without the batch if the query has none, and
@@ -390,8 +375,7 @@ class TensorAttention(nn.Module):
                     raise ArgumentError(name, expected="None without a query", got=type(given).__name__)
             return plan.certificate(plan.roundings, torch.ones((), dtype=torch.float64))
         with torch.no_grad():
-            q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-            options: dict[str, Any] = {"is_causal": is_causal, "query_offset": query_offset, "key_masks": masks}
+            q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
             return call_certificate(plan, check_call(q, keys, values, **options, **self._scoring))
 
     def _without_tolerance(self, name: str) -> ArgumentError:
@@ -410,7 +394,7 @@ class TensorAttention(nn.Module):
             and reordered for a beam search (`reorder`); tokens can be taken back by `trim` where they are held.
         """
         if batch_size is not None:
-            check_integer("batch_size", batch_size, 0)
+            batch_size = whole("batch_size", batch_size, low=0)
         kind, arguments = self._cache_arguments()
         shape = self._cache_shape(batch_size)
         if kind is TokenCache:
@@ -472,7 +456,7 @@ class TensorAttention(nn.Module):
             >>> torch.allclose(torch.cat([prompt, *rest], 1), layer(x, is_causal=True), atol=1e-6)
             True
         """
-        self.check("x", x, self.embed_dim)
+        self._check("x", x, self.embed_dim)
         if x.dim() > 3:
             raise ArgumentError("x", expected="at most one batch dimension", got=f"shape {tuple(x.shape)}")
         x = x if self.batch_first else x.movedim(0, -2)
@@ -481,20 +465,20 @@ class TensorAttention(nn.Module):
         q, keys, values = self.project(x, x, x)
         q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
         if isinstance(cache, TensorAttentionState):
-            masks = None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * len(keys)
+            masks = self._key_masks(key_padding_mask)
             if self.num_kv_heads == self.num_heads:
-                return self.joined(cache.extend(q, keys, values, key_masks=masks))
+                return self._output(cache.extend(q, keys, values, key_masks=masks))
             shared = q.unflatten(-3, (-1, self.num_heads // self.num_kv_heads))
-            return self.joined(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
+            return self._output(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
         with cache.guard.changing:
             start = cache.tokens[0]
-            q, keys = self._rotate(q, keys, start, start)
+            q, keys = rotate_heads(q, keys, self.rotary, start, start)
             keys, values = cache.joined(keys, values)
             padding = cache.padded(q.shape[-2], key_padding_mask)
             attended_keys, attended_values, options = cache.attended(keys, values, padding)
             heads = self._exact(q, attended_keys, attended_values, **options)
             cache.keep(keys, values, padding)
-            return self.joined(heads)
+            return self._output(heads)
 
     def config(self) -> dict[str, object]:
         """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
@@ -506,11 +490,7 @@ class TensorAttention(nn.Module):
             >>> config["windows"], config["num_kv_heads"], TensorAttention.from_config(config).config() == config
             ([4, 4], 1, True)
         """
-        names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
-        more = ("num_kv_heads", "rotary", "bound", "tolerance")
-        config: dict[str, object] = {name: getattr(self, name) for name in (*names, *more)}
-        windows = None if self.windows is None else list(self.windows)
-        return config | {"bias": _parameter(self.q_proj, "bias") is not None, "windows": windows}
+        return constructor_arguments(self)
 
     @classmethod
     def from_config(
@@ -525,9 +505,7 @@ class TensorAttention(nn.Module):
 
         Args:
             config: What `config` gave. A name that is left out has its default.
-            generator: As in the constructor.
-            device: As in the constructor.
-            dtype: As in the constructor.
+            generator, device, dtype: As in the constructor.
 
         Raises:
             ArgumentError: A name is none of the layer's, or what it stands for is refused by the constructor.
@@ -538,7 +516,7 @@ class TensorAttention(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """The configuration that is saved with the weights: order, heads, scale, bound and tolerance, as JSON bytes."""
-        return as_bytes(self._saved_configuration())
+        return as_bytes(saved_configuration(self))
 
     def set_extra_state(self, state: Any) -> None:
         """Raise an error for weights of a layer of another order, scale or bound, or with other heads.
@@ -546,15 +524,10 @@ class TensorAttention(nn.Module):
         Raises:
             ArgumentError: The configuration that was saved differs in more than the tolerance. It names what differs.
         """
-        check_extra_state(self._saved_configuration(), state)
-
-    def _saved_configuration(self) -> dict[str, object]:
-        scale = 1 / self.head_dim if self.scale is None and self.bound is None else self.scale
-        sizes: dict[str, object] = {"order": self.order, "num_heads": self.num_heads, "scale": scale}
-        return sizes | {"rotary": self.rotary, "bound": self.bound, "tolerance": self.tolerance}
+        check_extra_state(saved_configuration(self), state)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        check_state_dict(self, self._saved_configuration(), state_dict, prefix)
+        check_state_dict(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -572,18 +545,7 @@ class TensorAttention(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        defaults: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
-        defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
-        defaults |= {"num_kv_heads": self.num_heads, "rotary": None, "bound": None, "tolerance": None}
-        changed = {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
-        arguments = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **changed}
-        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return ", ".join(f"{name}={value!r}" for name, value in changed_arguments(self).items())
 
     def __prepare_scriptable__(self) -> NoReturn:
         refuse_torchscript("torch.jit.script")
-
-
-def _parameter(linear: nn.Module, name: str) -> Any:
-    """The weight or the bias of a projection, which is a method of the linear modules of `torch.ao.quantization`."""
-    parameter = getattr(linear, name)
-    return parameter() if callable(parameter) else parameter

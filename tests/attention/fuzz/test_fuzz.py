@@ -117,7 +117,7 @@ def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
     monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
     sharded, forward = shards.sharded_attention, TensorAttention._attend
     monkeypatch.setattr(shards, "sharded_attention", lambda *given, **options: too_far(sharded(*given, **options)))
-    monkeypatch.setattr(TensorAttention, "_attend", lambda *given: too_far(forward(*given)))
+    monkeypatch.setattr(TensorAttention, "_attend", lambda *given, **options: too_far(forward(*given, **options)))
     monkeypatch.setattr(windows, "check_backward", check_call)
     found = tallied(kind, 8).total()
     assert found.broken > 0

@@ -39,7 +39,6 @@ def check_scoring(
         if tolerance is not None:
             raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
         return
-    positive("bound", bound)
     if scale is not None:
         raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
     if rotary is not None:

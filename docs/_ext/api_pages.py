@@ -12,9 +12,6 @@ from sphinx.pycode import ModuleAnalyzer
 from docs._ext.docstring_markup import rst
 from docs._ext.public_names import Name, links, names
 
-BUT_FOR = {"TensorAttention": "Projections, Remembers, Module"}
-"""The bases of a class whose members its entry leaves out; a class that is not named here shows nothing inherited."""
-
 
 def api(page: str) -> str:
     """The sections of a page, in MyST."""
@@ -35,8 +32,7 @@ def api(page: str) -> str:
 def _entry(one: Name) -> list[str]:
     value = one.value
     if inspect.isclass(value):
-        inherited = [f"   :inherited-members: {BUT_FOR[one.name]}"] if one.name in BUT_FOR else []
-        return [f".. autoclass:: {one.full}", "   :members:", *inherited, ""]
+        return [f".. autoclass:: {one.full}", "   :members:", ""]
     if inspect.isroutine(value):
         # Overloads say once more, without the defaults, what the last signature says.
         signature = str(inspect.signature(value)) if get_overloads(value) else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import separatrix as sx
 from separatrix.attention.checker import check
-from separatrix.nn import TensorAttention, normalised
+from separatrix.nn import BoundedTensorAttention, TensorAttention, normalised
 
 
 def seeded(seed=0):
@@ -227,7 +229,7 @@ def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, to
         values = [value * factor for value, factor in zip(values, factors, strict=True)]
         assert all(torch.isfinite(value).all() for value in values)
         try:
-            found = layer._attend(query, keys, values, None, is_causal, 0)
+            found = layer._attend(query, keys, values, is_causal=is_causal, query_offset=0)
         except sx.SeparatrixError as error:
             refusal = str(error)
     if refusal is not None:
@@ -236,3 +238,34 @@ def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, to
     magnitude = math.prod(value.double().abs().max().item() for value in values)
     allowed = torch.tensor(tolerance * magnitude, dtype=torch.float64) + torch.finfo(dtype).tiny
     assert check(found, allowed, query, keys, values, scale=1.0, is_causal=is_causal, queries=1000).held
+
+
+class Subclass(TensorAttention):
+    """A layer that a user derives from ours."""
+
+
+class BoundedSubclass(BoundedTensorAttention):
+    """A layer that a user derives from ours with a bound."""
+
+
+@pytest.mark.parametrize("make", [TensorAttention, BoundedTensorAttention, Subclass, BoundedSubclass])
+@pytest.mark.parametrize("tolerance", [None, 1e-3])
+def test_a_layer_has_a_bound_whatever_its_class(make, tolerance):
+    expected = layer(tolerance=tolerance)
+    made = make(8, 2, 3, bound=1.0, tolerance=tolerance, dtype=torch.float64, generator=seeded())
+    x = torch.randn(2, 9, 8, dtype=torch.float64, generator=seeded(1))
+    for same in (made, copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert type(same) is make
+        assert isinstance(same, BoundedTensorAttention)
+        assert isinstance(same, BoundedSubclass) == (make is BoundedSubclass)
+        assert torch.equal(same(x), expected(x))
+        assert same.plan == expected.plan
+
+
+def test_layers_without_a_bound_are_no_bounded_layers():
+    assert issubclass(BoundedTensorAttention, TensorAttention)
+    for other in (TensorAttention(8, 2), Subclass(8, 2), torch.nn.Linear(2, 2), None):
+        assert not isinstance(other, BoundedTensorAttention)
+    for options in ({}, {"bound": None}):
+        with pytest.raises(sx.ArgumentError, match="bound: expected a positive finite number, got None"):
+            BoundedTensorAttention(8, 2, **options)

@@ -329,6 +329,8 @@ def test_a_state_of_another_bound_or_tolerance():
 def test_what_cannot_be_decoded():
     with pytest.raises(sx.ArgumentError, match="kdim = vdim = embed_dim = 12"):
         make(kdim=5).cache(2)
+    with pytest.raises(sx.ArgumentError, match="kdim = vdim = embed_dim = 12"):
+        make(kdim=5).decode(draw(2, 3, 12), make().cache(2))
     for bad in (-1, 2.0, True):
         with pytest.raises(sx.ArgumentError, match="batch_size: expected an integer >= 0"):
             make().cache(bad)
@@ -521,13 +523,13 @@ def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
     """The first decoding waits in the middle of its attention until the second one was refused."""
     layer, x = make(**options), draw(2, 6, 12)
     cache, expected = layer.cache(2), layer(x, is_causal=True)
-    within, name = (state_module, "extend") if "tolerance" in options else (layer, "_attend_held")
+    within, name = (state_module, "extend") if "tolerance" in options else (layer, "_exact")
     plain, waiting, released = getattr(within, name), threading.Event(), threading.Event()
 
-    def paused(*given):
+    def paused(*given, **options):
         waiting.set()
         assert released.wait(60)
-        return plain(*given)
+        return plain(*given, **options)
 
     monkeypatch.setattr(within, name, paused)
     with ThreadPoolExecutor(1) as pool:

@@ -161,8 +161,10 @@ def products_at_two_distances(batch: int, length: int, generator: torch.Generato
 class TurnedAlike(TensorAttention):
     """All key sets turned by the usual embedding, as pairs are."""
 
-    def _placed(self, q, keys, query_start, key_start):
-        return turned(q, query_start).to(q.dtype), [turned(key, key_start).to(q.dtype) for key in keys]
+    def _exact(self, q, keys, values, **options):
+        assert options["query_offset"] == 0
+        q, *keys = (turned(x, 0).to(q.dtype) for x in (q, *keys))
+        return super()._exact(q, keys, values, **options)
 
 
 def test_it_learns_distances_and_keeps_them_at_other_lengths():

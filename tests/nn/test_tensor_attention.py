@@ -329,7 +329,7 @@ def test_it_learns_products_of_pairs_which_order_2_cannot():
 
 
 def test_its_arguments_are_shown_to_those_who_ask():
-    """By `help`, notebooks and the documents, for both layers, although one constructor makes them."""
+    """By `help`, notebooks and the documents, for both names of the layer."""
     for layer in (TensorAttention, BoundedTensorAttention):
         shown = inspect.signature(layer).parameters
         assert [*shown][:3] == ["embed_dim", "num_heads", "order"]

@@ -15,8 +15,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.nn.cache import TokenCache
-from separatrix.nn.decoding import Cache as DecodingCache
+from separatrix.nn.cache import DecodingCache, TokenCache
 from separatrix.nn.tensor_attention import TensorAttention
 
 

@@ -6,16 +6,16 @@ r"""Layers: multi-head attention of any order.
 Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song, "How to Capture Higher-order
 Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
-- `tensor_attention`: the layer, and the one constructor that users call.
+- `tensor_attention`: the layer, exact, or near-linear with a bound on its scores.
 - `multihead`: the layer with the interface of `torch.nn.MultiheadAttention`, for PyTorch's own transformer layers.
-- `bounded`: the layer whose scores cannot exceed a bound, exact or near-linear; the constructor makes it for a `bound`.
-- `exact_heads`: exact attention of the heads, with their positions.
-- `decoding`: causal self-attention token by token, from a cache of the tokens so far.
-- `cache`: the keys and values that an exact layer has decoded so far.
-- `meaning`: the order, scale and bound that are saved with weights, and compared when they are loaded.
-- `projections`: what both share, from the checked inputs of a call to the heads and back.
+- `score_bound`: the bound that a layer holds: normalised queries and keys, temperature, and the plan of its tolerance.
+- `bounded`: the name of layers with a bound.
+- `cache`: the keys and values of the tokens that an exact layer has decoded.
+- `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
+- `layer_checks`: checks of the arguments of a layer.
 - `rotary_positions`: rotary positions at any order.
 - `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.
+- `tracing`: how `torch.fx` and TorchScript see a layer.
 """
 
 from separatrix.attention.streaming.bounded_plan import normalised

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from separatrix.attention.streaming.saved_state import as_bytes, compare, from_bytes
+from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices
 from separatrix.checks import is_whole
@@ -128,6 +131,35 @@ class TokenCache:
         if new is None:
             new = torch.zeros(*batch, count, dtype=torch.bool, device=self.device)
         return torch.cat([before, new], -1)
+
+    def attended(
+        self, keys: list[Tensor], values: list[Tensor], padding: Tensor | None
+    ) -> tuple[list[Tensor], list[Tensor], dict[str, Any]]:
+        """The keys, the values and the options with which `tensor_attention` attends the new tokens causally.
+
+        Args:
+            keys: The keys that `joined` returned.
+            values: The values that `joined` returned.
+            padding: The mask that `padded` returned.
+        """
+        held, windows = self.held, self.windows
+        seen = None if padding is None else ~padding.unsqueeze(-2)
+        if keys[0].shape[-2] - held[0] == 1:  # a single query attends all tokens in its windows
+            keys, values = (
+                [x if w is None else x[..., -w:, :] for x, w in zip(sets, windows, strict=True)]
+                for sets in (keys, values)
+            )
+            masks = None if seen is None else [seen[..., seen.shape[-1] - key.shape[-2] :] for key in keys]
+            return keys, values, {"key_masks": masks}
+        # Shorter sets are padded in front, with tokens that are outside of their windows.
+        offset = max(held)
+        keys, values = (
+            [pad(x, (0, 0, offset - count, 0)) if count < offset else x for x, count in zip(sets, held, strict=True)]
+            for sets in (keys, values)
+        )
+        options: dict[str, Any] = {"is_causal": True, "query_offset": offset}
+        options["windows"] = None if all(window is None for window in windows) else windows
+        return keys, values, options | {"key_masks": None if seen is None else [seen] * len(keys)}
 
     def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None = None) -> None:
         """Hold what `joined` and `padded` gave, as far as later tokens can attend it."""
@@ -263,6 +295,10 @@ class TokenCache:
         if x.dtype != self.dtype or x.device != self.device:
             expected = f"the cache's {self.dtype} on {self.device}"
             raise ArgumentError(name, expected=expected, got=f"{x.dtype} on {x.device}")
+
+
+DecodingCache = TokenCache | TensorAttentionState
+"""What a layer decodes with: keys and values, or the sums of a layer with a tolerance."""
 
 
 class _Buffer:

@@ -70,3 +70,14 @@ def rotary(x: Tensor, role: int, order: int, *, start: int = 0, base: float = 10
         own, tied = plane % sets == role - 1, (first + second) * math.sqrt(0.5)
         turned = torch.where(own, turned[0], tied), torch.where(own, turned[1], tied)
     return torch.cat(turned, -1).to(x.dtype)
+
+
+def rotate_heads(
+    q: Tensor, keys: list[Tensor], base: float | None, query_start: int, key_start: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Queries and keys with rotary positions from these starts on; unchanged if `base` is None."""
+    if base is None:
+        return q, keys
+    order = len(keys) + 1
+    placed = [rotary(key, m, order, start=key_start, base=base) for m, key in enumerate(keys, 1)]
+    return rotary(q, 0, order, start=query_start, base=base), placed

@@ -1,25 +1,49 @@
-"""Multi-head attention of any order, exact, and the one constructor of both layers."""
+"""Multi-head attention of any order: the layer, exact, or with a bound on its scores and near-linear."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from separatrix.attention.call import check_call
 from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.operator import tensor_attention
+from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
-from separatrix.checks import is_number, positive
+from separatrix.attention.streaming.saved_state import as_bytes
+from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.checks import whole
 from separatrix.errors import ArgumentError
-from separatrix.nn.decoding import Decoding
-from separatrix.nn.projections import check_integer, parameter_of, refuse
+from separatrix.nn.cache import DecodingCache, TokenCache
+from separatrix.nn.configuration import (
+    changed_arguments,
+    check_config,
+    check_extra_state,
+    check_state_dict,
+    constructor_arguments,
+    parameter_of,
+    saved_configuration,
+)
+from separatrix.nn.layer_checks import (
+    check_cache,
+    check_input,
+    check_scoring,
+    check_together,
+    refuse,
+    windows_of_sets,
+)
+from separatrix.nn.rotary_positions import rotate_heads
+from separatrix.nn.score_bound import ScoreBound, call_certificate
+from separatrix.nn.tensor_parallel import local_heads, local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
 
 
-class TensorAttention(Decoding):
+class TensorAttention(nn.Module):
     """Multi-head attention of order k: `torch.nn.MultiheadAttention` with k - 1 key sets and k - 1 value sets.
 
     Args:
@@ -40,7 +64,7 @@ class TensorAttention(Decoding):
             multi-query attention.
         rotary: None, or the base of rotary positions, 10000 for one: scores then depend on the distances from a query
             to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset` on.
-        bound: None, or the number that no score can exceed: the constructor then makes a `BoundedTensorAttention`.
+        bound: None, or the number that no score can exceed: see `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
         dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
         add_bias_kv: False. True is refused: there is no learned key and value beside those of the tokens.
@@ -66,8 +90,8 @@ class TensorAttention(Decoding):
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect first outputs of size n^(-(k-1)/2).
 
-    **The weights remember what they mean**: a state dict holds the order, the heads, the scale, the bound and the
-    tolerance too, as a tensor, and is refused by a layer that differs in any but the tolerance.
+    **A state dict holds the configuration**, the order, the heads, the scale, the bound and the tolerance, as a tensor
+    beside the weights, and is refused by a layer that differs in any of these but the tolerance.
 
     Example:
         >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
@@ -85,18 +109,14 @@ class TensorAttention(Decoding):
           )
           (out_proj): Linear(in_features=8, out_features=8, bias=True)
         )
+        >>> TensorAttention(8, 2, bound=1.0, tolerance=1e-3).plan.rank
+        126
     """
 
-    __signature__: ClassVar[inspect.Signature]
     in_proj_bias: ClassVar[None] = None
     """Keeps PyTorch's encoder layers from their fused kernel, so that they call the layer, which refuses them."""
 
-    def __new__(cls, *_: Any, bound: float | None = None, **__: Any) -> Self:
-        if cls is TensorAttention and bound is not None:
-            from separatrix.nn.bounded import BoundedTensorAttention  # which is made from this class
-
-            return super().__new__(BoundedTensorAttention)  # type: ignore[return-value]
-        return super().__new__(cls)
+    temperature: nn.Parameter
 
     def __init__(
         self,
@@ -125,87 +145,76 @@ class TensorAttention(Decoding):
         refuse("dropout", dropout, 0, "the weights are never held; drop out of the output instead")
         refuse("add_bias_kv", add_bias_kv, False, "append a token to key and value instead")
         refuse("add_zero_attn", add_zero_attn, False, "append a token to key and value instead")
-        super().__init__(embed_dim, num_heads, order, kdim, vdim, bias, batch_first, num_kv_heads, device, dtype)
-        if scale is not None and not (is_number(scale) and math.isfinite(scale)):
-            raise ArgumentError("scale", expected="None or a finite number", got=scale)
-        self.scale = scale
-        self.windows = _one_a_set(windows, order)
-        self.method = method
-        self.bound, self.tolerance = bound, tolerance
-        self.rotary = None if rotary is None else positive("rotary", rotary)
-        if rotary is not None and self.head_dim % 2:
-            raise ArgumentError("rotary", expected=f"None for an odd head_dim, {self.head_dim}", got=rotary)
-        self._check_bounds()
+        super().__init__()
+        self.embed_dim, self.num_heads = whole("embed_dim", embed_dim, low=1), whole("num_heads", num_heads, low=1)
+        self.order = whole("order", order, low=2)
+        self.kdim = self.embed_dim if kdim is None else whole("kdim", kdim, low=1)
+        self.vdim = self.embed_dim if vdim is None else whole("vdim", vdim, low=1)
+        self.num_kv_heads = self.num_heads if num_kv_heads is None else whole("num_kv_heads", num_kv_heads, low=1)
+        if embed_dim % num_heads:
+            raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
+        if num_heads % self.num_kv_heads:
+            raise ArgumentError("num_kv_heads", expected=f"a divisor of num_heads = {num_heads}", got=num_kv_heads)
+        self.head_dim = self.embed_dim // self.num_heads
+        self.batch_first, self.method = batch_first, method
+        self.windows = windows_of_sets(windows, self.order)
+        check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
+        self.scale, self.rotary = scale, None if rotary is None else float(rotary)
+        self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
+
+        def linear(width: int, heads: int) -> nn.Linear:
+            # The constructor of nn.Linear draws weights from the global generator, unless the device is "meta".
+            empty = nn.Linear(width, heads * self.head_dim, bias=bias, device="meta", dtype=dtype)
+            return empty.to_empty(device=torch.empty(0).device if device is None else device)
+
+        self.q_proj = linear(self.embed_dim, self.num_heads)
+        self.k_proj = nn.ModuleList(linear(self.kdim, self.num_kv_heads) for _ in range(self.order - 1))
+        self.v_proj = nn.ModuleList(linear(self.vdim, self.num_kv_heads) for _ in range(self.order - 1))
+        self.out_proj = linear(self.embed_dim, self.num_heads)
+        if self._score_bound is not None:
+            self._score_bound.plan(self.dtype)  # raises an error for a tolerance that the dtype cannot keep
+            self.temperature = nn.Parameter(self.out_proj.weight.new_empty(self.num_heads))
         self.reset_parameters(generator)
 
-    def _check_bounds(self) -> None:
-        if self.tolerance is not None:
-            raise ArgumentError("tolerance", expected="None for a layer without a bound", got=self.tolerance)
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw every weight anew, Xavier-uniform, and set every bias to zero.
+
+        Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
+        """
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                outputs, inputs = parameter.shape
+                gain = math.sqrt((inputs + outputs) / (inputs + self.embed_dim))
+                nn.init.xavier_uniform_(parameter, gain, generator=generator)
+            else:
+                nn.init.zeros_(parameter)
+
+    @property
+    def bound(self) -> float | None:
+        """The number that no score can exceed, if there is one."""
+        return None if self._score_bound is None else self._score_bound.bound
+
+    @property
+    def tolerance(self) -> float | None:
+        """The error that near-linear attention may have; None for a layer that attends exactly."""
+        return None if self._score_bound is None else self._score_bound.tolerance
 
     @property
     def plan(self) -> BoundedPlan | None:
         """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
-        return None
+        return None if self._score_bound is None else self._score_bound.plan(self.temperature.dtype)
 
-    def config(self) -> dict[str, object]:
-        """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
+        dtype: torch.dtype = parameter_of(self.out_proj, "weight").dtype
+        return dtype if dtype.is_floating_point else torch.float32
 
-        They can be written as JSON; `from_config` makes a layer of them, whose weights are drawn anew.
-
-        Example:
-            >>> config = TensorAttention(8, 2, windows=4, num_kv_heads=1).config()
-            >>> config["windows"], config["num_kv_heads"], TensorAttention.from_config(config).config() == config
-            ([4, 4], 1, True)
-        """
-        names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
-        more = ("num_kv_heads", "rotary", "bound", "tolerance")
-        found: dict[str, object] = {name: getattr(self, name) for name in (*names, *more)}
-        windows = None if self.windows is None else list(self.windows)
-        return found | {"bias": parameter_of(self.q_proj, "bias") is not None, "windows": windows}
-
-    @classmethod
-    def from_config(
-        cls,
-        config: Mapping[str, Any],
-        *,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Self:
-        """The layer that `config` describes, with new weights.
-
-        Args:
-            config: What `config` gave. A name that is left out has its default.
-            generator: As in the constructor.
-            device: As in the constructor.
-            dtype: As in the constructor.
-
-        Raises:
-            ArgumentError: A name is none of the layer's, or what it stands for is refused by the constructor.
-        """
-        if not isinstance(config, Mapping):
-            raise ArgumentError("config", expected="a mapping from names to values", got=type(config).__name__)
-        known = [name for name in _ARGUMENTS if name not in ("self", "generator", "device", "dtype")]
-        for name in config:
-            if name not in known:
-                raise ArgumentError("config", expected=f"names out of {known}", got=repr(name))
-        for name in ("embed_dim", "num_heads"):
-            if name not in config:
-                raise ArgumentError("config", expected=f"an entry {name!r}", got=f"{sorted(config)}")
-        return cls(**config, generator=generator, device=device, dtype=dtype)
-
-    def _meaning(self) -> dict[str, object]:
-        scale = 1 / self.head_dim if self.scale is None and self.bound is None else self.scale
-        found: dict[str, object] = {"order": self.order, "num_heads": self.num_heads, "scale": scale}
-        return found | {"rotary": self.rotary, "bound": self.bound, "tolerance": self.tolerance}
-
-    def extra_repr(self) -> str:
-        usual: dict[str, object] = {"kdim": self.embed_dim, "vdim": self.embed_dim}
-        usual |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
-        usual |= {"num_kv_heads": self.num_heads, "rotary": None, "bound": None, "tolerance": None}
-        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
-        shown = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "order": self.order, **unusual}
-        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        device: torch.device = parameter_of(self.out_proj, "weight").device
+        return device
 
     def forward(
         self,
@@ -242,44 +251,301 @@ class TensorAttention(Decoding):
             return node  # type: ignore[no-any-return]
         refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
-        q, keys, values, masks = self.inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-        return self.joined(self._attend(q, keys, values, masks, is_causal, query_offset))
+        q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+        return self._output(self._attend(q, keys, values, **options))
 
-    def _attend(
+    def _inputs(
         self,
-        q: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        masks: list[Tensor] | None,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
         is_causal: bool,
         query_offset: int,
-    ) -> Tensor:
-        """The outputs of the heads, (..., num_heads, L, head_dim)."""
-        q, keys = self._placed(q, keys, query_offset, 0)
-        return self._exact(q, keys, values, masks, is_causal, query_offset, self.windows)
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], dict[str, Any]]:
+        """Queries, keys and values of the heads, and options of `tensor_attention`, from the arguments of a call."""
+        for_key, for_value = "query" if key is None else None, "key" if value is None else None
+        key = query if key is None else key
+        value = key if value is None else value
+        self._check("query", query, self.embed_dim)
+        self._check("key", key, self.kdim, for_key)
+        self._check("value", value, self.vdim, for_value)
+        if not self.batch_first:
+            query, key, value = (x.movedim(0, -2) for x in (query, key, value))
+        check_together(query, key, value, key_padding_mask, square=is_causal and query_offset == 0)
+        masks = self._key_masks(key_padding_mask)
+        options = {"is_causal": is_causal, "query_offset": query_offset, "key_masks": masks}
+        return *self.project(query, key, value), options
+
+    def _check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
+        check_input(name, x, width, self.dtype, self.device, self.batch_first, stands_for)
+
+    def _key_masks(self, key_padding_mask: Tensor | None) -> list[Tensor] | None:
+        """The `key_masks` of `tensor_attention`, True for the keys that are attended."""
+        return None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim).
+
+        With a bound, queries and keys are normalised, and queries multiplied by their temperature. With tensor
+        parallelism these are the heads of this rank.
+        """
+        heads, kv_heads = local_heads("num_heads", self.num_heads, self.q_proj), self._local_kv_heads
+        q = self._split(self.q_proj(query), heads)
+        keys = [self._split(projection(key), kv_heads) for projection in self.k_proj]
+        values = [self._split(projection(value), kv_heads) for projection in self.v_proj]
+        if self._score_bound is None:
+            return q, keys, values
+        return self._score_bound.apply(q, keys, values, local_part(self.temperature, self.q_proj))
+
+    @property
+    def _local_kv_heads(self) -> int:
+        """How many heads of keys and values this rank has."""
+        return local_heads("num_kv_heads", self.num_kv_heads, self.k_proj[0])
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        """The heads (..., heads, length, head_dim) of a projection (..., length, heads * head_dim)."""
+        return x.reshape(*x.shape[:-1], heads, self.head_dim).transpose(-3, -2)
+
+    def _attend(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
+        """The outputs of the heads, (..., num_heads, L, head_dim), with these options of `tensor_attention`."""
+        plan = self.plan
+        if plan is not None:
+            call = check_call(q, keys, values, **options, **self._scoring)
+            return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
+        q, keys = rotate_heads(q, keys, self.rotary, options["query_offset"], 0)
+        return self._exact(q, keys, values, windows=self.windows, **options)
+
+    def _exact(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
+        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **self._scoring)
+        return output
+
+    @property
+    def _scoring(self) -> dict[str, Any]:
+        """The arguments of attention that are the same in every call."""
+        factor = self.scale if self.bound is None else self.bound
+        return {"scale": factor, "enable_gqa": self.num_kv_heads < self.num_heads}
+
+    def _output(self, heads: Tensor) -> Tensor:
+        """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
+        out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
+        return out if self.batch_first else out.movedim(-2, 0)
+
+    def certificate(
+        self,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        query_offset: int = 0,
+    ) -> Certificate:
+        """A bound on the error of the heads' outputs, before ``out_proj``, in a call with the same arguments.
+
+        It is for a layer with a bound and a tolerance, and speaks of the difference to the exact attention of the
+        queries, keys and values that the layer computes.
+
+        Args:
+            query: As in a call. Nothing is attended; the values are computed, because the certificate is proportional
+                to their magnitudes. Without a query it is the certificate for values of magnitude 1, whatever the
+                length.
+            key, value, key_padding_mask, is_causal, query_offset: As in a call.
+
+        Returns:
+            The certificate, whose `per_query` is (batch, num_heads, L), without the batch if the query has none, and
+            a single number if there is no query.
+
+        Raises:
+            ArgumentError: The layer has no bound or no tolerance, or a call with these arguments would be refused.
+
+        Example:
+            >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
+            >>> layer.certificate().total < 1e-3
+            True
+            >>> layer.certificate(torch.zeros(4, 5, 8)).per_query.shape
+            torch.Size([4, 2, 5])
+        """
+        plan = self.plan
+        if plan is None:
+            raise self._without_tolerance("certificate")
+        if query is None:
+            for name, given in (("key", key), ("value", value), ("key_padding_mask", key_padding_mask)):
+                if given is not None:
+                    raise ArgumentError(name, expected="None without a query", got=type(given).__name__)
+            return plan.certificate(plan.roundings, torch.ones((), dtype=torch.float64))
+        with torch.no_grad():
+            q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+            return call_certificate(plan, check_call(q, keys, values, **options, **self._scoring))
+
+    def _without_tolerance(self, name: str) -> ArgumentError:
+        return ArgumentError(name, expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
+
+    def cache(self, batch_size: int | None = None, *, spare: int = 0) -> DecodingCache:
+        """An empty cache for `decode`, of one sequence without a batch or of `batch_size` of them.
+
+        Args:
+            batch_size: How many sequences are decoded at once; None for inputs without a batch.
+            spare: How many tokens a cache with windows can be trimmed by at any time: it holds so many more.
+
+        Returns:
+            A `TokenCache` of all keys and values, which with `windows` holds those that the next token can attend. For
+            a layer with a tolerance it is a `TensorAttentionState` of constant size. Both can be saved (`state_dict`)
+            and reordered for a beam search (`reorder`); tokens can be taken back by `trim` where they are held.
+        """
+        if batch_size is not None:
+            batch_size = whole("batch_size", batch_size, low=0)
+        kind, arguments = self._cache_arguments()
+        shape = self._cache_shape(batch_size)
+        if kind is TokenCache:
+            return TokenCache(**arguments, batch_shape=shape, spare=spare)
+        if spare != 0:
+            raise ArgumentError("spare", expected="0 for a layer with a tolerance: its sums hold no tokens", got=spare)
+        return TensorAttentionState(**arguments, batch_shape=shape)
+
+    def _cache_arguments(self) -> tuple[type[DecodingCache], dict[str, Any]]:
+        """The class of the caches of this layer, and the arguments that all of them share."""
+        if self.kdim != self.embed_dim or self.vdim != self.embed_dim:
+            expected = f"kdim = vdim = embed_dim = {self.embed_dim}, because a layer decodes its own inputs"
+            raise ArgumentError("cache", expected=expected, got=f"kdim = {self.kdim}, vdim = {self.vdim}")
+        if self._score_bound is not None and self.tolerance is not None:
+            place = {"dtype": self.temperature.dtype, "device": self.temperature.device}
+            return TensorAttentionState, {**self._score_bound.state_arguments(), **place}
+        windows = (None,) * (self.order - 1) if self.windows is None else self.windows
+        return TokenCache, {"head_dim": self.head_dim, "windows": windows, "dtype": self.dtype, "device": self.device}
+
+    def _cache_shape(self, batch_size: int | None) -> tuple[int, ...]:
+        heads = self._local_kv_heads
+        return (heads,) if batch_size is None else (batch_size, heads)
+
+    def state(self, batch_size: int | None = None) -> TensorAttentionState:
+        """The `cache` of a layer with a tolerance, by the name that says what it is."""
+        cache = self.cache(batch_size)
+        if not isinstance(cache, TensorAttentionState):
+            raise self._without_tolerance("state")
+        return cache
+
+    def decode(self, x: Tensor, cache: DecodingCache, *, key_padding_mask: Tensor | None = None) -> Tensor:
+        """Append the tokens x to a cache and give the outputs of all of them: causal self-attention that goes on.
+
+        However a sequence is cut into calls, a prompt of many tokens and then one token at a time, together they give
+        what ``layer(sequence, is_causal=True)`` gives: up to rounding, or up to its tolerance in a layer that has one.
+
+        Args:
+            x: The tokens, (batch, L, embed_dim) or (L, embed_dim), as the layer's other inputs.
+            cache: What ``layer.cache(batch_size)`` gave, with all earlier tokens; these are added to it.
+            key_padding_mask: A bool tensor, (batch, L) or (L,), **True for each of these tokens that no token may
+                attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
+                The cache remembers it, or, in a layer with a tolerance, leaves them out of its sums. Padding takes a
+                position like any other token.
+
+        Returns:
+            The outputs, shaped like `x`.
+
+        Raises:
+            ArgumentError: The cache is none, or another layer's, or x or the mask does not fit it. Nothing is added
+                then.
+            SeparatrixError: As in a call of the layer; or another thread is using the cache.
+
+        Example:
+            >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
+            >>> x = torch.randn(4, 10, 8, generator=torch.Generator().manual_seed(1))
+            >>> cache = layer.cache(batch_size=4)
+            >>> prompt = layer.decode(x[:, :7], cache)
+            >>> rest = [layer.decode(x[:, i : i + 1], cache) for i in range(7, 10)]
+            >>> torch.allclose(torch.cat([prompt, *rest], 1), layer(x, is_causal=True), atol=1e-6)
+            True
+        """
+        self._check("x", x, self.embed_dim)
+        if x.dim() > 3:
+            raise ArgumentError("x", expected="at most one batch dimension", got=f"shape {tuple(x.shape)}")
+        x = x if self.batch_first else x.movedim(0, -2)
+        check_cache(cache, *self._cache_arguments(), self._cache_shape(x.shape[0] if x.dim() == 3 else None))
+        check_together(x, x, x, key_padding_mask)
+        q, keys, values = self.project(x, x, x)
+        q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
+        if isinstance(cache, TensorAttentionState):
+            masks = self._key_masks(key_padding_mask)
+            if self.num_kv_heads == self.num_heads:
+                return self._output(cache.extend(q, keys, values, key_masks=masks))
+            shared = q.unflatten(-3, (-1, self.num_heads // self.num_kv_heads))
+            return self._output(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
+        with cache.guard.changing:
+            start = cache.tokens[0]
+            q, keys = rotate_heads(q, keys, self.rotary, start, start)
+            keys, values = cache.joined(keys, values)
+            padding = cache.padded(q.shape[-2], key_padding_mask)
+            attended_keys, attended_values, options = cache.attended(keys, values, padding)
+            heads = self._exact(q, attended_keys, attended_values, **options)
+            cache.keep(keys, values, padding)
+            return self._output(heads)
+
+    def config(self) -> dict[str, object]:
+        """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
+
+        They can be written as JSON; `from_config` makes a layer of them, whose weights are drawn anew.
+
+        Example:
+            >>> config = TensorAttention(8, 2, windows=4, num_kv_heads=1).config()
+            >>> config["windows"], config["num_kv_heads"], TensorAttention.from_config(config).config() == config
+            ([4, 4], 1, True)
+        """
+        return constructor_arguments(self)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any],
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """The layer that `config` describes, with new weights.
+
+        Args:
+            config: What `config` gave. A name that is left out has its default.
+            generator, device, dtype: As in the constructor.
+
+        Raises:
+            ArgumentError: A name is none of the layer's, or what it stands for is refused by the constructor.
+        """
+        arguments = inspect.signature(TensorAttention).parameters
+        check_config(config, [name for name in arguments if name not in ("generator", "device", "dtype")])
+        return cls(**config, generator=generator, device=device, dtype=dtype)
+
+    def get_extra_state(self) -> Tensor:
+        """The configuration that is saved with the weights: order, heads, scale, bound and tolerance, as JSON bytes."""
+        return as_bytes(saved_configuration(self))
+
+    def set_extra_state(self, state: Any) -> None:
+        """Raise an error for weights of a layer of another order, scale or bound, or with other heads.
+
+        Raises:
+            ArgumentError: The configuration that was saved differs in more than the tolerance. It names what differs.
+        """
+        check_extra_state(saved_configuration(self), state)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        check_state_dict(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled layer; earlier versions pickled the bound and the tolerance as attributes of the layer."""
+        kept = {name: value for name, value in state.items() if name not in ("bound", "tolerance")}
+        super().__setstate__(kept)  # type: ignore[no-untyped-call]
+        if "_score_bound" not in state:
+            bound, tolerance = state["bound"], state["tolerance"]
+            self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Cast or move the layer; a type that cannot keep the tolerance is refused here, and by every call."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        _ = self.plan
+        return self
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in changed_arguments(self).items())
 
     def __prepare_scriptable__(self) -> NoReturn:
         refuse_torchscript("torch.jit.script")
-
-    def certificate(self, *_: Any, **__: Any) -> Certificate:
-        """A bound on the error of near-linear attention: see `BoundedTensorAttention.certificate`."""
-        raise self._without_tolerance("certificate")
-
-
-# Tools that show the arguments of a class look at `__new__` first, which only passes them on.
-_ARGUMENTS = inspect.signature(TensorAttention.__init__).parameters
-TensorAttention.__signature__ = inspect.Signature([_ARGUMENTS[name] for name in _ARGUMENTS if name != "self"])
-
-
-def _one_a_set(windows: int | Sequence[int | None] | None, order: int) -> tuple[int | None, ...] | None:
-    if windows is None:
-        return None
-    if isinstance(windows, (list, tuple)):
-        if len(windows) != order - 1:
-            raise ArgumentError("windows", expected=f"{order - 1} entries, one for each key set", got=windows)
-        for m, window in enumerate(windows):
-            if window is not None:
-                check_integer(f"windows[{m}]", window, 1)
-        return tuple(windows)
-    check_integer("windows", windows, 1)
-    return (windows,) * (order - 1)  # type: ignore[return-value]

@@ -18,7 +18,7 @@ import separatrix as sx
 from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.exact.gpu import launch as gpu_launch
 from separatrix.attention.streaming import state
-from separatrix.nn import BoundedTensorAttention
+from separatrix.nn import TensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command
 from tests.attention.fuzz import manners, running, shards, states, windows
 from tests.attention.fuzz.calls import check_call, draw_call
@@ -115,9 +115,9 @@ def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
     right, attend = sx.certified_attention, state.TensorAttentionState.attend
     monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
     monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
-    sharded, forward = shards.sharded_attention, BoundedTensorAttention._attend
+    sharded, forward = shards.sharded_attention, TensorAttention._attend
     monkeypatch.setattr(shards, "sharded_attention", lambda *given, **options: too_far(sharded(*given, **options)))
-    monkeypatch.setattr(BoundedTensorAttention, "_attend", lambda *given: too_far(forward(*given)))
+    monkeypatch.setattr(TensorAttention, "_attend", lambda *given, **options: too_far(forward(*given, **options)))
     monkeypatch.setattr(windows, "check_backward", check_call)
     found = tallied(kind, 8).total()
     assert found.broken > 0

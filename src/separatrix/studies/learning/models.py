@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
-from separatrix.nn.decoding import Cache
+from separatrix.nn.cache import DecodingCache
 from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 
@@ -97,7 +97,7 @@ class Block(nn.Module):
             last = last + self.attention(read[:, -asked:], read)
         return self._followed(last)
 
-    def decode(self, h: Tensor, cache: Cache) -> Tensor:
+    def decode(self, h: Tensor, cache: DecodingCache) -> Tensor:
         """The block's outputs at tokens h (batch, L, width) that come after those in the cache, and are added to it."""
         assert isinstance(self.attention, TensorAttention)
         return self._followed(h + self.attention.decode(self.before_attention(h), cache))
@@ -155,7 +155,7 @@ class Model(nn.Module):
         logits: Tensor = self.answer(self.norm(h))
         return logits
 
-    def caches(self, batch: int) -> list[Cache]:
+    def caches(self, batch: int) -> list[DecodingCache]:
         """Empty caches for `decode`, one for each layer, of `batch` sequences.
 
         Raises:
@@ -168,7 +168,7 @@ class Model(nn.Module):
             made.append(block.attention.cache(batch))
         return made
 
-    def decode(self, tokens: Tensor, caches: Sequence[Cache]) -> Tensor:
+    def decode(self, tokens: Tensor, caches: Sequence[DecodingCache]) -> Tensor:
         """The logits (batch, L, classes) of tokens (batch, L, fields) that go on from those in the caches.
 
         However a sequence is cut into calls, the logits are those of one call of the model on all of it, at every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,6 +75,13 @@ def test_bad_arguments_of_the_call(argument, changed, said):
     with pytest.raises(ArgumentError, match=said) as caught:
         layer(**(good | changed))
     assert caught.value.argument == argument
+
+
+def test_sizes_may_be_integers_of_numpy():
+    sizes = {"embed_dim": 8, "num_heads": 4, "order": 3, "kdim": 5, "vdim": 6, "num_kv_heads": 2, "windows": 4}
+    layer = TensorAttention(**{name: np.int64(size) for name, size in sizes.items()})
+    assert layer.config() == TensorAttention(**sizes).config()
+    assert {type(getattr(layer, name)) for name in sizes if name != "windows"} == {int}
 
 
 def test_an_unknown_method():

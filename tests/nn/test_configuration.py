@@ -141,6 +141,76 @@ def test_weights_saved_by_earlier_versions():
     assert torch.equal(model(x), layer(x))
 
 
+SAVED_WEIGHTS = {
+    "q_proj.weight": (8, 8),
+    "q_proj.bias": (8,),
+    "k_proj.0.weight": (4, 8),
+    "k_proj.0.bias": (4,),
+    "k_proj.1.weight": (4, 8),
+    "k_proj.1.bias": (4,),
+    "v_proj.0.weight": (4, 8),
+    "v_proj.0.bias": (4,),
+    "v_proj.1.weight": (4, 8),
+    "v_proj.1.bias": (4,),
+    "out_proj.weight": (8, 8),
+    "out_proj.bias": (8,),
+}
+"""The names and shapes of the weights in a state dict of a layer with one head of keys, of version 0.1."""
+
+
+@pytest.mark.parametrize(
+    ("options", "temperature", "extra_state"),
+    [
+        ({}, {}, '"scale": 0.25, "rotary": null, "bound": null, "tolerance": null'),
+        ({"rotary": 10.0}, {}, '"scale": 0.25, "rotary": 10.0, "bound": null, "tolerance": null'),
+        ({"bound": 1.5}, {"temperature": (2,)}, '"scale": null, "rotary": null, "bound": 1.5, "tolerance": null'),
+        (
+            {"bound": 1.5, "tolerance": 1e-3},
+            {"temperature": (2,)},
+            '"scale": null, "rotary": null, "bound": 1.5, "tolerance": 0.001',
+        ),
+    ],
+    ids=str,
+)
+def test_state_dicts_have_the_entries_that_they_always_had(options, temperature, extra_state):
+    layer, shapes = make(num_kv_heads=1, **options), temperature | SAVED_WEIGHTS
+    configuration = ('{"order": 3, "num_heads": 2, ' + extra_state + "}").encode()
+    saved = layer.state_dict()
+    assert {name: tuple(x.shape) for name, x in saved.items() if name != "_extra_state"} == shapes
+    assert [*saved] == [*temperature, "_extra_state", *SAVED_WEIGHTS]
+    assert bytes(saved["_extra_state"].tolist()) == configuration
+    generator = torch.Generator().manual_seed(5)
+    weights = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    extra = torch.tensor(list(configuration), dtype=torch.uint8)
+    layer.load_state_dict({**weights, "_extra_state": extra})
+    for name, parameter in layer.named_parameters():
+        assert torch.equal(parameter, weights[name])
+
+
+@pytest.mark.parametrize("options", [{}, {"bound": 1.5}, {"bound": 1.5, "tolerance": 1e-3}], ids=str)
+def test_layers_pickled_by_earlier_versions(options):
+    """They had a class of their own for a bound, whose numbers and plans were attributes of the layer."""
+    layer = make(**options)
+    attributes = {name: value for name, value in vars(layer).items() if name != "_score_bound"}
+    attributes |= {"bound": layer.bound, "tolerance": layer.tolerance}
+    kind = TensorAttention
+    if options:
+        kind, attributes["_plans"] = BoundedTensorAttention, {}
+
+    class Pickled:
+        def __reduce__(self):
+            return kind.__new__, (kind,), attributes
+
+    assert BoundedTensorAttention.__module__ == "separatrix.nn.bounded"
+    restored = pickle.loads(pickle.dumps(Pickled()))
+    assert type(restored) is kind
+    assert restored.config() == layer.config()
+    assert restored.plan == layer.plan
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(4))
+    for again in (restored, copy.deepcopy(restored), pickle.loads(pickle.dumps(restored))):
+        assert torch.equal(again(x), layer(x))
+
+
 def test_weights_of_other_parts_of_a_model_are_no_business_of_the_layer():
     model = nn.ModuleDict({"attention": make(), "head": nn.Linear(8, 1)})
     model.load_state_dict({"head.weight": torch.ones(1, 8)}, strict=False)

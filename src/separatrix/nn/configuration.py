@@ -1,0 +1,107 @@
+"""The configuration of a layer: its arguments, and the part that is saved with weights and compared on loading.
+
+The product of a query and a key is a score only with the scale, or the bound, that the weights were trained with. Such
+numbers are the extra state of a layer, a tensor of the bytes of a JSON text, because safetensors stores tensors alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.attention.streaming.saved_state import Configuration, from_bytes
+from separatrix.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from separatrix.nn.tensor_attention import TensorAttention
+
+KEY = "_extra_state"
+"""The key of the extra state in a state dict, after the prefix of the layer."""
+FREE = ("tolerance",)
+"""Entries that may differ between the saved weights and the layer that loads them."""
+
+
+def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
+    """The arguments of the constructor of a layer that JSON can represent."""
+    names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
+    more = ("num_kv_heads", "rotary", "bound", "tolerance")
+    arguments: dict[str, object] = {name: getattr(layer, name) for name in (*names, *more)}
+    windows = None if layer.windows is None else list(layer.windows)
+    return arguments | {"bias": parameter_of(layer.q_proj, "bias") is not None, "windows": windows}
+
+
+def changed_arguments(layer: TensorAttention) -> dict[str, object]:
+    """The sizes of a layer, and the arguments that differ from their defaults: those that its `repr` shows."""
+    defaults: dict[str, object] = {"kdim": layer.embed_dim, "vdim": layer.embed_dim}
+    defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
+    defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
+    changed = {name: getattr(layer, name) for name, value in defaults.items() if getattr(layer, name) != value}
+    return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": layer.order, **changed}
+
+
+def saved_configuration(layer: TensorAttention) -> dict[str, object]:
+    """The numbers without which the weights of a layer compute another function, and its tolerance."""
+    scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
+    sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
+    return sizes | {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
+
+
+def parameter_of(linear: nn.Module, name: str) -> Any:
+    """The weight or the bias of a projection, which is a method of the linear modules of `torch.ao.quantization`."""
+    parameter = getattr(linear, name)
+    return parameter() if callable(parameter) else parameter
+
+
+def check_extra_state(configuration: Configuration, state: object) -> None:
+    """Raise an `ArgumentError` unless a saved extra state is of a layer with the same configuration.
+
+    Args:
+        configuration: The configuration of the layer that loads the weights.
+        state: The extra state that was saved.
+    """
+    if isinstance(state, Tensor) and state.is_floating_point() and torch.equal(state, state.to(torch.uint8).to(state)):
+        state = state.to(torch.uint8)  # the whole state dict was cast: every floating-point type holds bytes exactly
+    saved = from_bytes(state, f"state_dict['{KEY}']")
+    for name, value in configuration.items():
+        if name not in FREE and saved.get(name) != value:
+            expected = f"weights of a layer with {name} = {value}, as this one"
+            raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {saved.get(name)}")
+
+
+def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], prefix: str) -> None:
+    """Compare the configuration in a state dict with that of a layer, before any of the weights is loaded.
+
+    A state dict with only some of the weights, such as the adapters that PEFT saves, need not have a configuration. For
+    one with all of the weights and no configuration there is a warning.
+    """
+    configuration = saved_configuration(layer)
+    if prefix + KEY in state_dict:
+        check_extra_state(configuration, state_dict[prefix + KEY])
+    elif all(prefix + name in state_dict for name, _ in layer.named_parameters()):
+        entries = ", ".join(f"{name} = {value}" for name, value in configuration.items())
+        warnings.warn(
+            f"The state dict has no '{prefix + KEY}': it does not say what its weights mean, as those saved by "
+            f"earlier versions do not. If they are of a layer with {entries}, load them with strict=False.",
+            stacklevel=3,
+        )
+
+
+def check_config(config: object, names: Sequence[str]) -> None:
+    """Raise an `ArgumentError` unless `config` is a mapping of these names that has the first two, which are required.
+
+    Args:
+        config: The argument of `nn.TensorAttention.from_config`.
+        names: The names that it may have.
+    """
+    if not isinstance(config, Mapping):
+        raise ArgumentError("config", expected="a mapping from names to values", got=type(config).__name__)
+    for name in config:
+        if name not in names:
+            raise ArgumentError("config", expected=f"names out of {[*names]}", got=repr(name))
+    for name in names[:2]:
+        if name not in config:
+            raise ArgumentError("config", expected=f"an entry {name!r}", got=f"{sorted(config)}")

@@ -1,0 +1,151 @@
+"""Checks of the arguments of a layer: those of its constructor, of a call, and the cache that it decodes with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import is_dense, layout
+from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.checks import is_number, positive, whole
+from separatrix.errors import ArgumentError
+from separatrix.nn.cache import TokenCache, Window
+
+
+def refuse(name: str, given: object, only: object, reason: str) -> None:
+    """Raise an `ArgumentError` if an argument of `nn.MultiheadAttention` has another value than the one supported."""
+    if isinstance(given, Tensor) or given != only:
+        got = _shape(given) if isinstance(given, Tensor) else given
+        raise ArgumentError(name, expected=f"{only!r} ({reason})", got=got)
+
+
+def check_scoring(
+    head_dim: int,
+    scale: float | None,
+    rotary: float | None,
+    windows: object,
+    bound: float | None,
+    tolerance: float | None,
+) -> None:
+    """Raise an `ArgumentError` unless the arguments that decide the scores of a layer are valid together."""
+    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
+        raise ArgumentError("scale", expected="None or a finite number", got=scale)
+    if rotary is not None and positive("rotary", rotary) and head_dim % 2:
+        raise ArgumentError("rotary", expected=f"None for an odd head_dim, {head_dim}", got=rotary)
+    if bound is None:
+        if tolerance is not None:
+            raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
+        return
+    if scale is not None:
+        raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
+    if rotary is not None:
+        reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
+        raise ArgumentError("rotary", expected=reason, got=rotary)
+    if tolerance is not None and windows is not None:
+        raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
+
+
+def windows_of_sets(windows: int | Sequence[Window] | None, order: int) -> tuple[Window, ...] | None:
+    """The window of each of the order - 1 key sets, from one for all or one for each; None if no set has one."""
+    if windows is None:
+        return None
+    if isinstance(windows, (list, tuple)):
+        if len(windows) != order - 1:
+            raise ArgumentError("windows", expected=f"{order - 1} entries, one for each key set", got=windows)
+        return tuple(None if w is None else whole(f"windows[{m}]", w, low=1) for m, w in enumerate(windows))
+    return (whole("windows", windows, low=1),) * (order - 1)
+
+
+def check_input(
+    name: str,
+    x: Tensor,
+    width: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    batch_first: bool,
+    stands_for: str | None = None,
+) -> None:
+    """Raise an `ArgumentError` unless an input is a dense tensor of the width, dtype and device of a layer.
+
+    Args:
+        name: The argument, for the message.
+        x: The input.
+        width: The last dimension that it must have.
+        dtype: The dtype of the layer; under autocast the input may have another.
+        device: The device of the layer.
+        batch_first: Whether the batch comes before the length.
+        stands_for: The argument whose value x is, because `name` was None.
+    """
+    if not isinstance(x, Tensor):
+        raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
+    if not is_dense(x):
+        raise ArgumentError(name, expected="a dense tensor", got=layout(x))
+    got = _shape(x) if stands_for is None else f"None, which stands for {stands_for} of {_shape(x)}"
+    if x.dim() < 2:
+        form = "(..., length, width)" if batch_first else "(length, ..., width)"
+        raise ArgumentError(name, expected=f"shape {form}", got=got)
+    if x.shape[-1] != width:
+        raise ArgumentError(name, expected=f"a last dimension of {width}", got=got)
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ArgumentError(name, expected=f"the layer's type {dtype}", got=str(x.dtype))
+    if x.device != device:
+        raise ArgumentError(name, expected=f"the layer's device {device}", got=str(x.device))
+
+
+def check_together(
+    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, *, square: bool = False
+) -> None:
+    """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other.
+
+    If `square`, as for a causal call without an offset, there must be as many queries as keys.
+    """
+    if key.shape[:-2] != query.shape[:-2]:
+        raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
+    if value.shape[:-1] != key.shape[:-1]:
+        raise ArgumentError("value", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value))
+    if square and key.shape[-2] != query.shape[-2]:
+        expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
+        raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
+    if key_padding_mask is None:
+        return
+    if not isinstance(key_padding_mask, Tensor) or key_padding_mask.dtype != torch.bool:
+        got = key_padding_mask.dtype if isinstance(key_padding_mask, Tensor) else type(key_padding_mask).__name__
+        raise ArgumentError("key_padding_mask", expected="a bool tensor, True where a key is ignored", got=str(got))
+    if key_padding_mask.shape != key.shape[:-1]:
+        expected = f"the key's batch and length {tuple(key.shape[:-1])}"
+        raise ArgumentError("key_padding_mask", expected=expected, got=_shape(key_padding_mask))
+    if key_padding_mask.device != key.device:
+        expected = f"the layer's device {key.device}"
+        raise ArgumentError("key_padding_mask", expected=expected, got=str(key_padding_mask.device))
+
+
+def check_cache(cache: object, kind: type, attributes: Mapping[str, object], batch_shape: tuple[int, ...]) -> None:
+    """Raise an `ArgumentError` unless a cache is one that the layer makes for the batch of its input.
+
+    Args:
+        cache: The cache.
+        kind: The class of the layer's caches.
+        attributes: The attributes that all of them share.
+        batch_shape: The batch of the input, if it has one, and the heads of keys on this rank.
+    """
+    expected = f"what cache({'batch_size' if len(batch_shape) == 2 else ''}) of the layer gives"
+    if not isinstance(cache, (TokenCache, TensorAttentionState)):
+        raise ArgumentError("cache", expected=expected, got=type(cache).__name__)
+    for name, value in {"type": kind.__name__, **attributes}.items():
+        got = type(cache).__name__ if name == "type" else getattr(cache, name)
+        if got != value:
+            raise ArgumentError("cache", expected=f"{expected}: {name} = {value}", got=f"{name} = {got}")
+    shape = cache.batch_shape
+    if len(shape) != len(batch_shape) or shape[:-1] != batch_shape[:-1]:
+        batches = [f"a batch of {sizes[0]}" if len(sizes) == 2 else "no batch" for sizes in (batch_shape, shape)]
+        raise ArgumentError("cache", expected=f"{batches[0]}, as x has", got=batches[1])
+    if shape != batch_shape:
+        heads = [f"{sizes[-1]} heads of keys" for sizes in (batch_shape, shape)]
+        raise ArgumentError("cache", expected=f"{heads[0]}, as the layer has on this rank", got=heads[1])
+
+
+def _shape(x: Tensor) -> str:
+    return f"shape {tuple(x.shape)}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
+
 import pytest
 import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.arguments import CONSTRAINTS
+from separatrix.attention.arguments import CONSTRAINTS, CallOptions, check_arguments
+from separatrix.attention.checker.problem import as_problem
+from separatrix.attention.checker.saved import save_call
 from tests.contracts.attention_contract import inputs
 
 
@@ -105,6 +110,44 @@ def test_broken_constraint(constraint, make, argument):
         sx.tensor_attention(**make())
     assert caught.value.expected == constraint.expected
     assert caught.value.got
+
+
+def defaults(function):
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name in CallOptions.__annotations__
+    }
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        sx.tensor_attention,
+        sx.certified_attention,
+        sx.plan_attention,
+        sx.exact_error_bound,
+        sx.attention_weights,
+        sx.top_tuples,
+        sx.pair_map,
+        sx.verify,
+        as_problem,
+        save_call,
+        reference.tensor_attention,
+        reference.masked_scores,
+    ],
+)
+def test_every_call_has_the_same_options_with_the_same_defaults(function):
+    assert set(defaults(check_arguments)) == set(CallOptions.__annotations__)
+    assert defaults(function) == defaults(check_arguments)
+
+
+@pytest.mark.parametrize("function", [sx.tensor_attention, sx.exact_error_bound])
+def test_overloads_take_what_the_implementation_takes(function):
+    for overload in typing.get_overloads(function):
+        hints = typing.get_type_hints(overload, include_extras=True)
+        assert hints.pop("options") == typing.Unpack[CallOptions]
+        assert {*hints, *CallOptions.__annotations__} == {*inspect.signature(function).parameters, "return"}
 
 
 SETS = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -19,6 +20,21 @@ from separatrix.errors import ArgumentError
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST_OFFSET = 2**62
 """Positions, which are offsets and indices added up, stay within the integers of 64 bits."""
+
+
+class CallOptions(TypedDict, total=False):
+    """The optional arguments of a call, which are those of `tensor_attention`, as a function passes them on.
+
+    A function that hands them to another takes ``**options: Unpack[CallOptions]``, so that a type checker and an editor
+    know each of them. `check_arguments` has the defaults.
+    """
+
+    is_causal: bool
+    query_offset: int
+    key_masks: Tensor | Sequence[Tensor | None] | None
+    windows: int | Sequence[int | None] | None
+    scale: float | None
+    enable_gqa: bool
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
@@ -53,7 +54,7 @@ class Certified:
         gradient = self.certificate.gradient
         return ("output", "gradient") if gradient is not None and gradient.total <= self.tolerance else ("output",)
 
-    def save(self, path: str | Path, query: Tensor, keys: Sets, values: Sets, **options: Any) -> None:
+    def save(self, path: str | Path, query: Tensor, keys: Sets, values: Sets, **options: Unpack[CallOptions]) -> None:
         """Write the call and its results to a file that `separatrix verify` checks.
 
         Args:

@@ -20,13 +20,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import torch
 from flint import arb
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.checker import balls
 from separatrix.attention.checker.problem import Floats, Problem, as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.verdict import Verification
@@ -71,11 +72,11 @@ def check_gradients(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Verification:
     """Whether computed gradients of query, keys and values, for an incoming gradient of the output, are as promised.
 
-    `options` are those of the call, all of them.
+    The arguments from `query` to `options` are those of the call.
     """
     problem = as_problem(query, keys, values, **options)
     tensors = [found[0], *found[1], *found[2]]

@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.checker.problem import as_problem
 from separatrix.attention.checker.results import check_shapes
 from separatrix.attention.checker.verdict import Verification
@@ -58,7 +59,7 @@ class SavedCall:
     lse: Tensor
     certificate: SavedCertificate
     arguments: tuple[Tensor, list[Tensor], list[Tensor]]
-    options: dict[str, Any]
+    options: CallOptions
 
     def verify(self, queries: int = 16) -> Verification:
         """Whether the certificate holds."""
@@ -145,13 +146,14 @@ def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
 def _call(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
     sets = range(said["sets"])
     keys, values = ([tensors[f"{name}.{m}"] for m in sets] for name in ("keys", "values"))
-    masks = [tensors.get(f"key_masks.{m}") for m in sets]
+    options: CallOptions = {"key_masks": [tensors.get(f"key_masks.{m}") for m in sets]}
+    options.update(said["options"])
     return SavedCall(
         tensors["output"],
         tensors["lse"],
         SavedCertificate(**said["certificate"], per_query=tensors["per_query"]),
         (tensors["query"], keys, values),
-        {**said["options"], "key_masks": masks},
+        options,
     )
 
 

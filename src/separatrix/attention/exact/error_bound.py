@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeVar, overload
+from typing import Literal, NamedTuple, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.attention.call import Call, flattened
@@ -53,13 +53,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     return_lse: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Tensor: ...
 
 
@@ -69,13 +64,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     return_lse: Literal[True],
+    **options: Unpack[CallOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 

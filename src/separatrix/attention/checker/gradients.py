@@ -20,18 +20,20 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 import torch
 from flint import arb
 from torch import Tensor
 
-from separatrix.attention.arguments import CallOptions
 from separatrix.attention.checker import balls
 from separatrix.attention.checker.problem import Floats, Problem, as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import SeparatrixError
+
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
 
 TUPLES = 1 << 17
 """How many tuples of all queries are summed."""

@@ -17,13 +17,12 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from separatrix.attention.arguments import CallOptions
 from separatrix.attention.checker.problem import as_problem
 from separatrix.attention.checker.results import check_shapes
 from separatrix.attention.checker.verdict import Verification
@@ -31,6 +30,9 @@ from separatrix.attention.checker.verification import Result, verify
 from separatrix.checks import finite, flag, is_number, whole
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import HEADER_BYTES, Stored, digest, header_entries, stored_tensor
+
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
 
 LARGEST_CALL = 2**31
 """The most bytes that the tensors of a call in a file may have; `verify` takes tensors of any size."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import CallOptions
 from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.results import Given
 from separatrix.attention.checker.verdict import Verification
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
+
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
 
 
 class _Certificate(Protocol):

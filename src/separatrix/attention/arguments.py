@@ -38,7 +38,7 @@ class CallOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Given:
+class CallArguments:
     """The arguments of a call as they were given; keys, values, masks and windows have one entry for each key set."""
 
     query: Tensor
@@ -75,9 +75,9 @@ class Constraint:
 
     name: str
     expected: str
-    breaks: Callable[[Given], Iterator[Break]]
+    breaks: Callable[[CallArguments], Iterator[Break]]
 
-    def check(self, given: Given) -> None:
+    def check(self, given: CallArguments) -> None:
         for argument, got in self.breaks(given):
             raise ArgumentError(argument, expected=self.expected, got=got)
 
@@ -86,13 +86,13 @@ def _shape(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}"
 
 
-def _not_tensors(given: Given) -> Iterator[Break]:
+def _not_tensors(given: CallArguments) -> Iterator[Break]:
     for index, x in enumerate(given.tensors):
         if not isinstance(x, Tensor):
             yield given.name(index), type(x).__name__
 
 
-def _layouts(given: Given) -> Iterator[Break]:
+def _layouts(given: CallArguments) -> Iterator[Break]:
     for name, x in (
         *((given.name(index), x) for index, x in enumerate(given.tensors)),
         *((f"key_masks[{m}]", mask) for m, mask in enumerate(given.key_masks)),
@@ -109,25 +109,25 @@ def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else f"layout {x.layout}"
 
 
-def _flat(given: Given) -> Iterator[Break]:
+def _flat(given: CallArguments) -> Iterator[Break]:
     for index, x in enumerate(given.tensors):
         if x.dim() < 2:
             yield given.name(index), _shape(x)
 
 
-def _dtypes(given: Given) -> Iterator[Break]:
+def _dtypes(given: CallArguments) -> Iterator[Break]:
     for index, x in enumerate(given.tensors):
         if x.dtype not in DTYPES:
             yield given.name(index), x.dtype
 
 
-def _mixed_dtypes(given: Given) -> Iterator[Break]:
+def _mixed_dtypes(given: CallArguments) -> Iterator[Break]:
     for index, x in enumerate(given.tensors):
         if x.dtype != given.query.dtype:
             yield given.name(index), f"{x.dtype} against query's {given.query.dtype}"
 
 
-def _mixed_devices(given: Given) -> Iterator[Break]:
+def _mixed_devices(given: CallArguments) -> Iterator[Break]:
     for index, x in enumerate(given.tensors):
         if x.device != given.query.device:
             yield given.name(index), f"{x.device} against query's {given.query.device}"
@@ -136,7 +136,7 @@ def _mixed_devices(given: Given) -> Iterator[Break]:
             yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
 
 
-def _head_dims(given: Given) -> Iterator[Break]:
+def _head_dims(given: CallArguments) -> Iterator[Break]:
     d = given.query.shape[-1]
     if d == 0:
         yield "query", _shape(given.query)
@@ -145,7 +145,7 @@ def _head_dims(given: Given) -> Iterator[Break]:
             yield f"keys[{m}]", f"{_shape(key)} against query's {_shape(given.query)}"
 
 
-def _value_dims(given: Given) -> Iterator[Break]:
+def _value_dims(given: CallArguments) -> Iterator[Break]:
     if given.values[0].shape[-1] == 0:
         yield "values[0]", _shape(given.values[0])
     for m, value in enumerate(given.values):
@@ -153,13 +153,13 @@ def _value_dims(given: Given) -> Iterator[Break]:
             yield f"values[{m}]", f"{_shape(value)} against values[0]'s {_shape(given.values[0])}"
 
 
-def _lengths(given: Given) -> Iterator[Break]:
+def _lengths(given: CallArguments) -> Iterator[Break]:
     for m, (key, value) in enumerate(zip(given.keys, given.values, strict=True)):
         if key.shape[-2] != value.shape[-2]:
             yield f"values[{m}]", f"{_shape(value)} against keys[{m}]'s {_shape(key)}"
 
 
-def _gqa_heads(given: Given) -> Iterator[Break]:
+def _gqa_heads(given: CallArguments) -> Iterator[Break]:
     if not given.enable_gqa:
         return
     for index, x in enumerate(given.tensors):
@@ -172,7 +172,7 @@ def _gqa_heads(given: Given) -> Iterator[Break]:
             yield given.name(index), f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
 
 
-def _batches(given: Given) -> Iterator[Break]:
+def _batches(given: CallArguments) -> Iterator[Break]:
     leading = 3 if given.enable_gqa else 2
     shape = given.query.shape[:-leading]
     for index, x in enumerate(given.tensors):
@@ -184,37 +184,37 @@ def _batches(given: Given) -> Iterator[Break]:
             yield given.name(index), f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
 
 
-def _causal_flag(given: Given) -> Iterator[Break]:
+def _causal_flag(given: CallArguments) -> Iterator[Break]:
     for name in ("is_causal", "enable_gqa"):
         if not isinstance(getattr(given, name), bool):
             yield name, getattr(given, name)
 
 
-def _offset(given: Given) -> Iterator[Break]:
+def _offset(given: CallArguments) -> Iterator[Break]:
     if not is_whole(given.query_offset, low=-LARGEST_OFFSET, high=LARGEST_OFFSET):
         yield "query_offset", given.query_offset
 
 
-def _causal_lengths(given: Given) -> Iterator[Break]:
+def _causal_lengths(given: CallArguments) -> Iterator[Break]:
     if given.is_causal and given.query_offset == 0:
         for m, key in enumerate(given.keys):
             if key.shape[-2] != given.query.shape[-2]:
                 yield f"keys[{m}]", f"length {key.shape[-2]} against query's {given.query.shape[-2]}"
 
 
-def _windows(given: Given) -> Iterator[Break]:
+def _windows(given: CallArguments) -> Iterator[Break]:
     for m, window in enumerate(given.windows):
         if window is not None and not is_whole(window, low=1):
             yield f"windows[{m}]", window
 
 
-def _mask_types(given: Given) -> Iterator[Break]:
+def _mask_types(given: CallArguments) -> Iterator[Break]:
     for m, mask in enumerate(given.key_masks):
         if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
             yield f"key_masks[{m}]", mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
 
 
-def _mask_shapes(given: Given) -> Iterator[Break]:
+def _mask_shapes(given: CallArguments) -> Iterator[Break]:
     if all(mask is None for mask in given.key_masks):
         return
     leading = 3 if given.enable_gqa else 2
@@ -231,7 +231,7 @@ def _mask_shapes(given: Given) -> Iterator[Break]:
             yield f"key_masks[{m}]", f"{_shape(mask)} against keys[{m}]'s {_shape(key)} and batch {tuple(batch)}"
 
 
-def _scale(given: Given) -> Iterator[Break]:
+def _scale(given: CallArguments) -> Iterator[Break]:
     if not is_number(given.scale) or not -math.inf < given.scale < math.inf:
         yield "scale", given.scale
 
@@ -285,7 +285,7 @@ def check_arguments(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Given:
+) -> CallArguments:
     """The arguments of a call, once every constraint is found to be kept."""
     if isinstance(keys, Tensor) and isinstance(query, Tensor) and keys.dim() > max(query.dim(), 2):
         raise ArgumentError(
@@ -295,7 +295,7 @@ def check_arguments(
         )
     key_sets = _as_sets("keys", keys, Tensor)
     count = len(key_sets)
-    given = Given(
+    given = CallArguments(
         query,
         key_sets,  # type: ignore[arg-type]  # the constraints below check the entries
         _counted("values", values, Tensor, count),  # type: ignore[arg-type]

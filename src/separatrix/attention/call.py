@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import CallOptions, Given, check_arguments, tensor_name
+from separatrix.attention.arguments import CallArguments, CallOptions, check_arguments, tensor_name
 from separatrix.attention.positions import Positions
 
 
@@ -146,12 +146,12 @@ def check_call(
     return flattened(check_arguments(query, keys, values, **options))
 
 
-def flattened(given: Given) -> Call:
+def flattened(given: CallArguments) -> Call:
     """The call that checked arguments make: all its tensors broadcast, with one leading dimension each."""
     return grouped(given).spread()
 
 
-def grouped(given: Given) -> Call:
+def grouped(given: CallArguments) -> Call:
     """The call that checked arguments make, in which heads that share keys and values (``enable_gqa``) still do.
 
     Tensors are broadcast otherwise, with one leading dimension each. What lies head by head in memory is not copied.

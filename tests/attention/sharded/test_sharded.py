@@ -37,7 +37,7 @@ D, D_V, BATCH = 3, 2, (2,)
 def _near_linear():
     """In one process too attention is near-linear, even of a few tokens, of which exact attention is cheaper."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
+        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_dtype", lambda *given: None)
         yield
 
 

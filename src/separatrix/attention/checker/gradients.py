@@ -40,7 +40,7 @@ TUPLES = 1 << 17
 _BITS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-class GradientCertificate(Protocol):
+class GradientBounds(Protocol):
     """What a certificate promises of gradients: see the file's first lines."""
 
     @property
@@ -70,7 +70,7 @@ class Gradient:
 def check_gradients(
     found: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
     incoming: Tensor,
-    certificate: GradientCertificate,
+    certificate: GradientBounds,
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
@@ -94,7 +94,7 @@ def check_gradients(
     return verdict
 
 
-def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientCertificate) -> list[Gradient]:
+def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientBounds) -> list[Gradient]:
     """The gradients of query, keys and values, one after the other, at the present precision."""
     g = exact_floats(incoming)
     promised = np.broadcast_to(exact_floats(certificate.query), problem.output_shape[:-1])

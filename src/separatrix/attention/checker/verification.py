@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
-from separatrix.attention.checker.results import Given
+from separatrix.attention.checker.results import CallResults
 from separatrix.attention.checker.verdict import Verification
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -149,4 +149,4 @@ def check(
         ) from None
     problem = as_problem(query, keys, values, **options)
     with subnormal_numbers():
-        return decide(problem, Given.of(problem, output, bounds, lse, lse_bound), queries)
+        return decide(problem, CallResults.of(problem, output, bounds, lse, lse_bound), queries)

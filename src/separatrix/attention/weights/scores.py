@@ -91,7 +91,7 @@ def cut(call: Call, queries: int, listed: int = 1) -> Cut:
     return Cut(rows, heads, max(1, BLOCK // (heads * rows)))
 
 
-class Block(NamedTuple):
+class ScoreBlock(NamedTuple):
     """Scores (H, queries, stop - start) of the tuples from `start` to `stop` of a box; -inf where none is allowed."""
 
     start: int
@@ -99,7 +99,7 @@ class Block(NamedTuple):
     scores: Tensor
 
 
-def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[Block]:
+def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[ScoreBlock]:
     """The scores of some queries of a call of `of_heads` against all tuples of a box, about `size` tuples at a time.
 
     The queries are multiplied with the keys of all sets but the last, and these products meet the last set in a matrix
@@ -133,7 +133,7 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
                 _hide(by_prefix, call, m, queries, at)
             _hide(by_prefix.transpose(2, 3), call, len(index), queries, last)
             place = first * (high - low) + start - low
-            yield Block(place, place + alike * len(last), by_prefix.flatten(2))
+            yield ScoreBlock(place, place + alike * len(last), by_prefix.flatten(2))
 
 
 def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:

@@ -100,8 +100,8 @@ class BoundedPlan:
         """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
 
         It depends on shapes alone, and on whether the kernels in C++ are installed. It is of self-attention with values
-        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and `decode`, are
-        near-linear at every length.
+        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and its
+        ``decode``, are near-linear at every length.
 
         Args:
             heads: How many heads are attended at once: those of the layer, times the size of the batch.

@@ -1,7 +1,8 @@
 """What the attention operators may be called with: the constraints, declared once, and the call they admit.
 
-A constraint is data: the argument it speaks of, what is expected, and how to find what breaks it. Every message is
-worded from these in one place, and the tests break every one of them.
+`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. What the arguments of a call
+must be together are constraints, which are data: the argument, what is expected, and how to find what breaks it. Every
+message is worded from these in one place, and the tests break every one of them.
 """
 
 from __future__ import annotations
@@ -86,19 +87,46 @@ def _shape(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}"
 
 
-def _not_tensors(given: CallArguments) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if not isinstance(x, Tensor):
-            yield given.name(index), type(x).__name__
+def check_tensor(
+    argument: str,
+    x: Tensor,
+    *,
+    of: str = "query",
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    shape: Sequence[int | str] = ("...", "length", "dimension"),
+) -> None:
+    """Raise an `ArgumentError` unless x is a dense tensor of the expected shape, dtype and device.
 
+    Args:
+        argument: The name of the argument, for the message.
+        x: The argument, of any type.
+        of: What has the dtype and the device, for the message: "query", "state" or "layer".
+        dtype: The expected dtype; None for any of `DTYPES`.
+        device: The expected device; None for any.
+        shape: The expected sizes, with a name for a size that may be any, and "..." at the front for any leading
+            dimensions.
 
-def _layouts(given: CallArguments) -> Iterator[Break]:
-    for name, x in (
-        *((given.name(index), x) for index, x in enumerate(given.tensors)),
-        *((f"key_masks[{m}]", mask) for m, mask in enumerate(given.key_masks)),
-    ):
-        if isinstance(x, Tensor) and not is_dense(x):
-            yield name, layout(x)
+    Example:
+        >>> check_tensor("key", torch.ones(2, 3), of="state", dtype=torch.float32, shape=("length", 4))
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: key: expected shape (length, 4), got shape (2, 3).
+    """
+    if not isinstance(x, Tensor):
+        raise ArgumentError(argument, expected="a tensor", got=type(x).__name__)
+    if not is_dense(x):
+        raise ArgumentError(argument, expected="a dense tensor", got=layout(x))
+    sizes = shape[1:] if shape[0] == "..." else shape
+    own = x.shape[-len(sizes) :] if shape[0] == "..." else x.shape
+    if len(own) != len(sizes) or any(isinstance(size, int) and size != n for size, n in zip(sizes, own, strict=True)):
+        raise ArgumentError(argument, expected=f"shape ({', '.join(map(str, shape))})", got=_shape(x))
+    if dtype is None and x.dtype not in DTYPES:
+        raise ArgumentError(argument, expected="float64, float32, bfloat16 or float16", got=x.dtype)
+    if dtype is not None and x.dtype != dtype:
+        raise ArgumentError(argument, expected=f"the {of}'s dtype {dtype}", got=x.dtype)
+    if device is not None and x.device != device:
+        raise ArgumentError(argument, expected=f"the {of}'s device {device}", got=str(x.device))
 
 
 def is_dense(x: Tensor) -> bool:
@@ -107,33 +135,6 @@ def is_dense(x: Tensor) -> bool:
 
 def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else f"layout {x.layout}"
-
-
-def _flat(given: CallArguments) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dim() < 2:
-            yield given.name(index), _shape(x)
-
-
-def _dtypes(given: CallArguments) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dtype not in DTYPES:
-            yield given.name(index), x.dtype
-
-
-def _mixed_dtypes(given: CallArguments) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dtype != given.query.dtype:
-            yield given.name(index), f"{x.dtype} against query's {given.query.dtype}"
-
-
-def _mixed_devices(given: CallArguments) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.device != given.query.device:
-            yield given.name(index), f"{x.device} against query's {given.query.device}"
-    for m, mask in enumerate(given.key_masks):
-        if isinstance(mask, Tensor) and mask.device != given.query.device:
-            yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
 
 
 def _head_dims(given: CallArguments) -> Iterator[Break]:
@@ -208,6 +209,18 @@ def _windows(given: CallArguments) -> Iterator[Break]:
             yield f"windows[{m}]", window
 
 
+def _mask_layouts(given: CallArguments) -> Iterator[Break]:
+    for m, mask in enumerate(given.key_masks):
+        if isinstance(mask, Tensor) and not is_dense(mask):
+            yield f"key_masks[{m}]", layout(mask)
+
+
+def _mask_devices(given: CallArguments) -> Iterator[Break]:
+    for m, mask in enumerate(given.key_masks):
+        if isinstance(mask, Tensor) and mask.device != given.query.device:
+            yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
+
+
 def _mask_types(given: CallArguments) -> Iterator[Break]:
     for m, mask in enumerate(given.key_masks):
         if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
@@ -237,12 +250,6 @@ def _scale(given: CallArguments) -> Iterator[Break]:
 
 
 CONSTRAINTS = (
-    Constraint("tensors", "a tensor", _not_tensors),
-    Constraint("layout", "a dense tensor", _layouts),
-    Constraint("rank", "a tensor of shape (..., length, dimension)", _flat),
-    Constraint("dtype", "float64, float32, bfloat16 or float16", _dtypes),
-    Constraint("one dtype", "the dtype of query", _mixed_dtypes),
-    Constraint("one device", "the device of query", _mixed_devices),
     Constraint("head dimension", "the last dimension to be query's, and at least 1", _head_dims),
     Constraint("value dimension", "the last dimension to be that of values[0], and at least 1", _value_dims),
     Constraint("one length a set", "as many values as keys in each set", _lengths),
@@ -252,6 +259,8 @@ CONSTRAINTS = (
     Constraint("broadcasting", "leading dimensions that broadcast together", _batches),
     Constraint("causal lengths", "the length of query (is_causal without a query_offset)", _causal_lengths),
     Constraint("windows", "None or an integer >= 1", _windows),
+    Constraint("mask layout", "a dense tensor", _mask_layouts),
+    Constraint("mask device", "the device of query", _mask_devices),
     Constraint("mask type", "None or a bool tensor, True where a key may be attended", _mask_types),
     Constraint("mask shape", "shape (..., length of the key set), broadcasting with the batch", _mask_shapes),
     Constraint("scale", "None or a finite number", _scale),
@@ -306,10 +315,11 @@ def check_arguments(
         math.nan if scale is None else scale,
         enable_gqa,
     )
-    for constraint in CONSTRAINTS[:4]:
-        constraint.check(given)
+    check_tensor("query", query)
+    for index, x in enumerate(given.tensors[1:], 1):
+        check_tensor(given.name(index), x, dtype=query.dtype, device=query.device)
     if scale is None:
-        given = replace(given, scale=1 / max(given.query.shape[-1], 1))
-    for constraint in CONSTRAINTS[4:]:
+        given = replace(given, scale=1 / max(query.shape[-1], 1))
+    for constraint in CONSTRAINTS:
         constraint.check(given)
     return given

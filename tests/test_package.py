@@ -175,3 +175,13 @@ def test_modules_are_imported_by_their_whole_name(root: Path) -> None:
                 if not isinstance(name, ast.Constant) and not ast.unparse(name).startswith("f'{__name__}."):
                     found.add(file.relative_to(package).as_posix())
     assert found == FOUND_AT_RUN_TIME
+
+
+def test_no_two_classes_share_a_name(root: Path) -> None:
+    homes: dict[str, list[str]] = {}
+    for file in sorted((root / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(f"{file.relative_to(root)}:{node.lineno}")
+    assert len(homes) > 200
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}

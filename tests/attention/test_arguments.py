@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
+
 import pytest
 import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.arguments import CONSTRAINTS
+from separatrix.attention.arguments import CONSTRAINTS, CallOptions, check_arguments
+from separatrix.attention.checker.problem import as_problem
+from separatrix.attention.checker.saved import save_call
 from tests.contracts.attention_contract import inputs
 
 
@@ -35,25 +40,31 @@ def with_heads(query_heads, key_heads, value_heads):
     )
 
 
+TENSORS = [
+    (lambda: valid(query=[1.0]), "query", "a tensor"),
+    (changed("keys", 1, lambda x: x.tolist()), "keys[1]", "a tensor"),
+    (changed("values", 0, lambda x: None), "values[0]", "a tensor"),
+    (lambda: valid(query=inputs(3, 4, [4, 4])[0].to_sparse()), "query", "a dense tensor"),
+    (changed("keys", 1, lambda x: x.to_sparse()), "keys[1]", "a dense tensor"),
+    (changed("values", 0, lambda x: x.to_sparse()), "values[0]", "a dense tensor"),
+    (lambda: valid(query=torch.ones(3)), "query", "shape (..., length, dimension)"),
+    (changed("keys", 0, lambda x: x[0, 0]), "keys[0]", "shape (..., length, dimension)"),
+    (lambda: valid(query=torch.ones(4, 3, dtype=torch.int64)), "query", "float64, float32, bfloat16 or float16"),
+    (changed("values", 1, lambda x: x.float()), "values[1]", "the query's dtype torch.float64"),
+    (changed("keys", 1, lambda x: x.to("meta")), "keys[1]", "the query's device cpu"),
+]
+"""Calls with a tensor that `check_tensor` refuses, its name, and what is expected of it."""
+
+
+@pytest.mark.parametrize(("make", "argument", "expected"), TENSORS)
+def test_a_tensor_that_is_none(make, argument, expected):
+    with pytest.raises(sx.ArgumentError) as caught:
+        sx.tensor_attention(**make())
+    assert (caught.value.argument, caught.value.expected) == (argument, expected)
+    assert caught.value.got
+
+
 BREAKS = {
-    "tensors": [
-        (lambda: valid(query=[1.0]), "query"),
-        (changed("keys", 1, lambda x: x.tolist()), r"keys\[1\]"),
-        (changed("values", 0, lambda x: None), r"values\[0\]"),
-    ],
-    "layout": [
-        (lambda: valid(query=inputs(3, 4, [4, 4])[0].to_sparse()), "query"),
-        (changed("keys", 1, lambda x: x.to_sparse()), r"keys\[1\]"),
-        (changed("values", 0, lambda x: x.to_sparse()), r"values\[0\]"),
-        (lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool).to_sparse()]), r"key_masks\[1\]"),
-    ],
-    "rank": [(lambda: valid(query=torch.ones(3)), "query"), (changed("keys", 0, lambda x: x[0, 0]), r"keys\[0\]")],
-    "dtype": [(lambda: valid(query=torch.ones(4, 3, dtype=torch.int64)), "query")],
-    "one dtype": [(changed("values", 1, lambda x: x.float()), r"values\[1\]")],
-    "one device": [
-        (changed("keys", 1, lambda x: x.to("meta")), r"keys\[1\]"),
-        (lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool, device="meta")]), r"key_masks\[1\]"),
-    ],
     "head dimension": [
         (changed("keys", 1, lambda x: x[..., :2]), r"keys\[1\]"),
         (lambda: valid(query=torch.ones(4, 0).double(), keys=[torch.ones(4, 0).double()] * 2), "query"),
@@ -76,6 +87,10 @@ BREAKS = {
     "broadcasting": [(changed("keys", 1, lambda x: x[:1].expand(3, -1, -1)), r"keys\[1\]")],
     "causal lengths": [(lambda: valid(query=inputs(3, 5, [4, 4])[0], is_causal=True), r"keys\[0\]")],
     "windows": [(lambda w=w: valid(windows=[None, w]), r"windows\[1\]") for w in (0, -1, 2.0, True, "3")],
+    "mask layout": [(lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool).to_sparse()]), r"key_masks\[1\]")],
+    "mask device": [
+        (lambda: valid(key_masks=[None, torch.ones(4, dtype=torch.bool, device="meta")]), r"key_masks\[1\]")
+    ],
     "mask type": [
         (lambda: valid(key_masks=[torch.ones(4), None]), r"key_masks\[0\]"),
         (lambda: valid(key_masks=[None, [True] * 4]), r"key_masks\[1\]"),
@@ -105,6 +120,44 @@ def test_broken_constraint(constraint, make, argument):
         sx.tensor_attention(**make())
     assert caught.value.expected == constraint.expected
     assert caught.value.got
+
+
+def defaults(function):
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name in CallOptions.__annotations__
+    }
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        sx.tensor_attention,
+        sx.certified_attention,
+        sx.plan_attention,
+        sx.exact_error_bound,
+        sx.attention_weights,
+        sx.top_tuples,
+        sx.pair_map,
+        sx.verify,
+        as_problem,
+        save_call,
+        reference.tensor_attention,
+        reference.masked_scores,
+    ],
+)
+def test_every_call_has_the_same_options_with_the_same_defaults(function):
+    assert set(defaults(check_arguments)) == set(CallOptions.__annotations__)
+    assert defaults(function) == defaults(check_arguments)
+
+
+@pytest.mark.parametrize("function", [sx.tensor_attention, sx.exact_error_bound])
+def test_overloads_take_what_the_implementation_takes(function):
+    for overload in typing.get_overloads(function):
+        hints = typing.get_type_hints(overload, include_extras=True)
+        assert hints.pop("options") == typing.Unpack[CallOptions]
+        assert {*hints, *CallOptions.__annotations__} == {*inspect.signature(function).parameters, "return"}
 
 
 SETS = [

@@ -207,7 +207,7 @@ def alone(monkeypatch):
 
         return agreed
 
-    monkeypatch.setattr(agreement.Pass, "_agree", outside(agreement.Pass._agree))
+    monkeypatch.setattr(agreement.RankPass, "_agree", outside(agreement.RankPass._agree))
     dist.init_process_group("fake", rank=0, world_size=1, store=dist.HashStore())
     yield
     dist.destroy_process_group()

@@ -19,10 +19,10 @@ def _arguments(**changed: object) -> dict[str, object]:
     ("argument", "changed", "said"),
     [
         ("query", {"query": [[1.0]]}, "expected a tensor, got list"),
-        ("key", {"key": torch.ones(3)}, r"at least 2 dimensions .* shape \(3,\)"),
+        ("key", {"key": torch.ones(3)}, r"shape \(..., length, dimension\), got shape \(3,\)"),
         ("query", {"query": torch.ones(4, 3, dtype=torch.int64)}, "float64, float32, bfloat16 or float16"),
         ("query", {"query": torch.ones(4, 3, dtype=torch.complex64)}, "float64, float32, bfloat16 or float16"),
-        ("value", {"value": torch.ones(5, 2, dtype=torch.float64)}, "the query's type torch.float32"),
+        ("value", {"value": torch.ones(5, 2, dtype=torch.float64)}, "the query's dtype torch.float32"),
         ("key", {"key": torch.ones(5, 3, device="meta")}, "the query's device cpu, got meta"),
         ("key", {"key": torch.ones(5, 4)}, "the query's width 3"),
         ("value", {"value": torch.ones(6, 2)}, "the key's length 5"),

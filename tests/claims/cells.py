@@ -18,7 +18,7 @@ from separatrix.lab import Store, results
 from separatrix.lab.cell import Cell
 from separatrix.lab.lease import Lease
 from separatrix.lab.registry import named
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 
 SHARED = "SEPARATRIX_TEST_CELLS"
 """The variable that names the folder in which the processes of a test run share what cells give; see `conftest`."""
@@ -26,7 +26,7 @@ _FEW = {"selection/figure-8": 120, "selection/theorem-3.5/trained-nets": 20}
 
 
 @cache
-def outcome(cell: Cell) -> Outcome:
+def outcome(cell: Cell) -> CellOutcome:
     """What a cell gives, as the store keeps it; run once for all processes of a test run."""
     if SHARED not in os.environ:
         return _run(cell)
@@ -40,12 +40,12 @@ def outcome(cell: Cell) -> Outcome:
             write_whole(file, json.dumps([made.result, arrays]).encode())
             return made
         text, arrays = json.loads(file.read_bytes())
-    return Outcome(result=text, arrays={digest: b64decode(data) for digest, data in arrays.items()})
+    return CellOutcome(result=text, arrays={digest: b64decode(data) for digest, data in arrays.items()})
 
 
-def _run(cell: Cell) -> Outcome:
+def _run(cell: Cell) -> CellOutcome:
     text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
-    return Outcome(result=text, arrays=files)
+    return CellOutcome(result=text, arrays=files)
 
 
 def done(cell: Cell) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from separatrix.commands.app import app
 from separatrix.commands.train import selection as train_command
-from separatrix.commands.train.display import Bars, Lines, spoken
+from separatrix.commands.train.display import TrainingBars, TrainingLines, spoken
 from separatrix.commands.train.tensorboard import numbers
 from separatrix.errors import ArgumentError
 from separatrix.lab import Store
@@ -278,7 +278,7 @@ class _Terminal(io.StringIO):
 def test_a_terminal_gets_a_bar_with_the_numbers() -> None:
     stream = _Terminal()
     record = Record(50, 0.25, 1.0, 0.5, None, {"T=11": 0.5})
-    with Bars(stream) as bars:
+    with TrainingBars(stream) as bars:
         bars.begin("seed-0", 75, 0)
         bars.show(record)
     text = stream.getvalue().replace("\N{NO-BREAK SPACE}", " ")
@@ -289,7 +289,7 @@ def test_a_terminal_gets_a_bar_with_the_numbers() -> None:
 
 def test_a_pipe_gets_lines_now_and_then() -> None:
     stream = io.StringIO()
-    with Lines(stream) as lines:
+    with TrainingLines(stream) as lines:
         lines.begin("seed-0", 75, 20)
         for step in (30, 40, 50, 75):
             lines.show(Record(step, 0.25, 1.0, 0.5, 0.5, {}))

@@ -15,7 +15,7 @@ import pytest
 from separatrix.explorer.app import make_app
 from separatrix.explorer.compute import fields as compute_fields
 from separatrix.explorer.compute import sample_certificate
-from separatrix.explorer.compute.plan_table import Sizes
+from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import figures as separate_figures
 from separatrix.explorer.separate import probabilities
@@ -43,7 +43,7 @@ def test_a_sample_is_small_at_every_end() -> None:
     for n in values["n"]:
         for d in values["d"]:
             for k in values["k"]:
-                tokens = sample_certificate.tokens(Sizes(n, d, 1.0, k, 1e-3))
+                tokens = sample_certificate.tokens(PlanSettings(n, d, 1.0, k, 1e-3))
                 assert 1 <= tokens <= min(n, 1024)
                 assert tokens**k * d <= 1e8
 

@@ -15,7 +15,7 @@ from separatrix.lab import Cell, Crew, Store, in_process, run
 from separatrix.lab.arrays import named_in
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ def fill(folder: Path, cells: Iterable[Cell], result: str) -> None:
     keyed = [(cell.key, cell) for cell in cells]
     with Store.create(folder) as store, Lease(store) as lease:
         lease.take(keyed, failed_too=False)
-        lease.record([(key, cell, Outcome(result=result)) for key, cell in keyed])
+        lease.record([(key, cell, CellOutcome(result=result)) for key, cell in keyed])
 
 
 @contextmanager

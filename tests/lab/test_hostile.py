@@ -142,7 +142,7 @@ def test_pipes_do_not_make_a_command_wait(filled: Path) -> None:
     os.mkfifo(lock_path(filled, run))
     cell = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store, store.transaction() as connection:
-        connection.execute(rows.PUT, rows.Record(cell.key, cell, "running", run).values)
+        connection.execute(rows.PUT, rows.StoredRecord(cell.key, cell, "running", run).values)
     assert store_command(filled, "ls").exit_code == 0
     assert "is not a regular file" in store_command(filled, "verify").stdout
     assert store_command(filled, "gc", "--damaged").exit_code == 0

@@ -13,7 +13,7 @@ import pytest
 from separatrix.lab import Store, StoreError, alive, in_process, lease, rows, run
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 from tests.lab.experiments import counts_runs, number
 from tests.lab.helpers import do, environment
 
@@ -41,7 +41,7 @@ def test_what_a_run_had_taken_is_free_when_it_ends(two) -> None:
     with Lease(other) as second:
         with Lease(one) as first:
             first.take(KEYED, failed_too=False)
-            first.record([(CELLS[0].key, CELLS[0], Outcome(result="{}"))])
+            first.record([(CELLS[0].key, CELLS[0], CellOutcome(result="{}"))])
         assert second.take(KEYED, failed_too=False) == {CELLS[0].key: "done"}
 
 
@@ -59,8 +59,8 @@ def test_failed_cells_are_taken_only_on_request(two) -> None:
     one, _ = two
     with Lease(one) as first:
         first.take(KEYED, failed_too=False)
-        first.record([(key, cell, Outcome(traceback="no")) for key, cell in KEYED[:2]])
-        first.record([(key, cell, Outcome(result="{}")) for key, cell in KEYED[2:]])
+        first.record([(key, cell, CellOutcome(traceback="no")) for key, cell in KEYED[:2]])
+        first.record([(key, cell, CellOutcome(result="{}")) for key, cell in KEYED[2:]])
         before = {**dict.fromkeys((key for key, _ in KEYED[:2]), "failed"), KEYED[2][0]: "done", KEYED[3][0]: "done"}
         assert first.take(KEYED, failed_too=False) == before
         assert first.take(KEYED, failed_too=True) == {KEYED[2][0]: "done", KEYED[3][0]: "done"}
@@ -70,7 +70,7 @@ def test_what_is_done_is_never_overwritten(two) -> None:
     one, _ = two
     with Lease(one) as first:
         first.take(KEYED[:1], failed_too=False)
-        for outcome in (Outcome(result='{"y":1}'), Outcome(result='{"y":2}'), Outcome(traceback="late")):
+        for outcome in (CellOutcome(result='{"y":1}'), CellOutcome(result='{"y":2}'), CellOutcome(traceback="late")):
             first.record([(*KEYED[0], outcome)])
     (record,) = one.records()
     assert (record.status, record.result, record.traceback) == ("done", '{"y":1}', None)
@@ -152,8 +152,8 @@ def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> No
             with pytest.raises(StoreError, match=r"another run on .* took over its cells"):
                 frozen.take(KEYED[2:], failed_too=False)
             # What the frozen run had finished is as good as the other's, and is kept whoever is first.
-            frozen.record([(key, cell, Outcome(result='{"by":"frozen"}')) for key, cell in KEYED[:2]])
-            other.record([(*KEYED[0], Outcome(result='{"by":"other"}'))])
+            frozen.record([(key, cell, CellOutcome(result='{"by":"frozen"}')) for key, cell in KEYED[:2]])
+            other.record([(*KEYED[0], CellOutcome(result='{"by":"other"}'))])
             other.take(KEYED[:2], failed_too=False)
     with Store.open(tmp_path) as store:
         assert [record.result for record in store.records(status="done")] == ['{"by":"frozen"}'] * 2

@@ -15,7 +15,7 @@ from separatrix.lab.faults import DamagedError
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Tally
 from separatrix.lab.upkeep import gc, verify
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 from tests.lab.experiments import fails, number, walk
 from tests.lab.helpers import contents, do
 
@@ -178,7 +178,7 @@ def test_gc_waits_for_no_run_and_clears_after_killed_ones(filled: Path) -> None:
                     gc(filled, damaged=damaged)
             assert store.statuses([cell.key]) == {cell.key: "running"}
         with store.transaction() as connection:
-            connection.execute(rows.PUT, rows.Record(cell.key, cell, "running", dead).values)
+            connection.execute(rows.PUT, rows.StoredRecord(cell.key, cell, "running", dead).values)
     lock_path(filled, dead).touch()
     assert gc(filled).cells == 1
     assert list(alive.locks(filled)) == []
@@ -201,7 +201,7 @@ def test_gc_takes_no_array_that_a_row_is_about_to_name(tmp_path: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(arrays, "put", put_and_clear)
-            frozen.record([(cell.key, cell, Outcome(result=text, arrays=files))])
+            frozen.record([(cell.key, cell, CellOutcome(result=text, arrays=files))])
     assert damages(tmp_path) == []
     assert len(contents(tmp_path)) == 1
 

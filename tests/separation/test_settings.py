@@ -25,7 +25,7 @@ from separatrix.separation import (
 )
 from separatrix.separation.boundary import _candidates
 from separatrix.separation.decimals import exact
-from separatrix.separation.hypotheses import Hypothesis, Interval, broken
+from separatrix.separation.hypotheses import Hypothesis, ParameterRange, broken
 
 PAPER = {"a0": 0.01, "a1": 1.2, "b": 0.2, "c": 0.8}
 GOOD = {
@@ -37,7 +37,7 @@ GOOD = {
 }
 
 
-def just_outside(interval: Interval) -> list[Fraction]:
+def just_outside(interval: ParameterRange) -> list[Fraction]:
     bit = Fraction(1, 1000)
     ends = []
     if interval.low is not None:

@@ -22,7 +22,8 @@ Imports go one way, from the bottom of this list to its top:
 - `weights`: what a query attends to, as numbers and as a picture.
 - `certificate`: bounds on the errors of outputs and of gradients.
 - `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.
-- `exact`: attention over all tuples, by engines: kernels in C++ (`separatrix.native`), or plain PyTorch.
+- `exact`: attention over all tuples, by engines: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
+  (`exact.gpu`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
 - `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.

@@ -1,7 +1,8 @@
 """What the attention operators may be called with: the constraints, declared once, and the call they admit.
 
-A constraint is data: the argument it speaks of, what is expected, and how to find what breaks it. Every message is
-worded from these in one place, and the tests break every one of them.
+`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. What the arguments of a call
+must be together are constraints, which are data: the argument, what is expected, and how to find what breaks it. Every
+message is worded from these in one place, and the tests break every one of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -21,8 +23,23 @@ LARGEST_OFFSET = 2**62
 """Positions, which are offsets and indices added up, stay within the integers of 64 bits."""
 
 
+class CallOptions(TypedDict, total=False):
+    """The optional arguments of a call, which are those of `tensor_attention`, as a function passes them on.
+
+    A function that hands them to another takes ``**options: Unpack[CallOptions]``, so that a type checker and an editor
+    know each of them. `check_arguments` has the defaults.
+    """
+
+    is_causal: bool
+    query_offset: int
+    key_masks: Tensor | Sequence[Tensor | None] | None
+    windows: int | Sequence[int | None] | None
+    scale: float | None
+    enable_gqa: bool
+
+
 @dataclass(frozen=True)
-class Given:
+class CallArguments:
     """The arguments of a call as they were given; keys, values, masks and windows have one entry for each key set."""
 
     query: Tensor
@@ -59,9 +76,9 @@ class Constraint:
 
     name: str
     expected: str
-    breaks: Callable[[Given], Iterator[Break]]
+    breaks: Callable[[CallArguments], Iterator[Break]]
 
-    def check(self, given: Given) -> None:
+    def check(self, given: CallArguments) -> None:
         for argument, got in self.breaks(given):
             raise ArgumentError(argument, expected=self.expected, got=got)
 
@@ -70,19 +87,46 @@ def _shape(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}"
 
 
-def _not_tensors(given: Given) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if not isinstance(x, Tensor):
-            yield given.name(index), type(x).__name__
+def check_tensor(
+    argument: str,
+    x: Tensor,
+    *,
+    of: str = "query",
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    shape: Sequence[int | str] = ("...", "length", "dimension"),
+) -> None:
+    """Raise an `ArgumentError` unless x is a dense tensor of the expected shape, dtype and device.
 
+    Args:
+        argument: The name of the argument, for the message.
+        x: The argument, of any type.
+        of: What has the dtype and the device, for the message: "query", "state" or "layer".
+        dtype: The expected dtype; None for any of `DTYPES`.
+        device: The expected device; None for any.
+        shape: The expected sizes, with a name for a size that may be any, and "..." at the front for any leading
+            dimensions.
 
-def _layouts(given: Given) -> Iterator[Break]:
-    for name, x in (
-        *((given.name(index), x) for index, x in enumerate(given.tensors)),
-        *((f"key_masks[{m}]", mask) for m, mask in enumerate(given.key_masks)),
-    ):
-        if isinstance(x, Tensor) and not is_dense(x):
-            yield name, layout(x)
+    Example:
+        >>> check_tensor("key", torch.ones(2, 3), of="state", dtype=torch.float32, shape=("length", 4))
+        Traceback (most recent call last):
+            ...
+        separatrix.errors.ArgumentError: key: expected shape (length, 4), got shape (2, 3).
+    """
+    if not isinstance(x, Tensor):
+        raise ArgumentError(argument, expected="a tensor", got=type(x).__name__)
+    if not is_dense(x):
+        raise ArgumentError(argument, expected="a dense tensor", got=layout(x))
+    sizes = shape[1:] if shape[0] == "..." else shape
+    own = x.shape[-len(sizes) :] if shape[0] == "..." else x.shape
+    if len(own) != len(sizes) or any(isinstance(size, int) and size != n for size, n in zip(sizes, own, strict=True)):
+        raise ArgumentError(argument, expected=f"shape ({', '.join(map(str, shape))})", got=_shape(x))
+    if dtype is None and x.dtype not in DTYPES:
+        raise ArgumentError(argument, expected="float64, float32, bfloat16 or float16", got=x.dtype)
+    if dtype is not None and x.dtype != dtype:
+        raise ArgumentError(argument, expected=f"the {of}'s dtype {dtype}", got=x.dtype)
+    if device is not None and x.device != device:
+        raise ArgumentError(argument, expected=f"the {of}'s device {device}", got=str(x.device))
 
 
 def is_dense(x: Tensor) -> bool:
@@ -93,34 +137,7 @@ def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else f"layout {x.layout}"
 
 
-def _flat(given: Given) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dim() < 2:
-            yield given.name(index), _shape(x)
-
-
-def _dtypes(given: Given) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dtype not in DTYPES:
-            yield given.name(index), x.dtype
-
-
-def _mixed_dtypes(given: Given) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.dtype != given.query.dtype:
-            yield given.name(index), f"{x.dtype} against query's {given.query.dtype}"
-
-
-def _mixed_devices(given: Given) -> Iterator[Break]:
-    for index, x in enumerate(given.tensors):
-        if x.device != given.query.device:
-            yield given.name(index), f"{x.device} against query's {given.query.device}"
-    for m, mask in enumerate(given.key_masks):
-        if isinstance(mask, Tensor) and mask.device != given.query.device:
-            yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
-
-
-def _head_dims(given: Given) -> Iterator[Break]:
+def _head_dims(given: CallArguments) -> Iterator[Break]:
     d = given.query.shape[-1]
     if d == 0:
         yield "query", _shape(given.query)
@@ -129,7 +146,7 @@ def _head_dims(given: Given) -> Iterator[Break]:
             yield f"keys[{m}]", f"{_shape(key)} against query's {_shape(given.query)}"
 
 
-def _value_dims(given: Given) -> Iterator[Break]:
+def _value_dims(given: CallArguments) -> Iterator[Break]:
     if given.values[0].shape[-1] == 0:
         yield "values[0]", _shape(given.values[0])
     for m, value in enumerate(given.values):
@@ -137,13 +154,13 @@ def _value_dims(given: Given) -> Iterator[Break]:
             yield f"values[{m}]", f"{_shape(value)} against values[0]'s {_shape(given.values[0])}"
 
 
-def _lengths(given: Given) -> Iterator[Break]:
+def _lengths(given: CallArguments) -> Iterator[Break]:
     for m, (key, value) in enumerate(zip(given.keys, given.values, strict=True)):
         if key.shape[-2] != value.shape[-2]:
             yield f"values[{m}]", f"{_shape(value)} against keys[{m}]'s {_shape(key)}"
 
 
-def _gqa_heads(given: Given) -> Iterator[Break]:
+def _gqa_heads(given: CallArguments) -> Iterator[Break]:
     if not given.enable_gqa:
         return
     for index, x in enumerate(given.tensors):
@@ -156,7 +173,7 @@ def _gqa_heads(given: Given) -> Iterator[Break]:
             yield given.name(index), f"{x.shape[-3]} heads against query's {heads} and keys[0]'s {shared}"
 
 
-def _batches(given: Given) -> Iterator[Break]:
+def _batches(given: CallArguments) -> Iterator[Break]:
     leading = 3 if given.enable_gqa else 2
     shape = given.query.shape[:-leading]
     for index, x in enumerate(given.tensors):
@@ -168,37 +185,49 @@ def _batches(given: Given) -> Iterator[Break]:
             yield given.name(index), f"{_shape(x)} against {tuple(shape)}, the leading dimensions so far"
 
 
-def _causal_flag(given: Given) -> Iterator[Break]:
+def _causal_flag(given: CallArguments) -> Iterator[Break]:
     for name in ("is_causal", "enable_gqa"):
         if not isinstance(getattr(given, name), bool):
             yield name, getattr(given, name)
 
 
-def _offset(given: Given) -> Iterator[Break]:
+def _offset(given: CallArguments) -> Iterator[Break]:
     if not is_whole(given.query_offset, low=-LARGEST_OFFSET, high=LARGEST_OFFSET):
         yield "query_offset", given.query_offset
 
 
-def _causal_lengths(given: Given) -> Iterator[Break]:
+def _causal_lengths(given: CallArguments) -> Iterator[Break]:
     if given.is_causal and given.query_offset == 0:
         for m, key in enumerate(given.keys):
             if key.shape[-2] != given.query.shape[-2]:
                 yield f"keys[{m}]", f"length {key.shape[-2]} against query's {given.query.shape[-2]}"
 
 
-def _windows(given: Given) -> Iterator[Break]:
+def _windows(given: CallArguments) -> Iterator[Break]:
     for m, window in enumerate(given.windows):
         if window is not None and not is_whole(window, low=1):
             yield f"windows[{m}]", window
 
 
-def _mask_types(given: Given) -> Iterator[Break]:
+def _mask_layouts(given: CallArguments) -> Iterator[Break]:
+    for m, mask in enumerate(given.key_masks):
+        if isinstance(mask, Tensor) and not is_dense(mask):
+            yield f"key_masks[{m}]", layout(mask)
+
+
+def _mask_devices(given: CallArguments) -> Iterator[Break]:
+    for m, mask in enumerate(given.key_masks):
+        if isinstance(mask, Tensor) and mask.device != given.query.device:
+            yield f"key_masks[{m}]", f"{mask.device} against query's {given.query.device}"
+
+
+def _mask_types(given: CallArguments) -> Iterator[Break]:
     for m, mask in enumerate(given.key_masks):
         if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
             yield f"key_masks[{m}]", mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
 
 
-def _mask_shapes(given: Given) -> Iterator[Break]:
+def _mask_shapes(given: CallArguments) -> Iterator[Break]:
     if all(mask is None for mask in given.key_masks):
         return
     leading = 3 if given.enable_gqa else 2
@@ -215,18 +244,12 @@ def _mask_shapes(given: Given) -> Iterator[Break]:
             yield f"key_masks[{m}]", f"{_shape(mask)} against keys[{m}]'s {_shape(key)} and batch {tuple(batch)}"
 
 
-def _scale(given: Given) -> Iterator[Break]:
+def _scale(given: CallArguments) -> Iterator[Break]:
     if not is_number(given.scale) or not -math.inf < given.scale < math.inf:
         yield "scale", given.scale
 
 
 CONSTRAINTS = (
-    Constraint("tensors", "a tensor", _not_tensors),
-    Constraint("layout", "a dense tensor", _layouts),
-    Constraint("rank", "a tensor of shape (..., length, dimension)", _flat),
-    Constraint("dtype", "float64, float32, bfloat16 or float16", _dtypes),
-    Constraint("one dtype", "the dtype of query", _mixed_dtypes),
-    Constraint("one device", "the device of query", _mixed_devices),
     Constraint("head dimension", "the last dimension to be query's, and at least 1", _head_dims),
     Constraint("value dimension", "the last dimension to be that of values[0], and at least 1", _value_dims),
     Constraint("one length a set", "as many values as keys in each set", _lengths),
@@ -236,6 +259,8 @@ CONSTRAINTS = (
     Constraint("broadcasting", "leading dimensions that broadcast together", _batches),
     Constraint("causal lengths", "the length of query (is_causal without a query_offset)", _causal_lengths),
     Constraint("windows", "None or an integer >= 1", _windows),
+    Constraint("mask layout", "a dense tensor", _mask_layouts),
+    Constraint("mask device", "the device of query", _mask_devices),
     Constraint("mask type", "None or a bool tensor, True where a key may be attended", _mask_types),
     Constraint("mask shape", "shape (..., length of the key set), broadcasting with the batch", _mask_shapes),
     Constraint("scale", "None or a finite number", _scale),
@@ -269,7 +294,7 @@ def check_arguments(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Given:
+) -> CallArguments:
     """The arguments of a call, once every constraint is found to be kept."""
     if isinstance(keys, Tensor) and isinstance(query, Tensor) and keys.dim() > max(query.dim(), 2):
         raise ArgumentError(
@@ -279,7 +304,7 @@ def check_arguments(
         )
     key_sets = _as_sets("keys", keys, Tensor)
     count = len(key_sets)
-    given = Given(
+    given = CallArguments(
         query,
         key_sets,  # type: ignore[arg-type]  # the constraints below check the entries
         _counted("values", values, Tensor, count),  # type: ignore[arg-type]
@@ -290,10 +315,11 @@ def check_arguments(
         math.nan if scale is None else scale,
         enable_gqa,
     )
-    for constraint in CONSTRAINTS[:4]:
-        constraint.check(given)
+    check_tensor("query", query)
+    for index, x in enumerate(given.tensors[1:], 1):
+        check_tensor(given.name(index), x, dtype=query.dtype, device=query.device)
     if scale is None:
-        given = replace(given, scale=1 / max(given.query.shape[-1], 1))
-    for constraint in CONSTRAINTS[4:]:
+        given = replace(given, scale=1 / max(query.shape[-1], 1))
+    for constraint in CONSTRAINTS:
         constraint.check(given)
     return given

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import Given, check_arguments, tensor_name
+from separatrix.attention.arguments import CallArguments, CallOptions, check_arguments, tensor_name
 from separatrix.attention.positions import Positions
 
 
@@ -140,36 +140,18 @@ def check_call(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
     values: Tensor | Sequence[Tensor],
-    *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **options: Unpack[CallOptions],
 ) -> Call:
     """The call that these arguments of `tensor_attention` make; an `ArgumentError` for what they may not be."""
-    return flattened(
-        check_arguments(
-            query,
-            keys,
-            values,
-            is_causal=is_causal,
-            query_offset=query_offset,
-            key_masks=key_masks,
-            windows=windows,
-            scale=scale,
-            enable_gqa=enable_gqa,
-        )
-    )
+    return flattened(check_arguments(query, keys, values, **options))
 
 
-def flattened(given: Given) -> Call:
+def flattened(given: CallArguments) -> Call:
     """The call that checked arguments make: all its tensors broadcast, with one leading dimension each."""
     return grouped(given).spread()
 
 
-def grouped(given: Given) -> Call:
+def grouped(given: CallArguments) -> Call:
     """The call that checked arguments make, in which heads that share keys and values (``enable_gqa``) still do.
 
     Tensors are broadcast otherwise, with one leading dimension each. What lies head by head in memory is not copied.

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
@@ -27,7 +28,7 @@ from separatrix.attention.planning.forecast import Analysis, gamma, gradient_gam
 from separatrix.attention.planning.plan import Plan, Recipe
 from separatrix.attention.polynomial.frame import key_mean
 from separatrix.attention.polynomial.products import expanded
-from separatrix.attention.polynomial.run import Run, compute, differentiable
+from separatrix.attention.polynomial.run import PolynomialRun, compute, differentiable
 from separatrix.attention.polynomial.sums import Expansion
 from separatrix.errors import SeparatrixError
 
@@ -53,7 +54,7 @@ class Certified:
         gradient = self.certificate.gradient
         return ("output", "gradient") if gradient is not None and gradient.total <= self.tolerance else ("output",)
 
-    def save(self, path: str | Path, query: Tensor, keys: Sets, values: Sets, **options: Any) -> None:
+    def save(self, path: str | Path, query: Tensor, keys: Sets, values: Sets, **options: Unpack[CallOptions]) -> None:
         """Write the call and its results to a file that `separatrix verify` checks.
 
         Args:
@@ -108,7 +109,7 @@ def _empty(call: Call, tolerance: float) -> Certified:
     return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), plan, tolerance)
 
 
-def _near_linear(run: Run, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
+def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
     """What a polynomial computed, with the log-sum-exp of the scores as they were before the keys were centred."""
     call, gradient = run.call, certificate.gradient
     query = call.query
@@ -139,17 +140,18 @@ def _lse_rounding(lse: Tensor) -> float:
 def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
     """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
     with torch.no_grad():
-        dtype, per_query, lse_error, gradient = exact_type(analysis, tolerance, with_lse)
+        rounding = exact_type(analysis, tolerance, with_lse)
     call = analysis.call
-    out, lse = exact_attention(call.to(dtype))
+    out, lse = exact_attention(call.to(rounding.dtype))
     reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
     if reached > most:
         raise SeparatrixError(
             f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
             "multiply the values by a power of two."
         )
+    per_query, gradient = rounding.per_query, rounding.gradient
     worst = number(per_query.max()) if per_query.numel() else 0.0
-    lse_error += _lse_rounding(lse)
+    lse_error = rounding.lse_error + _lse_rounding(lse)
     lse = lse if call.query.dtype == torch.float64 else lse.float()
     if gradient is not None:
         gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
@@ -158,7 +160,7 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
-Found = tuple[Run, Certificate, Plan]
+Found = tuple[PolynomialRun, Certificate, Plan]
 
 
 def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse: bool) -> tuple[Found | None, str]:
@@ -210,7 +212,7 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
     return None, missed
 
 
-def _compute(analysis: Analysis, recipe: Recipe) -> Run:
+def _compute(analysis: Analysis, recipe: Recipe) -> PolynomialRun:
     index_set = recipe.index_set
     weights = torch.from_numpy(index_set.multinomials)
     degrees = torch.from_numpy(index_set.degrees)
@@ -224,7 +226,7 @@ def _compute(analysis: Analysis, recipe: Recipe) -> Run:
     return compute(analysis.call, expansion)
 
 
-def _certify(analysis: Analysis, recipe: Recipe, run: Run) -> Certificate:
+def _certify(analysis: Analysis, recipe: Recipe, run: PolynomialRun) -> Certificate:
     call = analysis.call
     if not call.positions.is_causal:
         tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)

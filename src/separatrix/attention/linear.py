@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from separatrix.attention.arguments import is_dense, layout
+from separatrix.attention.arguments import check_tensor
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.dispatch.registration import operator
 from separatrix.attention.features import FeatureMap, mapped
@@ -186,19 +186,9 @@ torch.library.register_vmap(refuse_vanishing, _vmap)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(x, Tensor):
-            raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
-        if not is_dense(x):
-            raise ArgumentError(name, expected="a dense tensor", got=layout(x))
-        if x.dim() < 2:
-            raise ArgumentError(name, expected="at least 2 dimensions (..., length, width)", got=_shape(x))
-        if x.dtype not in _ACCUMULATES_IN:
-            raise ArgumentError(name, expected="float64, float32, bfloat16 or float16", got=str(x.dtype))
-        if x.dtype != query.dtype:
-            raise ArgumentError(name, expected=f"the query's type {query.dtype}", got=str(x.dtype))
-        if x.device != query.device:
-            raise ArgumentError(name, expected=f"the query's device {query.device}", got=str(x.device))
+    check_tensor("query", query)
+    for name, x in (("key", key), ("value", value)):
+        check_tensor(name, x, dtype=query.dtype, device=query.device)
     flag("is_causal", is_causal)
     if key.shape[-1] != query.shape[-1]:
         raise ArgumentError("key", expected=f"the query's width {query.shape[-1]}", got=_shape(key))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Literal, Unpack, overload
 
 from torch import Tensor
 
-from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
@@ -25,15 +25,10 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Tensor: ...
 
 
@@ -43,15 +38,10 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[True],
+    **options: Unpack[CallOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 

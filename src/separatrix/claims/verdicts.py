@@ -14,7 +14,7 @@ from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
 
 EXPECTED = Path(__file__).with_name("expected.toml")
@@ -98,12 +98,12 @@ def recall(id: str, recorded: Mapping[str, Recorded]) -> str:
     return f"Recorded is: {recorded[id].verdict}{recorded[id].told}."
 
 
-def found_in(store: Store, cell: Cell, record: Record) -> Found:
+def found_in(store: Store, cell: Cell, record: StoredRecord) -> Found:
     """What came out of a cell that is done, read from the store; a damaged array is a `DamagedError`."""
     return Found(cell.arguments, cell.seed, store.result(record), record.seconds)
 
 
-def _status(record: Record | None) -> str:
+def _status(record: StoredRecord | None) -> str:
     """The status of a cell, ``not run`` also while a run is at it."""
     return "not run" if record is None or record.status == "running" else record.status
 

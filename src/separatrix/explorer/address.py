@@ -18,7 +18,7 @@ SECOND = ".2"
 
 
 @dataclass(frozen=True)
-class Reading:
+class AddressTexts:
     """The texts by name, all of them good, and a sentence for each that was not."""
 
     state: Mapping[str, str]
@@ -45,7 +45,7 @@ def query(search: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
     return found, tuple(notes)
 
 
-def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bool) -> Reading:
+def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bool) -> AddressTexts:
     """The state of a tab: its fields' texts and, if any name ends with `SECOND`, those of a second setting.
 
     What the second setting leaves out is as in the first.
@@ -79,7 +79,7 @@ def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bo
     # The button that opens a second setting copies all values, also those that both settings share.
     known = {*state, "tab", "token", *(field.name + SECOND for field in fields if field.shared)}
     notes += [f"{_short(name)}: this tab has no such value." for name in parameters if name not in known]
-    return Reading(state, tuple(notes))
+    return AddressTexts(state, tuple(notes))
 
 
 def side(state: Mapping[str, str], second: bool) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from separatrix.explorer.formula import Formula
+from separatrix.explorer.formula import FormulaElement
 
 
 def attributes(**names: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def element(name: str, /, *children: Component | str | None, **attributes: str |
     P(children=['a'], className='note', aria-hidden='true')
     """
     if name == "math":
-        return Formula("".join(map(str, children)))
+        return FormulaElement("".join(map(str, children)))
     named = {"className" if key == "class_" else key.rstrip("_").replace("_", "-"): value
              for key, value in attributes.items() if not (value is None or value is False)}  # fmt: skip
     made: Component = getattr(html, name.capitalize())([child for child in children if child is not None], **named)

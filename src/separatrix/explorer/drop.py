@@ -10,7 +10,7 @@ from separatrix.explorer.context import UPLOAD_BYTES
 
 
 def drop(id: str) -> Component:
-    """A place for one file, whose `contents` and `filename` a callback finds by `id`, and for what is wrong with it."""
+    """A place for one file, whose contents and name a callback finds by `id`, and for what is wrong with it."""
     place = dcc.Upload(
         html.Div([html.Button("Choose a file", type="button", id=f"{id}-choose"), " or drop it here"]),
         id=id,

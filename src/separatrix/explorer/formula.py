@@ -5,7 +5,7 @@ from __future__ import annotations
 from dash.development.base_component import Component
 
 
-class Formula(Component):
+class FormulaElement(Component):
     """A formula, given in MathML; ``assets/formula.js`` makes its elements, and no text of it becomes markup."""
 
     _namespace = "separatrix_explorer"

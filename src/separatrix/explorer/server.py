@@ -240,7 +240,7 @@ def return_large_blocks() -> None:
 
 
 def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:
-    """Let the app listen at its endpoint; give the server, whose `run` serves and `close` ends it, and its address.
+    """Let the app listen at its endpoint; give the server, whose ``run`` serves and ``close`` ends it, and its address.
 
     The server is waitress, a plain one with a few threads, which limits what it reads and needs nothing but Python.
     """

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.operator import tensor_attention
@@ -52,16 +53,19 @@ class Layer:
         return self.query.shape[1] // self.key.shape[1]
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of `tensor_attention` other than the tensors and the masks."""
-        causal = {"is_causal": True, "query_offset": self.pattern.offset} if self.pattern.offset is not None else {}
-        return {"scale": self.scale, "windows": self.pattern.window, **causal}
+    def options(self) -> CallOptions:
+        """The optional arguments of `tensor_attention` other than the masks and the grouping of heads."""
+        options: CallOptions = {"scale": self.scale, "windows": self.pattern.window}
+        if self.pattern.offset is not None:
+            options.update({"is_causal": True, "query_offset": self.pattern.offset})
+        return options
 
     def call(self, h: int) -> Call:
         """The checked call of one head, with tensors of shape (batch, length, width)."""
         shared, seen = h // self.groups, self.pattern.seen
         mask = None if seen is None else seen[:, h if seen.shape[1] > 1 else 0]
-        return check_call(self.query[:, h], self.key[:, shared], self.value[:, shared], key_masks=mask, **self.options)
+        options: CallOptions = {**self.options, "key_masks": mask}
+        return check_call(self.query[:, h], self.key[:, shared], self.value[:, shared], **options)
 
 
 def read_layer(
@@ -123,15 +127,8 @@ def exact(*arguments: Any, **options: Any) -> Answer:
 
 def attend(layer: Layer) -> Tensor:
     """Exact attention of all heads of a layer at once, (batch, heads, L_q, d_v)."""
-    out: Tensor = tensor_attention(
-        layer.query,
-        layer.key,
-        layer.value,
-        key_masks=layer.pattern.seen,
-        enable_gqa=layer.groups > 1,
-        **layer.options,
-    )
-    return out
+    options: CallOptions = {**layer.options, "key_masks": layer.pattern.seen, "enable_gqa": layer.groups > 1}
+    return tensor_attention(layer.query, layer.key, layer.value, **options)
 
 
 def certified(*arguments: Any, tolerance: float, prefer: str, **options: Any) -> Answer:

@@ -9,7 +9,7 @@ from separatrix.errors import ArgumentError
 from separatrix.files import draft_folder, put_in_place
 from separatrix.lab import arrays, rows
 from separatrix.lab.faults import plainly
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
 
 
@@ -28,10 +28,10 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
             raise ArgumentError("FOLDER", expected="a folder that does not exist, or is empty", got=str(target))
     copied, left = 0, 0
 
-    def sound_records() -> Iterator[Record]:
+    def sound_records() -> Iterator[StoredRecord]:
         nonlocal copied, left
         for row in store.rows("ORDER BY cells.id"):
-            if not isinstance(row, Record) or any(store.wrong_arrays(row)):
+            if not isinstance(row, StoredRecord) or any(store.wrong_arrays(row)):
                 left += 1
             elif row.status != "running":
                 copied += 1
@@ -45,7 +45,7 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
     return copied, left
 
 
-def write_store(folder: Path, records: Iterable[Record]) -> None:
+def write_store(folder: Path, records: Iterable[StoredRecord]) -> None:
     """Make a store with these records in a new folder."""
     with Store.create(folder) as store, store.transaction() as connection:
         for record in records:

@@ -23,7 +23,7 @@ from separatrix.lab.interrupts import Noted, noted
 from separatrix.lab.lease import Lease
 from separatrix.lab.progress import Progress, Silent, Tally
 from separatrix.lab.store import Store
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 
 RETRIES = 3
 _BATCH = 500
@@ -55,7 +55,7 @@ def run(
     """
     started = time.perf_counter()
     with noted() as ctrl_c, Lease(store) as lease:
-        current = _Run(lease, iter(cells), crew, progress or Silent(), retry_failed, cost, ctrl_c)
+        current = _GridRun(lease, iter(cells), crew, progress or Silent(), retry_failed, cost, ctrl_c)
         try:
             current.go()
         except KeyboardInterrupt:
@@ -86,7 +86,7 @@ class _Pool:
     tasks: dict[Future[Any], _Task | None] = field(default_factory=dict)
 
 
-class _Run:
+class _GridRun:
     """The state of one run.
 
     A cell goes from `source` to `fresh`, is taken in the store, and is submitted to a pool. Then its outcome is
@@ -215,7 +215,7 @@ class _Run:
 
     def record_finished(self) -> list[tuple[_Pool, BaseException]]:
         """Write the outcomes of finished cells, and return the pools whose executors are useless, with the errors."""
-        finished: list[tuple[_Task, Outcome]] = []
+        finished: list[tuple[_Task, CellOutcome]] = []
         useless = [(pool, error) for pool in self.pools if (error := self.collect(pool, finished)) is not None]
         if finished:
             self.lease.record([(task.key, task.cell, outcome) for task, outcome in finished])
@@ -227,7 +227,7 @@ class _Run:
         self.progress.show(self.tally)
         return useless
 
-    def collect(self, pool: _Pool, finished: list[tuple[_Task, Outcome]]) -> BaseException | None:
+    def collect(self, pool: _Pool, finished: list[tuple[_Task, CellOutcome]]) -> BaseException | None:
         """Move finished tasks of a pool to `finished`; return the error that makes its executor useless, if any."""
         answers = {future: _answer(future) for future in pool.tasks if future.done()}
         if any(isinstance(answer, BrokenExecutor) for answer in answers.values()):
@@ -295,6 +295,6 @@ def _answer(future: Future[Any]) -> Any:
     )
 
 
-def _failure(error: BaseException, why: str) -> Outcome:
+def _failure(error: BaseException, why: str) -> CellOutcome:
     text = "".join(traceback.format_exception(error))
-    return Outcome(traceback=f"{text}{why}\n", origin=provenance.origin())
+    return CellOutcome(traceback=f"{text}{why}\n", origin=provenance.origin())

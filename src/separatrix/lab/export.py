@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
 from separatrix.lab.wording import printable
 
@@ -32,7 +32,7 @@ def as_json(store: Store, stream: TextIO, experiment: str | None = None) -> None
     stream.write("\n]\n")
 
 
-def _head(record: Record) -> dict[str, Any]:
+def _head(record: StoredRecord) -> dict[str, Any]:
     return {
         "key": record.key,
         "experiment": record.cell.experiment,
@@ -72,7 +72,7 @@ def as_csv(store: Store, stream: TextIO, experiment: str | None = None) -> None:
         writer.writerow(_head(record) | {"experiment": printable(record.cell.experiment)} | _fields(record))
 
 
-def _fields(record: Record) -> dict[str, Any]:
+def _fields(record: StoredRecord) -> dict[str, Any]:
     parameters, result = json.loads(record.cell.parameters), json.loads(record.result or "{}")
     return dict(_flat("parameters", parameters)) | dict(_flat("result", result))
 

@@ -111,7 +111,7 @@ def noted() -> Iterator[Noted]:
     """Note Ctrl-C during the block instead of raising `KeyboardInterrupt`.
 
     Python handles signals in the main thread only, so in another thread nothing changes. Nothing changes either if
-    SIGINT has a handler that is neither Python's own nor a command's, or is ignored, as under `nohup`.
+    SIGINT has a handler that is neither Python's own nor a command's, or is ignored, as under ``nohup``.
     """
     handler, before = Noted(), signal.getsignal(signal.SIGINT)
     ours = _in_main_thread() and (before is signal.default_int_handler or isinstance(before, OfCommand))

@@ -17,9 +17,9 @@ from separatrix.lab import arrays, rows
 from separatrix.lab.alive import Watch, beat, forget, lock_path
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import StoreError, plainly
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
-from separatrix.lab.worker import Outcome
+from separatrix.lab.worker import CellOutcome
 
 BEAT_SECONDS = 5.0
 
@@ -117,11 +117,11 @@ class Lease:
                 raise StoreError(_TAKEN_OVER.format(path=self.store.path))
             found = self.store.statuses([key for key, _ in cells])
             held = {key: status for key, status in found.items() if status not in free}
-            taken = [Record(key, cell, "running", self.id) for key, cell in cells if key not in held]
+            taken = [StoredRecord(key, cell, "running", self.id) for key, cell in cells if key not in held]
             connection.executemany(rows.PUT, [record.values for record in taken])
         return held
 
-    def record(self, outcomes: Sequence[tuple[str, Cell, Outcome]]) -> None:
+    def record(self, outcomes: Sequence[tuple[str, Cell, CellOutcome]]) -> None:
         """Write the outcomes of cells, all or none; the arrays first, so that no row names an array that is missing."""
         files = {name: data for _, _, outcome in outcomes for name, data in outcome.arrays.items()}
         for name, data in files.items():
@@ -143,8 +143,8 @@ _TAKEN_OVER = (
 )
 
 
-def _came_out(key: str, cell: Cell, outcome: Outcome) -> Record:
+def _came_out(key: str, cell: Cell, outcome: CellOutcome) -> StoredRecord:
     status = "failed" if outcome.result is None else "done"
     # A traceback may quote characters that UTF-8 cannot encode.
     told = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()
-    return Record(key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, told)
+    return StoredRecord(key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, told)

@@ -30,7 +30,7 @@ class Tally:
         skipped: the cells that were done before.
         failed_before: the cells that failed before and were not tried again.
         deaths: how often a worker died while it ran a cell.
-        worked: what the cells that this run finished cost, in the units of the run's `cost`.
+        worked: the cost of the cells that this run finished, by the argument ``cost`` of `driver.run`.
         seconds: how long the run took.
         stopped: whether Ctrl-C ended the run.
     """

@@ -35,7 +35,7 @@ PUT_ORIGIN = "INSERT INTO origins (id, facts) VALUES (?, ?) ON CONFLICT (id) DO 
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredRecord:
     """A row of the store.
 
     Attributes:
@@ -87,10 +87,10 @@ class Damaged:
     id: Any
     key: Any
     what: str
-    otherwise: Record | None = None
+    otherwise: StoredRecord | None = None
 
 
-def put(connection: sqlite3.Connection, record: Record) -> None:
+def put(connection: sqlite3.Connection, record: StoredRecord) -> None:
     """Write a record and its origin, in the place of the row with its key if there is one."""
     connection.execute(PUT, record.values)
     if record.origin is not None:
@@ -111,7 +111,7 @@ def seal(fields: Sequence[Any]) -> str:
     return sha256(json.dumps(fields).encode()).hexdigest()
 
 
-def read(row: Sequence[Any]) -> Record | Damaged:
+def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     """The record of a row, or what is damaged in it.
 
     Args:
@@ -133,7 +133,7 @@ def read(row: Sequence[Any]) -> Record | Damaged:
     return record
 
 
-def checked_record(fields: Sequence[Any], facts: Any) -> Record | None:
+def checked_record(fields: Sequence[Any], facts: Any) -> StoredRecord | None:
     """The record with these fields; None if one of them has another type or form than a run writes.
 
     Args:
@@ -148,7 +148,7 @@ def checked_record(fields: Sequence[Any], facts: Any) -> Record | None:
     if not is_outcome or not (_is_time(seconds) and _is_time(finished) and _is_result(status, run, result)):
         return None
     is_origin = isinstance(facts, str) and named(facts) == origin and _table(facts) is not None
-    return Record(key, cell, status, run, seconds, finished, facts if is_origin else None, result, traceback)
+    return StoredRecord(key, cell, status, run, seconds, finished, facts if is_origin else None, result, traceback)
 
 
 def _is_time(value: Any) -> bool:

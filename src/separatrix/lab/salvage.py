@@ -20,7 +20,7 @@ from separatrix.files import Held, draft_folder, hold_bytes, open_regular, put_i
 from separatrix.lab import rows, schema
 from separatrix.lab.copying import write_store
 from separatrix.lab.faults import DamagedError, StoreError, plainly
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 
 _FIRST_SHARED_BYTE, _SHARED_BYTES = 0x40000002, 510
 """The bytes of a file that SQLite keeps locked while a connection in write-ahead mode is open."""
@@ -77,9 +77,9 @@ def free_name(folder: Path, why: str) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def readable_records(path: Path) -> list[Record]:
+def readable_records(path: Path) -> list[StoredRecord]:
     """The undamaged records of finished cells that SQLite can read from a file; the file may be changed."""
-    records: dict[str, Record] = {}
+    records: dict[str, StoredRecord] = {}
     try:
         with plainly(path), closing(schema.connect(path, "rw")) as connection:
             if not schema.has_current_tables(connection):
@@ -88,7 +88,7 @@ def readable_records(path: Path) -> list[Record]:
             origins = {rows.named(text): text for text in facts}
             for row in _by_ranges(connection, path, _CELLS):
                 checked = rows.read([*row, origins.get(row[10])])
-                record = checked if isinstance(checked, Record) else checked.otherwise
+                record = checked if isinstance(checked, StoredRecord) else checked.otherwise
                 if record is not None and record.status != "running":
                     records[record.key] = record
     except DamagedError:  # SQLite cannot open the file, or cannot close its log; what was read is kept

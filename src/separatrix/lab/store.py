@@ -30,9 +30,9 @@ from separatrix.files import draft_folder, link_in_place, make_folder
 from separatrix.lab import arrays, rows, schema
 from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
-from separatrix.lab.rows import Damaged, Record
+from separatrix.lab.rows import Damaged, StoredRecord
 
-__all__ = ["Record", "Store", "file_in", "has_store"]
+__all__ = ["Store", "StoredRecord", "file_in", "has_store"]
 
 _BATCH = 1000
 
@@ -175,11 +175,11 @@ class Store:
             finally:
                 schema.unlimit_steps(self.connection)
 
-    def rows(self, condition: str = "", values: Sequence[Any] = ()) -> Iterator[Record | Damaged]:
+    def rows(self, condition: str = "", values: Sequence[Any] = ()) -> Iterator[StoredRecord | Damaged]:
         """The rows of the cells, each checked against its checksum; `condition` is the end of the SQL query."""
         yield from map(rows.read, self.ask(f"{_ROWS} {condition}", values))
 
-    def records(self, experiment: str | None = None, status: str | None = None) -> Iterator[Record]:
+    def records(self, experiment: str | None = None, status: str | None = None) -> Iterator[StoredRecord]:
         """The records, in the order in which runs first took the cells; damaged rows are left out.
 
         Args:
@@ -200,7 +200,7 @@ class Store:
         """How many rows `records` leaves out because they are damaged."""
         return sum(_usable(row) is None for row in self.rows())
 
-    def record(self, key: str) -> Record:
+    def record(self, key: str) -> StoredRecord:
         """The only record whose key begins with `key`.
 
         Raises:
@@ -220,7 +220,7 @@ class Store:
             raise DamagedError(f"In {self.path}, the row of {key} is not as it was written. {arrays.REMEDY}")
         return record
 
-    def result(self, record: Record) -> dict[str, Any]:
+    def result(self, record: StoredRecord) -> dict[str, Any]:
         """The result of a record whose cell is done, with its arrays loaded."""
         if record.result is None:
             raise StoreError(f"The cell {record.key} is {record.status}: it has no result.")
@@ -228,25 +228,25 @@ class Store:
 
         return results.decode(record.result, lambda digest: arrays.fetch(self.arrays, digest))
 
-    def find(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, Record | None]]:
+    def find(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, StoredRecord | None]]:
         """Each cell with its record: None if the store has none, and a record of status ``damaged`` if its row is."""
         source = iter(cells)
         while batch := list(islice(source, _BATCH)):
             found = self._by_key([cell.key for cell in batch])
             for cell in batch:
                 row = found.get(cell.key)
-                yield cell, None if row is None else _usable(row) or Record(cell.key, cell, "damaged")
+                yield cell, None if row is None else _usable(row) or StoredRecord(cell.key, cell, "damaged")
 
     def statuses(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of each key that the store has: ``damaged`` if the row or an array that it names is damaged."""
         found = self._by_key(keys).items()
         return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in found}
 
-    def standing(self, record: Record) -> str:
+    def standing(self, record: StoredRecord) -> str:
         """The status of a record: ``damaged`` if an array that it names is missing or damaged."""
         return "damaged" if any(self.wrong_arrays(record)) else record.status
 
-    def wrong_arrays(self, record: Record) -> Iterator[str]:
+    def wrong_arrays(self, record: StoredRecord) -> Iterator[str]:
         """An error message for each array of a record that is missing or damaged."""
         for mark in arrays.marks_in(record.result or ""):
             from separatrix.lab import results  # numpy, which cells without arrays do not need
@@ -256,7 +256,7 @@ class Store:
             except DamagedError as error:
                 yield str(error)
 
-    def _by_key(self, keys: Sequence[str]) -> dict[str, Record | Damaged]:
+    def _by_key(self, keys: Sequence[str]) -> dict[str, StoredRecord | Damaged]:
         question = f"SELECT sought.value, {_FIELDS} FROM json_each(?) AS sought JOIN cells ON cells.key = sought.value"
         batches = (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))
         found = (row for batch in batches for row in self.ask(f"{question} {_ORIGINS}", [json.dumps(batch)]))
@@ -305,7 +305,7 @@ def _make_file(path: Path) -> None:
         link_in_place(made, path)
 
 
-def _usable(row: Record | Damaged) -> Record | None:
+def _usable(row: StoredRecord | Damaged) -> StoredRecord | None:
     return row.otherwise if isinstance(row, Damaged) else row
 
 

@@ -15,7 +15,7 @@ A file names a registered experiment, never a Python module::
     tau = { from = 0.1, to = 0.5, step = 0.1 }
     m = { from = 1, to = 1024, factor = 2 }
 
-A range includes both ends and is computed in exact decimals: the third value of `tau` is 0.3, not
+A range includes both ends and is computed in exact decimals: the third value of ``tau`` is 0.3, not
 0.30000000000000004, and an end that the steps do not reach is an error.
 """
 

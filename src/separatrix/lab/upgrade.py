@@ -16,7 +16,7 @@ from typing import Any
 
 from separatrix.files import draft_folder, link_in_place
 from separatrix.lab import rows, schema
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.salvage import free_name
 
 _ROWS = """
@@ -56,7 +56,7 @@ def _keep_copy(folder: Path) -> None:
         link_in_place(draft / "copy.sqlite", free_name(folder, "schema-1"))
 
 
-def _upgraded(row: Sequence[Any]) -> Record | None:
+def _upgraded(row: Sequence[Any]) -> StoredRecord | None:
     """The record of a row of schema 1; None if the row is damaged."""
     *fields, digest = row
     facts, result = fields[9], fields[10]

@@ -10,7 +10,7 @@ from pathlib import Path
 from separatrix.files import drafts_in
 from separatrix.lab import alive, arrays, rows
 from separatrix.lab.faults import DamagedError, StoreError, plainly
-from separatrix.lab.rows import Damaged, Record
+from separatrix.lab.rows import Damaged, StoredRecord
 from separatrix.lab.salvage import salvage
 from separatrix.lab.store import Store, file_in
 from separatrix.lab.wording import printable
@@ -26,7 +26,7 @@ class Damage:
     """
 
     what: str
-    row: Record | Damaged | None = None
+    row: StoredRecord | Damaged | None = None
 
     def __str__(self) -> str:
         key = self.row and self.row.key

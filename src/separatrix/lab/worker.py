@@ -24,7 +24,7 @@ _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellOutcome:
     """The outcome of a cell: a result, or the traceback of a failure.
 
     Attributes:
@@ -42,7 +42,7 @@ class Outcome:
     origin: str = "{}"
 
 
-def execute(module: str, cell: Cell) -> Outcome:
+def execute(module: str, cell: Cell) -> CellOutcome:
     """Run a cell; an exception of the experiment becomes its outcome.
 
     Args:
@@ -65,9 +65,9 @@ def execute(module: str, cell: Cell) -> Outcome:
         text, arrays = results.encode(came_out)
     except (Exception, SystemExit):
         seconds = time.perf_counter() - started
-        return Outcome(traceback=traceback.format_exc(), seconds=seconds, origin=provenance.origin())
+        return CellOutcome(traceback=traceback.format_exc(), seconds=seconds, origin=provenance.origin())
     seconds = time.perf_counter() - started
-    return Outcome(result=text, arrays=arrays, seconds=seconds, origin=provenance.origin())
+    return CellOutcome(result=text, arrays=arrays, seconds=seconds, origin=provenance.origin())
 
 
 def use_one_thread() -> None:

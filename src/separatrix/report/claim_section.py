@@ -15,7 +15,7 @@ from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link
 from separatrix.report.markup import Html, join, slug, tag
 from separatrix.report.packing import packed
-from separatrix.report.panel import Panel
+from separatrix.report.panel import FigurePanel
 from separatrix.report.typeset import typeset
 
 KEY_DIGITS = 16
@@ -79,7 +79,7 @@ def _opened(entry: Entry, page: Path) -> list[Html | None]:
     ]
 
 
-def figure(panel: Panel, id: str, of: str = "figure", outline: Html | None = None) -> Html:
+def figure(panel: FigurePanel, id: str, of: str = "figure", outline: Html | None = None) -> Html:
     """A place for the script to draw in, named by the words that say what it shows.
 
     The drawing lies elsewhere on the page, once for all places that show it; `of` tells two places apart. The outline
@@ -97,7 +97,7 @@ def figure(panel: Panel, id: str, of: str = "figure", outline: Html | None = Non
     )
 
 
-def _place(panel: Panel, label: str, outline: Html | None) -> Html:
+def _place(panel: FigurePanel, label: str, outline: Html | None) -> Html:
     """A place as high as the figure will be, so that nothing moves when it is drawn."""
     height = f"min-height: {panel.height}px"
     return tag("div", outline, class_="plot", role="img", aria_labelledby=f"{label}-words", id=label, style=height)

@@ -9,9 +9,9 @@ from typing import Any
 from separatrix.claims.ledger import Found, Verdict
 from separatrix.claims.verdicts import Judgement, difference, found_in
 from separatrix.lab.cell import Cell
-from separatrix.lab.rows import Record
+from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
-from separatrix.report.panel import Figures, Panel, panel
+from separatrix.report.panel import FigurePanel, Figures, panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Entry:
 
     judgement: Judgement
     cells: tuple[CellFacts, ...]
-    panels: tuple[Panel, ...]
+    panels: tuple[FigurePanel, ...]
     difference: str | None = None
 
     @property
@@ -56,14 +56,14 @@ def entry(judgement: Judgement, store: Store, figures: Figures, recorded: Mappin
     return Entry(judgement, tuple(facts), tuple(panels), unlike)
 
 
-def _facts(cell: Cell, record: Record | None) -> CellFacts:
+def _facts(cell: Cell, record: StoredRecord | None) -> CellFacts:
     rest: tuple[Any, ...] = (None, None, None, None)
     if record is not None:
         rest = (record.status, record.seconds, record.finished, record.origin)
     return CellFacts(cell.key, cell, *rest)
 
 
-def _draw(name: str, id: str, figures: Figures, found: Sequence[Found]) -> Panel:
+def _draw(name: str, id: str, figures: Figures, found: Sequence[Found]) -> FigurePanel:
     if name not in figures:
         raise TypeError(f"claim {id} names the figure {name!r}, which is none of {', '.join(figures) or 'none'}")
     try:

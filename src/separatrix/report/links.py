@@ -14,7 +14,7 @@ from separatrix.report.markup import Html, tag
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A file and a line. `root` is the checkout that holds the file, None if it is installed."""
 
     module: str
@@ -28,7 +28,7 @@ class Place:
         return f"{where}:{self.line}"
 
 
-def place(function: Callable[..., Any]) -> Place:
+def place(function: Callable[..., Any]) -> SourceLine:
     """Where a function is defined.
 
     >>> from textwrap import dedent
@@ -38,7 +38,7 @@ def place(function: Callable[..., Any]) -> Place:
     inner = inspect.unwrap(function)
     code = inner.__code__
     file = Path(code.co_filename).resolve()
-    return Place(inner.__module__, file, code.co_firstlineno, checkout(file))
+    return SourceLine(inner.__module__, file, code.co_firstlineno, checkout(file))
 
 
 def checkout(path: Path) -> Path | None:

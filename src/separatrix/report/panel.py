@@ -34,7 +34,7 @@ Figures = Mapping[str, Figure]
 
 
 @dataclass(frozen=True)
-class Panel:
+class FigurePanel:
     """A figure's name, its text alternative, its traces and layout as JSON, its numbers as CSV, and its function.
 
     `height` is kept free for it, in pixels, until it is drawn.
@@ -58,7 +58,7 @@ class Panel:
         return sha256(self.content.encode()).hexdigest()[:16]
 
 
-def drawings(panels: Iterable[Panel]) -> list[Html]:
+def drawings(panels: Iterable[FigurePanel]) -> list[Html]:
     """The contents of the figures, each once, packed, for the script to look up by their keys."""
     contents = {panel.key: panel.content for panel in panels}
     return [
@@ -67,7 +67,7 @@ def drawings(panels: Iterable[Panel]) -> list[Html]:
     ]
 
 
-def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
+def panel(name: str, function: Figure, found: Sequence[Found]) -> FigurePanel:
     """The parts of a figure for the page, without the template, which the page has once, in the reader's colours."""
     from plotly.io import to_json  # type: ignore[import-untyped]
 
@@ -78,7 +78,7 @@ def panel(name: str, function: Figure, found: Sequence[Found]) -> Panel:
     content["layout"].pop("template", None)
     height = int(content["layout"].get("height", PLOTLY_HEIGHT))
     shown = to_json({**content, "data": _rounded(content["data"])}, validate=False)
-    return Panel(name, drawn.text, shown, drawn.csv(), height, function)
+    return FigurePanel(name, drawn.text, shown, drawn.csv(), height, function)
 
 
 def _rounded(value: Any) -> Any:

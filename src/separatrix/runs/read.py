@@ -8,7 +8,7 @@ from typing import Any
 
 from separatrix.checks import is_number, is_whole
 from separatrix.lab import plain
-from separatrix.lab.store import Record, Store
+from separatrix.lab.store import Store, StoredRecord
 from separatrix.runs.cells import name_of, record_fields, selection_piece, settings_of
 from separatrix.selection.settings import TrainingSettings
 
@@ -23,13 +23,13 @@ class StoredRun:
 
     name: str
     settings: TrainingSettings
-    done: tuple[Record, ...]
+    done: tuple[StoredRecord, ...]
 
     def records(self) -> list[dict[str, Any]]:
         """Give the records of all pieces, each a dict with the fields of `cells.record_fields`."""
         return [record for piece in self.done for record in plain.read(piece.result or "{}")["records"]]
 
-    def kept(self) -> dict[int, Record]:
+    def kept(self) -> dict[int, StoredRecord]:
         """Give the pieces with a state, by its step."""
         steps = {plain.read(piece.result or "{}")["step"]: piece for piece in self.done}
         return {step: piece for step, piece in steps.items() if step is not None}
@@ -40,7 +40,7 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
 
     Rows that no run can have written are left out: the store may come from somebody else.
     """
-    runs: dict[str, list[tuple[int, Record]]] = {}
+    runs: dict[str, list[tuple[int, StoredRecord]]] = {}
     for record in store.records(EXPERIMENT, "done"):
         if not (_is_piece(record) and is_result(record)):
             continue
@@ -56,7 +56,7 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
             yield StoredRun(called, settings, tuple(record for _, record in done))
 
 
-def _is_piece(record: Record) -> bool:
+def _is_piece(record: StoredRecord) -> bool:
     """Whether the parameters of a record are those of a piece of a run."""
     arguments, seed = record.cell.arguments, record.cell.seed
     try:
@@ -66,7 +66,7 @@ def _is_piece(record: Record) -> bool:
         return False
 
 
-def is_result(record: Record) -> bool:
+def is_result(record: StoredRecord) -> bool:
     """Whether the result of a record has the form that `cells.came_out` gives it."""
     match plain.read(record.result or "{}"):
         case {"records": list(lines), "state": dict() | None, "step": int() | None}:

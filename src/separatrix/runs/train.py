@@ -12,9 +12,8 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError
 from separatrix.lab.interrupts import cut_short
 from separatrix.lab.lease import Lease
-from separatrix.lab.store import Record as StoredRecord
-from separatrix.lab.store import Store
-from separatrix.lab.worker import Outcome
+from separatrix.lab.store import Store, StoredRecord
+from separatrix.lab.worker import CellOutcome
 from separatrix.runs.cells import came_out, pieces
 from separatrix.runs.read import is_result
 from separatrix.selection import training
@@ -118,7 +117,7 @@ def trained(
             if held is None:
                 text, arrays = results.encode(came_out(records, state))
                 seconds = time.perf_counter() - started
-                outcome = Outcome(result=text, arrays=arrays, seconds=seconds, origin=provenance.origin())
+                outcome = CellOutcome(result=text, arrays=arrays, seconds=seconds, origin=provenance.origin())
                 lease.record([(cell.key, cell, outcome)])
             if state is None:
                 return

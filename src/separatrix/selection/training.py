@@ -90,7 +90,7 @@ def resumable(
     initial = _initial(settings)
     if start is not None and not start.fits(initial):
         raise ArgumentError("start", expected="a state of a run with the same settings", got="one of another run")
-    run = _Run(settings, start or initial)
+    run = _TrainingRun(settings, start or initial)
     recorded = every(settings.validate_every, settings.steps) | set(settings.snapshots)
     saved = frozenset([*range(apart, settings.steps, apart), settings.steps])
     done = frozenset() if start is None else {start.step}  # a state was yielded after the record of its step
@@ -107,7 +107,7 @@ def resumable(
         run.blocks.close()
 
 
-class _Run:
+class _TrainingRun:
     """The state of a run, and its updates."""
 
     def __init__(self, settings: TrainingSettings, start: Checkpoint) -> None:

@@ -67,7 +67,7 @@ class _Sum:
         return sign(self.n, [*terms, *self.constant])
 
 
-class _Rows:
+class _RowSums:
     """The sums of all rows of one network on one data set."""
 
     def __init__(self, sums: list[_Sum]) -> None:
@@ -125,7 +125,9 @@ def enumerated_mixture(
     case = {k: Fraction(sizes[k], n) for k in classes}
     networks = {
         # Linear attention comes first, because it raises an error where all scores are zero.
-        (which, k): [_Rows(_sums(n, sizes, k, a, b, c, tau, logs, weights, linear=linear)) for linear in (True, False)]
+        (which, k): [
+            _RowSums(_sums(n, sizes, k, a, b, c, tau, logs, weights, linear=linear)) for linear in (True, False)
+        ]
         for which, a in ((1, a1), (0, a0))
         for k in classes
     }

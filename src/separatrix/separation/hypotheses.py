@@ -15,18 +15,20 @@ from typing import Literal
 
 from separatrix.errors import ArgumentError
 
-__all__ = ["HYPOTHESES", "Hypothesis", "Interval", "broken", "enforce"]
+__all__ = ["HYPOTHESES", "Hypothesis", "ParameterRange", "broken", "enforce"]
 
 Level = Literal["definition", "theorem"]
 Values = Mapping[str, Fraction]
 
 
 @dataclass(frozen=True)
-class Interval:
+class ParameterRange:
     """A range of one parameter; a bound that is None is absent.
 
-    >>> Interval(0, Fraction(1, 10)).contains(Fraction(1, 10)), str(Interval(Fraction(7, 10), None, low_open=False))
-    (False, '[0.7, inf)')
+    >>> ParameterRange(0, Fraction(1, 10)).contains(Fraction(1, 10))
+    False
+    >>> str(ParameterRange(Fraction(7, 10), None, low_open=False))
+    '[0.7, inf)'
     """
 
     low: Fraction | int | None
@@ -62,7 +64,7 @@ class Hypothesis:
     level: Level
     parameters: tuple[str, ...]
     statement: str
-    interval: Interval | None = None
+    interval: ParameterRange | None = None
     relation: Callable[[Values], bool] | None = None
 
     def __str__(self) -> str:
@@ -75,7 +77,7 @@ class Hypothesis:
         return self.relation is None or self.relation(values)
 
 
-def _range(source: str, level: Level, parameter: str, interval: Interval) -> Hypothesis:
+def _range(source: str, level: Level, parameter: str, interval: ParameterRange) -> Hypothesis:
     return Hypothesis(source, level, (parameter,), f"{parameter} in {interval}", interval)
 
 
@@ -83,15 +85,15 @@ def _relation(source: str, level: Level, names: str, statement: str, relation: C
     return Hypothesis(source, level, tuple(names.split()), statement, relation=relation)
 
 
-def _at_least(low: Fraction | int) -> Interval:
-    return Interval(low, None, low_open=False)
+def _at_least(low: Fraction | int) -> ParameterRange:
+    return ParameterRange(low, None, low_open=False)
 
 
 _TENTH = Fraction(1, 10)
 
 _SELF_ATTENTION_DATA = (
     _relation("Definition D.1", "definition", "n d", "n = (d - 2) t", lambda v: v["n"] % (v["d"] - 2) == 0),
-    _range("Definition D.1", "definition", "a0", Interval(0, _TENTH)),
+    _range("Definition D.1", "definition", "a0", ParameterRange(0, _TENTH)),
     _range("Definition D.1", "definition", "a1", _at_least(Fraction(7, 10))),
     _range("Definition D.1", "definition", "b", _at_least(_TENTH)),
     _range("Definition D.1", "definition", "c", _at_least(_TENTH)),
@@ -100,7 +102,7 @@ _SELF_ATTENTION_DATA = (
 
 HYPOTHESES: Mapping[str, tuple[Hypothesis, ...]] = {
     "softmax regression": (
-        _range("Definition 3.5", "definition", "tau", Interval(0, None)),
+        _range("Definition 3.5", "definition", "tau", ParameterRange(0, None)),
         _range("Lemma 4.2", "theorem", "n", _at_least(4)),
     ),
     "self-attention, ones": (
@@ -110,15 +112,15 @@ HYPOTHESES: Mapping[str, tuple[Hypothesis, ...]] = {
     "self-attention, identity": (
         *_SELF_ATTENTION_DATA,
         _range("Theorem E.4", "theorem", "a1", _at_least(1)),
-        _range("Theorem E.4", "theorem", "b", Interval(0, Fraction(1, 5))),
+        _range("Theorem E.4", "theorem", "b", ParameterRange(0, Fraction(1, 5))),
         _relation("Theorem E.4", "theorem", "b c", "b^2 + c^2 = 1", lambda v: v["b"] ** 2 + v["c"] ** 2 == 1),
         _relation("Theorem E.4", "theorem", "d n", "d <= n", lambda v: v["d"] <= v["n"]),
     ),
     "self-attention, other": _SELF_ATTENTION_DATA,
     "cross-attention": (
         _relation("Definition F.1", "definition", "n d", "n = (d - 1) t", lambda v: v["n"] % (v["d"] - 1) == 0),
-        _range("Definition F.1", "definition", "a0", Interval(0, _TENTH)),
-        _range("Definition F.1", "definition", "a1", Interval(1, None)),
+        _range("Definition F.1", "definition", "a0", ParameterRange(0, _TENTH)),
+        _range("Definition F.1", "definition", "a1", ParameterRange(1, None)),
         _relation("Theorem F.5", "theorem", "d n", "d <= n", lambda v: v["d"] <= v["n"]),
     ),
 }

@@ -50,7 +50,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Place:
+class EntryPlace:
     """An entry: row j0, and key j1 (of u and f, from 0) or column i0 (of c, from 1); `own` is j3's class's column."""
 
     j0: int
@@ -74,14 +74,14 @@ def at(
     column: str = "",
     row_is_j3: bool | None = None,
     same_class: bool | None = None,
-) -> Callable[[Place], bool]:
+) -> Callable[[EntryPlace], bool]:
     """Select the places whose row is j2 (or is not), whose key is j3 (or is not), whose column is of one of these
     kinds.
 
     In self-attention `same_class` asks that key and row have (or do not have) the same class. None asks nothing.
     """
 
-    def meant(place: Place) -> bool:
+    def meant(place: EntryPlace) -> bool:
         v = place.values
         asked = ((row, place.j0 == v.j2), (key, place.j1 == v.j3), (row_is_j3, place.j0 == v.j3))
         if any(wanted is not None and wanted != found for wanted, found in asked):
@@ -102,7 +102,7 @@ class Line:
 
     part: str
     quantity: Literal["u", "f", "c"]
-    where: Callable[[Place], bool]
+    where: Callable[[EntryPlace], bool]
     relation: Literal["=", "<=", ">="]
     bound: Callable[[Values], Terms]
     count: Callable[[Values], Fraction | int] | None = None
@@ -122,7 +122,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Tally:
+class LineTally:
     """The result of a line: how many comparisons were made, how many contradict it, and the largest (for >= least)
     ratio.
 
@@ -134,7 +134,7 @@ class Tally:
     ratio: float | None
 
 
-def evaluate(reading: Reading, values: Values) -> dict[str, Tally]:
+def evaluate(reading: Reading, values: Values) -> dict[str, LineTally]:
     """Every line of a reading at every place."""
     queries, keys, places = _data(reading, values)
     rows: dict[tuple[tuple[int, Fraction], ...], Mapping[str, _Entries]] = {}
@@ -145,8 +145,8 @@ def evaluate(reading: Reading, values: Values) -> dict[str, Tally]:
 
 
 def _tally(
-    line: Line, values: Values, of_row: Sequence[Mapping[str, _Entries]], places: Mapping[str, list[list[Place]]]
-) -> Tally:
+    line: Line, values: Values, of_row: Sequence[Mapping[str, _Entries]], places: Mapping[str, list[list[EntryPlace]]]
+) -> LineTally:
     bound = _sum(line.bound(values))
     compared = violations = 0
     ratios: list[float] = []
@@ -162,10 +162,10 @@ def _tally(
         elif here:
             compared += 1
             violations += held != line.count(values)
-    return Tally(compared, violations, (min if line.relation == ">=" else max)(ratios, default=None))
+    return LineTally(compared, violations, (min if line.relation == ">=" else max)(ratios, default=None))
 
 
-def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[str, list[list[Place]]]]:
+def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[str, list[list[EntryPlace]]]]:
     """The rows of A_1 and of A_2 = A_3; and the places of each row, in u and f, and in c."""
     a = values.a1 if reading.data else values.a0
     n, d = values.n, values.d
@@ -180,8 +180,8 @@ def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[
     else:
         queries = keys = [{2 + j % g: values.b, d: values.c, **({1: a} if j == values.j3 else {})} for j in range(n)]
     own = 2 + values.j3 % g
-    in_u = [[Place(j0, j1, 0, values, own) for j1 in range(n)] for j0 in range(n)]
-    in_c = [[Place(j0, -1, i0, values, own) for i0 in range(1, d + 1)] for j0 in range(n)]
+    in_u = [[EntryPlace(j0, j1, 0, values, own) for j1 in range(n)] for j0 in range(n)]
+    in_c = [[EntryPlace(j0, -1, i0, values, own) for i0 in range(1, d + 1)] for j0 in range(n)]
     return queries, keys, {"u": in_u, "c": in_c}
 
 

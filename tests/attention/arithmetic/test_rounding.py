@@ -11,7 +11,7 @@ import torch
 from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.arithmetic.rounding import (
     EXPONENTIAL,
-    Step,
+    RoundingStep,
     Summation,
     Summing,
     block_sum,
@@ -35,12 +35,12 @@ SHAPES = [(2, [7], 3, 1), (2, [150], 4, 4), (3, [40, 90], 2, 5), (3, [130, 70], 
 
 
 def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
-    steps = Summation((Step("own", 100), Step("wide", 3, wide=True)))
+    steps = Summation((RoundingStep("own", 100), RoundingStep("wide", 3, wide=True)))
     assert steps.count() == 100
     assert steps.count(wide=True) == 3
     u = 2.0**-24
     assert 100 * u / (1 - 100 * u) <= steps.gamma(torch.float32) <= 1.011 * 100 * u / (1 - 100 * u)
-    assert Summation((Step("too many", 1 << 24),)).gamma(torch.float32) == math.inf
+    assert Summation((RoundingStep("too many", 1 << 24),)).gamma(torch.float32) == math.inf
 
 
 def test_an_exponential_a_product_and_a_sum_are_counted_for_each_block():

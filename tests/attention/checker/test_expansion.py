@@ -11,8 +11,8 @@ import torch
 from flint import arb
 
 from separatrix.attention.checker import moments
-from separatrix.attention.checker.expansion import Asked, attend_expansion, forecast_errors
-from separatrix.attention.checker.moments import Monomials, Split, sums_at
+from separatrix.attention.checker.expansion import QueryRanges, attend_expansion, forecast_errors
+from separatrix.attention.checker.moments import MonomialTable, Split, sums_at
 from separatrix.attention.checker.problem import Head
 from separatrix.attention.checker.tuples import attend_tuples
 from separatrix.errors import ArgumentError
@@ -32,7 +32,7 @@ def make_head(order, d=4, d_v=2, scale=0.25, seed=0, heavy=False):
 
 def asked(head, seed, spans=None):
     rng = np.random.default_rng(seed)
-    return Asked(rng.uniform(-1, 1, head.keys[0].shape[1]), spans or tuple((0, len(key)) for key in head.keys))
+    return QueryRanges(rng.uniform(-1, 1, head.keys[0].shape[1]), spans or tuple((0, len(key)) for key in head.keys))
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -57,7 +57,7 @@ def test_balls_hold_the_sum_over_all_tuples(order, heavy):
 def test_the_remainder_is_needed_and_close(degree):
     """One tuple with score 1: the polynomial's part is sum 1/p!, and the ball ends near exp(1), on the right side."""
     head = Head((np.ones((1, 1)),), (np.ones((1, 1)),), (np.ones(1, dtype=bool),), 1.0)
-    lse = attend_expansion(head, [Asked(np.ones(1), ((0, 1),))], degree)[0].lse
+    lse = attend_expansion(head, [QueryRanges(np.ones(1), ((0, 1),))], degree)[0].lse
     polynomial = sum(1 / math.factorial(p) for p in range(degree + 1))
     remainder = math.e / math.factorial(degree + 1)
     assert math.isclose(float(lse.upper()), math.log(polynomial + remainder), abs_tol=1e-7)
@@ -75,7 +75,7 @@ def test_constant_values_need_no_expansion():
 @pytest.mark.parametrize("width", [0, 1, 2, 5])
 def test_all_monomials_once_and_their_coefficients(width):
     degree = 4
-    made = Monomials(width, degree)
+    made = MonomialTable(width, degree)
     expected = {a for a in itertools.product(range(degree + 1), repeat=width) if sum(a) <= degree}
     x = np.random.default_rng(0).uniform(0.5, 1, (width, 3))
     values = made.evaluate(torch.from_numpy(x)).numpy()
@@ -94,7 +94,7 @@ def test_sums_between_boundaries_are_within_their_balls(monkeypatch):
     rng = np.random.default_rng(0)
     x, w = (torch.from_numpy(rng.integers(-256, 257, (rows, 50)) / 256) for rows in (3, 2))
     w[0] = 1.0
-    split = Split(Monomials(1, 4), Monomials(2, 4), 3)
+    split = Split(MonomialTable(1, 4), MonomialTable(2, 4), 3)
     kept = sums_at(x, w, split, [5, 20, 50])
     weighed, last = kept[50].balls(kept[20], split, 30)
     left, right = split.left.evaluate(x[:1])[:, 20:], split.right.evaluate(x[1:])[:, 20:]

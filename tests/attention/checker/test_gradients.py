@@ -15,15 +15,6 @@ from separatrix.attention.checker.gradients import check_gradients, exact_gradie
 from separatrix.attention.checker.problem import as_problem
 from tests.contracts.attention_contract import draw, inputs
 
-DEFAULTS = {
-    "is_causal": False,
-    "query_offset": 0,
-    "key_masks": None,
-    "windows": None,
-    "scale": None,
-    "enable_gqa": False,
-}
-
 
 def promise(query, sets, bound):
     return SimpleNamespace(query=torch.full(query.shape[:-1], bound), keys=(bound,) * sets, values=(bound,) * sets)
@@ -53,15 +44,11 @@ def test_what_autograd_finds_is_confirmed_and_its_neighbour_is_not(name):
     (query, keys, values), options = CALLS[name]
     incoming = draw(7, *query.shape[:-1], values[0].shape[-1])
     found = by_autograd(query, keys, values, incoming, **options)
-    kept = check_gradients(
-        found, incoming, promise(query, len(keys), 1e-13), query, keys, values, **(DEFAULTS | options)
-    )
+    kept = check_gradients(found, incoming, promise(query, len(keys), 1e-13), query, keys, values, **options)
     assert kept.held, kept
     for part in (found[0], *found[1], *found[2]):
         part.view(-1)[0] += 1.0
-        wrong = check_gradients(
-            found, incoming, promise(query, len(keys), 1e-3), query, keys, values, **(DEFAULTS | options)
-        )
+        wrong = check_gradients(found, incoming, promise(query, len(keys), 1e-3), query, keys, values, **options)
         assert not wrong.held
         part.view(-1)[0] -= 1.0
 
@@ -71,7 +58,7 @@ def test_grouped_and_broadcast_heads():
     _, keys, values = inputs(3, 2, [3, 2], batch=(2,))
     incoming = draw(7, 2, 4, 2, 2)
     found = by_autograd(query, keys, values, incoming, enable_gqa=True)
-    options = DEFAULTS | {"enable_gqa": True}
+    options = {"enable_gqa": True}
     kept = check_gradients(found, incoming, promise(query, 2, 1e-13), query, keys, values, **options)
     assert kept.held, kept
     turned = (found[0], [key.roll(1, 0) for key in found[1]], found[2])
@@ -83,7 +70,7 @@ def test_what_is_allowed_follows_the_incoming_gradient():
     query, keys, values = inputs(2, 2, [3])
     incoming = torch.zeros(2, 2, 2, dtype=torch.float64)
     incoming[0, 0] = torch.tensor([3.0, -1.0])
-    exact = exact_gradients(as_problem(query, keys, values, **DEFAULTS), incoming, promise(query, 1, 0.5))
+    exact = exact_gradients(as_problem(query, keys, values), incoming, promise(query, 1, 0.5))
     allowed = [[float(x) for x in one.allowed.ravel()] for one in exact]
     smallest = 2.0**-1074
     assert allowed[0] == [2.0, 2.0 * 2.0**-32, smallest, smallest]
@@ -95,7 +82,7 @@ def test_a_gradient_that_is_no_number_is_broken():
     incoming = draw(7, 2, 2, 2)
     found = by_autograd(query, keys, values, incoming)
     found[1][0][1, 2, 0] = math.nan
-    wrong = check_gradients(found, incoming, promise(query, 1, math.inf), query, keys, values, **DEFAULTS)
+    wrong = check_gradients(found, incoming, promise(query, 1, math.inf), query, keys, values)
     assert (wrong.held, wrong.what, wrong.worst) == (False, "keys[0]", (1, 2, 0))
     assert str(wrong) == "broken, the gradient of keys[0] at entry 1, 2, 0: it is nan."
 
@@ -104,4 +91,4 @@ def test_large_calls_are_refused(monkeypatch):
     monkeypatch.setattr(gradients, "TUPLES", 20)
     query, keys, values = inputs(2, 3, [4])
     with pytest.raises(sx.SeparatrixError, match="at most 20 tuples"):
-        exact_gradients(as_problem(query, keys, values, **DEFAULTS), draw(7, 2, 3, 2), promise(query, 1, 1.0))
+        exact_gradients(as_problem(query, keys, values), draw(7, 2, 3, 2), promise(query, 1, 1.0))

@@ -7,10 +7,17 @@ import ast
 ALLOWED = ("separatrix.errors", "separatrix.checks", "separatrix.tensor_files", "separatrix.attention.checker")
 
 
+class _WithoutTypes(ast.NodeTransformer):
+    """Removes what only a type checker reads."""
+
+    def visit_If(self, node):
+        return None if getattr(node.test, "id", None) == "TYPE_CHECKING" else self.generic_visit(node)
+
+
 def imports(file):
-    """Every module that a file imports, anywhere in it, by its full name."""
+    """Every module that a file imports when it runs, anywhere in it, by its full name."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(_WithoutTypes().visit(ast.parse(file.read_text()))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -33,7 +33,7 @@ from separatrix.attention.sharded import (
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.standing import Board, Place, Standing
+from separatrix.attention.sharded.standing import Board, GroupState, Meeting
 from separatrix.attention.streaming import state
 from separatrix.attention.streaming.state import TensorAttentionState
 from tests.ranks import start_ranks
@@ -357,14 +357,14 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
             assert "rank 1" not in each["died"]
 
 
-def at(store: dist.Store, rank: int) -> Standing:
+def at(store: dist.Store, rank: int) -> GroupState:
     nothing = torch.zeros(0)
-    return Standing(store, rank, 3, ("cpu",), Board(nothing, nothing, nothing, nothing))
+    return GroupState(store, rank, 3, ("cpu",), Board(nothing, nothing, nothing, nothing))
 
 
 def test_who_is_absent_after_all_had_met() -> None:
     """Rank 1 says that it lost the others; rank 2 died on the way, and says nothing any more."""
-    store, place = dist.HashStore(), Place(4, backward=True, meeting=2)
+    store, place = dist.HashStore(), Meeting(4, backward=True, meeting=2)
     for rank in range(3):
         at(store, rank).come(place)
     mine, other = at(store, 0), at(store, 1)
@@ -401,7 +401,7 @@ def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
     met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 2 stops at a place where rank 0 has waited for ten seconds, and rank 1, which was slower, for four."""
-    store, place = dist.HashStore(), Place(4, backward=True, meeting=2)
+    store, place = dist.HashStore(), Meeting(4, backward=True, meeting=2)
     ranks, patience = [at(store, rank) for rank in range(3)], timedelta(seconds=10)
     said: list[str] = []
     clock = Clock({16.0: lambda: said.append(str(ranks[1].lost(RuntimeError(), patience, met=met)))})
@@ -424,8 +424,8 @@ def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.Monk
     monkeypatch.setattr(standing, "time", clock)
     ranks = [at(store, rank) for rank in range(3)]
     for rank in ranks:
-        rank.come(Place(1, backward=False, meeting=0))
-    ranks[1].come(Place(1, backward=False, meeting=1))
+        rank.come(Meeting(1, backward=False, meeting=0))
+    ranks[1].come(Meeting(1, backward=False, meeting=1))
     clock.now = 10.0
     said = str(ranks[0].lost(RuntimeError(), timedelta(seconds=10), met=False))
     assert said.startswith("Rank 2 (last seen at meeting 0 in the forward pass of call 1) did not go on from meeting 0")
@@ -445,14 +445,14 @@ def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
     store = Ends()
     ranks = [at(store, rank) for rank in range(3)]
     for rank in ranks[:2]:
-        rank.come(Place(1, backward=False, meeting=0))
+        rank.come(Meeting(1, backward=False, meeting=0))
     dist.HashStore.set(store, "separatrix/rank-0", '[1, "", true]')
     said = str(ranks[1].lost(RuntimeError(), timedelta(0), met=False))
     assert said.startswith("Rank 2 (never seen) did not come to meeting 0 in the forward pass of call 1 within")
 
 
 def test_all_ranks_are_there_and_the_transport_is_not() -> None:
-    store, place = dist.HashStore(), Place(1, backward=False, meeting=0)
+    store, place = dist.HashStore(), Meeting(1, backward=False, meeting=0)
     ranks = [at(store, rank) for rank in range(3)]
     for one in ranks:
         one.come(place)
@@ -462,7 +462,7 @@ def test_all_ranks_are_there_and_the_transport_is_not() -> None:
 
 def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = at(dist.HashStore(), 0)
-    mine.come(Place(1, backward=False, meeting=0))
+    mine.come(Meeting(1, backward=False, meeting=0))
     assert (
         "rank 1 (never seen), rank 2 (never seen) did not come"
         in str(mine.lost(RuntimeError(), timedelta(0), met=False)).lower()
@@ -474,7 +474,7 @@ def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest
 
     mine = at(Gone(), 0)  # type: ignore[arg-type]
     with pytest.raises(AbsentRankError, match=r"The store of the process group, which rank 0 keeps .* Broken pipe"):
-        mine.come(Place(1, backward=False, meeting=0))
+        mine.come(Meeting(1, backward=False, meeting=0))
 
 
 def test_calls_are_counted_for_each_group_and_anew_for_a_new_one() -> None:

@@ -37,7 +37,7 @@ D, D_V, BATCH = 3, 2, (2,)
 def _near_linear():
     """In one process too attention is near-linear, even of a few tokens, of which exact attention is cheaper."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
+        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_dtype", lambda *given: None)
         yield
 
 
@@ -259,7 +259,7 @@ def check_refusals(count, said):
         "far": r"keys\[0\] on rank 1: expected entries of at most 1, .* got 1.25 at token 2",
         "nan": rf"query on rank {last}: expected entries of at most 1, .* got nan at token 0",
         "bound": r"bound: expected the same on every rank, 1.0 as on rank 0, got 0.99999 on rank 1",
-        "dtype": r"values\[0\] on rank 0: expected the dtype of query, got torch.float32",
+        "dtype": r"values\[0\] on rank 0: expected the query's dtype torch.float64, got torch.float32",
         "lengths": r"query: expected the same length on every rank \(is_causal\), got lengths \[3, 2",
         "reach": r"SeparatrixError: On rank 0: bound: scores up to .* lower the bound",
         "function": r"function: expected the same on every rank, sharded_attention .* sharded_exact_attention on",

@@ -10,7 +10,7 @@ from separatrix.attention.call import check_call
 from separatrix.attention.exact.error_bound import exact_error_bound, relative_bound
 from separatrix.attention.streaming import bounded_choice
 from separatrix.attention.streaming.bounded_attention import bounded_attention
-from separatrix.attention.streaming.bounded_choice import exact_type
+from separatrix.attention.streaming.bounded_choice import exact_dtype
 from separatrix.attention.streaming.bounded_plan import normalised, plan_bounded, score_radius, sum_rounding
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
@@ -32,7 +32,7 @@ def call_of(order: int, n: int, dtype: torch.dtype, is_causal: bool = False):
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_few_tokens_are_attended_exactly_and_many_are_not(is_causal):
     plan = planned(3, torch.float32, 1e-3)
-    found = [exact_type(plan, call_of(3, n, torch.float32, is_causal)) for n in (1, 16, 2048)]
+    found = [exact_dtype(plan, call_of(3, n, torch.float32, is_causal)) for n in (1, 16, 2048)]
     assert found == [torch.float32, torch.float32, None]
 
 
@@ -50,7 +50,7 @@ def test_few_tokens_are_attended_exactly_and_many_are_not(is_causal):
 )
 def test_what_is_attended_exactly_keeps_the_certificate_of_the_plan(order, dtype, tolerance, is_causal):
     plan, call = planned(order, dtype, tolerance), call_of(order, 9, dtype, is_causal)
-    assert exact_type(plan, call) == (torch.float64 if tolerance < 1e-4 else torch.float32)
+    assert exact_dtype(plan, call) == (torch.float64 if tolerance < 1e-4 else torch.float32)
     wide = call.to(torch.float64)
     exact, _ = reference.tensor_attention(wide.query, wide.keys, wide.values, is_causal=is_causal, scale=1.0)
     magnitude = torch.stack([v.abs().max() for v in wide.values]).prod()
@@ -66,7 +66,7 @@ def test_exact_attention_that_may_err_by_more_than_the_polynomial_is_not_taken(s
     monkeypatch.setattr(bounded_choice, "relative_bound", lambda *given: share * promised)
     bounded_choice._is_exact.cache_clear()
     try:
-        assert exact_type(plan, call) == dtype
+        assert exact_dtype(plan, call) == dtype
     finally:
         bounded_choice._is_exact.cache_clear()
 
@@ -119,7 +119,9 @@ def test_the_crossover_is_where_exact_attention_ends(order, dtype, tolerance, is
 
     def is_exact(length):
         tokens = torch.zeros(2, length, 4, dtype=dtype)
-        return exact_type(plan, check_call(tokens, [tokens] * (order - 1), [tokens] * (order - 1), is_causal=is_causal))
+        return exact_dtype(
+            plan, check_call(tokens, [tokens] * (order - 1), [tokens] * (order - 1), is_causal=is_causal)
+        )
 
     step = max(found // 100, 1)
     assert all(is_exact(length) for length in (*range(1, found, step), found - 1))

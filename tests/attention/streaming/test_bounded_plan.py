@@ -184,7 +184,7 @@ def test_nothing_is_promised_of_values_beyond_the_range():
 @pytest.fixture
 def _near_linear(monkeypatch):
     """Near-linear attention even of a few tokens, of which exact attention is cheaper."""
-    monkeypatch.setattr("separatrix.attention.streaming.bounded_attention.exact_type", lambda *given: None)
+    monkeypatch.setattr("separatrix.attention.streaming.bounded_attention.exact_dtype", lambda *given: None)
 
 
 @pytest.mark.usefixtures("_near_linear")

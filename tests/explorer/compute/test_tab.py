@@ -27,11 +27,11 @@ from separatrix.explorer.app import make_app
 from separatrix.explorer.compute import machine_speed, phase_here, plan_table, sample_certificate
 from separatrix.explorer.compute import tab as compute_tab
 from separatrix.explorer.compute.machine_speed import Speeds
-from separatrix.explorer.compute.plan_table import Sizes, planned
+from separatrix.explorer.compute.plan_table import PlanSettings, planned
 from tests.explorer.bad_values import bad_values
 from tests.explorer.reader import reader, texts
 
-ONE = Sizes(10**6, 8, 0.9, 3, 1e-3)
+ONE = PlanSettings(10**6, 8, 0.9, 3, 1e-3)
 SPEEDS = Speeds({"exact": 2.0, "polynomial": 3.0})
 
 
@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_plan_is_the_librarys_and_its_time_the_models(
     n: int, d: int, bound: float, order: int, tolerance: float
 ) -> None:
-    sizes = Sizes(n, d, bound, order, tolerance)
+    sizes = PlanSettings(n, d, bound, order, tolerance)
     if plan_table.EASY_RADIUS < bound**order <= plan_table.HOPELESS_RADIUS:
         return
     found = planned(sizes)
@@ -69,12 +69,12 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
 def test_what_would_take_seconds_is_refused_before_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_table, "plan_shapes", lambda *_: pytest.fail("it was planned"))
     with pytest.raises(SeparatrixError, match=r"B\^k = 36.*No degree below (\d+) keeps") as refused:
-        planned(Sizes(10**6, 8, 6.0, 2, 1e-3))
+        planned(PlanSettings(10**6, 8, 6.0, 2, 1e-3))
     assert "separatrix plan --n 1000000 --d 8 --bound 6.0" in str(refused.value)
 
 
 def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
-    sizes = Sizes(10**6, 2, math.sqrt(20.5), 2, 1e-3)
+    sizes = PlanSettings(10**6, 2, math.sqrt(20.5), 2, 1e-3)
     degree = int(str(plan_table.too_dear(sizes)).partition("No degree below ")[2].split()[0])
     plan = sx.plan_shapes(sizes.n, sizes.d, sizes.bound, sizes.order, sizes.tolerance)
     assert plan.degree is not None
@@ -82,7 +82,7 @@ def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
 
 
 def test_a_plan_that_the_library_would_not_run_says_so() -> None:
-    sizes = (Sizes(10**12, 40, 1.3, 3, 1e-3), Sizes(10**9, 8, 9.0, 3, 1e-3))
+    sizes = (PlanSettings(10**12, 40, 1.3, 3, 1e-3), PlanSettings(10**9, 8, 9.0, 3, 1e-3))
     rows = dict(plan_table.table([planned(one) for one in sizes], SPEEDS))
     assert rows["method"] == ["none", "none"]
     assert rows["time here, on one core"] == ["-", "-"]
@@ -118,13 +118,13 @@ def test_the_machine_is_timed_once_however_many_ask(monkeypatch: pytest.MonkeyPa
     "sizes",
     [
         ONE,
-        Sizes(10**6, 4, 1.2, 2, 1e-6),
-        Sizes(50, 3, 0.5, 4, 1e-2),
-        Sizes(10**4, 8, 9.0, 2, 1e-3),
-        Sizes(2, 1, 0.1, 6, 1.0),
+        PlanSettings(10**6, 4, 1.2, 2, 1e-6),
+        PlanSettings(50, 3, 0.5, 4, 1e-2),
+        PlanSettings(10**4, 8, 9.0, 2, 1e-3),
+        PlanSettings(2, 1, 0.1, 6, 1.0),
     ],
 )
-def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: Sizes) -> None:
+def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: PlanSettings) -> None:
     sample = sample_certificate.sampled(sizes)
     assert 0 <= sample.error <= sample.total <= sizes.tolerance
     assert sample.method == planned(sizes).plan.method
@@ -135,11 +135,11 @@ def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: Sizes) -> No
 def test_a_dear_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_certificate, "certified_attention", lambda *_, **__: pytest.fail("it was run"))
     with pytest.raises(SeparatrixError, match="No sample was run: neither method is in reach"):
-        sample_certificate.sampled(Sizes(10**12, 64, 1.2, 3, 1e-8))
+        sample_certificate.sampled(PlanSettings(10**12, 64, 1.2, 3, 1e-8))
     with pytest.raises(SeparatrixError, match="No sample was run: below a tolerance of 1e-08"):
-        sample_certificate.sampled(Sizes(10**6, 1, 1.2, 3, 1e-9))
+        sample_certificate.sampled(PlanSettings(10**6, 1, 1.2, 3, 1e-9))
     with pytest.raises(SeparatrixError, match=r"No sample was run: below a tolerance of 2e-06"):
-        sample_certificate.sampled(Sizes(10**6, 1, math.sqrt(10), 2, 1e-6))
+        sample_certificate.sampled(PlanSettings(10**6, 1, math.sqrt(10), 2, 1e-6))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.learn.asked_run import Asked
+from separatrix.explorer.learn.asked_run import RunChoices
 from separatrix.explorer.learn.training_runs import listed, read_run
 from separatrix.explorer.learn.training_start import Starter
 from separatrix.explorer.learn.training_state import alive, standing
@@ -59,7 +59,7 @@ def test_a_received_command_does_not_run(starter: Starter, tmp_path: Path, monke
         name = f"run-{number:012x}"
         received(starter, name, {"arguments": words, "seed": 0, "steps": 100})
         refused(starter, name)
-        other = received(starter, Asked(**{**asdict(SMALL), "seed": number}).name(), {"arguments": words})
+        other = received(starter, RunChoices(**{**asdict(SMALL), "seed": number}).name(), {"arguments": words})
         refused(starter, other.name)
     assert not mark.exists()
     assert mine.read_text() == "mine"
@@ -101,7 +101,7 @@ def test_only_the_numbers_of_this_very_run_start_it(starter: Starter, content: o
 
 
 def test_numbers_out_of_range_start_nothing_under_their_own_name(starter: Starter) -> None:
-    huge = Asked(**{**NUMBERS, "steps": 10**9})
+    huge = RunChoices(**{**NUMBERS, "steps": 10**9})
     received(starter, huge.name(), asdict(huge))
     refused(starter, huge.name())
 
@@ -178,7 +178,7 @@ def test_rows_that_no_run_wrote_are_not_listed(starter: Starter) -> None:
     (sound, *_) = pieces(SMALL.settings(), 100)
     result = canonical(came_out([], None))
     fill(starter.store, [sound], result)
-    other = pieces(Asked(**{**NUMBERS, "seed": 5}).settings(), 50)
+    other = pieces(RunChoices(**{**NUMBERS, "seed": 5}).settings(), 50)
     fill(starter.store, other[:1], '{"records":[{"step":"first"}],"state":null,"step":null}')
     fill(starter.store, other[1:], '{"records":7,"state":[],"step":"last"}')
     for number, parameters in enumerate(

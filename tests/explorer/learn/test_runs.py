@@ -26,10 +26,10 @@ from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.learn import figures as learn_figures
 from separatrix.explorer.learn import keeper, run_panel, training_runs
-from separatrix.explorer.learn.asked_run import Asked
+from separatrix.explorer.learn.asked_run import RunChoices
 from separatrix.explorer.learn.training_runs import TrainingRun, listed, read_run
 from separatrix.explorer.learn.training_start import MOST_RUNS, Starter
-from separatrix.explorer.learn.training_state import Standing, alive, standing
+from separatrix.explorer.learn.training_state import RunStatus, alive, standing
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
 from separatrix.lab.interrupts import noted
@@ -37,9 +37,9 @@ from separatrix.lab.lease import Lease
 from separatrix.runs.train import kept, trained
 from tests.lab.helpers import contents
 
-SMALL = Asked(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=3)
+SMALL = RunChoices(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=3)
 NONE = "run-0123456789ab"
-LONG = Asked(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
+LONG = RunChoices(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
 def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
@@ -153,7 +153,7 @@ def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
-    wrong = Asked(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=0)
+    wrong = RunChoices(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=0)
     object.__setattr__(wrong, "arguments", lambda: ["train", "selection", "--q", "0"])
     name = starter.start(wrong)
     wait(lambda: not standing(tmp_path, name).alive)
@@ -164,7 +164,7 @@ def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
 
 def test_what_would_be_refused_is_not_started(starter: Starter, tmp_path: Path) -> None:
     with pytest.raises(SeparatrixError, match="threshold: expected at least"):
-        starter.start(Asked(T=64, q=2, d=2, width=8, eta=1.0, steps=100, seed=0))
+        starter.start(RunChoices(T=64, q=2, d=2, width=8, eta=1.0, steps=100, seed=0))
     assert not (tmp_path / "training").exists()
 
 
@@ -252,7 +252,7 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
 def test_a_run_with_nothing_to_draw_says_so() -> None:
     bare = TrainingRun("bare", 10, {}, (0, 10), {"loss": (None, None)}, (), lambda step: pytest.fail("no weights"))
     assert bare.drawable == {}
-    ended, running = (str(run_panel.status(bare, Standing("kept", "", alive=one))) for one in (False, True))
+    ended, running = (str(run_panel.status(bare, RunStatus("kept", "", alive=one))) for one in (False, True))
     assert "It has no losses and no cosines to draw." in ended
     assert "to draw" not in running
 

@@ -13,7 +13,7 @@ from separatrix.errors import ArgumentError
 from separatrix.studies.learning import language_model
 from separatrix.studies.learning.compute import attention_flops, step_flops
 from separatrix.studies.learning.language_model import PAIRS, TRIPLES, sizes_of, trained
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, Mechanism, mechanism
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, AttentionKind, mechanism
 from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
 from separatrix.studies.learning.runs import RECORDED_TEXT
 from separatrix.studies.learning.tasks.text import digest, text_task
@@ -43,15 +43,15 @@ def test_one_layer_in_four_is_of_order_3_in_windows() -> None:
 
 
 def test_an_order_at_every_second_layer() -> None:
-    kind = Mechanism(3, bound=2.0, layers=5, windows=(4, 2), every=2)
-    assert kind.stack == (Mechanism(), Mechanism(3, 2.0, windows=(4, 2))) * 2 + (Mechanism(),)
+    kind = AttentionKind(3, bound=2.0, layers=5, windows=(4, 2), every=2)
+    assert kind.stack == (AttentionKind(), AttentionKind(3, 2.0, windows=(4, 2))) * 2 + (AttentionKind(),)
     for one in MECHANISMS.values():
         assert [replace(layer, layers=one.layers) for layer in one.stack] == [one] * one.layers
 
 
 def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
     """Two heads of dimension 3, seven tokens, windows of 5 and 2: counted one by one."""
-    kind = Mechanism(3, windows=(5, 2))
+    kind = AttentionKind(3, windows=(5, 2))
     seen = [(i, j, k) for i, j, k in product(range(7), repeat=3) if i - 5 < j <= i and i - 2 < k <= i]
     assert attention_flops(kind, 2, 3, 7, 7) == 2 * len(seen) * (2 * 3 + 2 * 3)
     assert attention_flops(kind, 2, 3, 7, 1) == 2 * 5 * 2 * (2 * 3 + 2 * 3)

@@ -13,10 +13,10 @@ from separatrix.attention.linear import linear_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 from separatrix.studies.learning.compute import attention_flops, polynomial_flops, step_flops
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, LinearAttention, Mechanism, mechanism
+from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, AttentionKind, LinearAttention, mechanism
 from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
 from separatrix.studies.learning.tasks.recall import Recall
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
 
 
@@ -25,9 +25,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def symbols(n: int, asked: int) -> Task:
-    def draw(count: int, generator: torch.Generator) -> Batch:
+    def draw(count: int, generator: torch.Generator) -> TaskBatch:
         tokens = torch.randint(11, (count, n, 2), generator=generator)
-        return Batch(tokens, tokens[:, -asked:, 0] % 5)
+        return TaskBatch(tokens, tokens[:, -asked:, 0] % 5)
 
     return Task(n, 11, 5, asked, draw, draw)
 
@@ -40,7 +40,7 @@ def test_attentions_have_equally_many_parameters(task: Task, sizes: Sizes) -> No
         model = Model(task, sizes, kind, generator=generator())
         counts[name] = sum(parameter.numel() for parameter in model.parameters())
         assert counts[name] == parameter_count(task, sizes, kind, model.hidden), name
-    assert counts["order 2"] == parameter_count(task, sizes, Mechanism(), sizes.hidden)
+    assert counts["order 2"] == parameter_count(task, sizes, AttentionKind(), sizes.hidden)
     for name, count in counts.items():
         assert abs(count - counts["order 2"]) <= mechanism(name).layers * (2 * sizes.width + 1) / 2, name
         if sizes == Sizes():
@@ -134,15 +134,15 @@ def test_flops_outside_attention_are_those_that_pytorch_counts(
 
 def test_flops_of_attention_by_hand() -> None:
     """Two heads of dimension 3, five tokens; 20 monomials of degree 3 in 3 variables; elu has 3 features."""
-    assert attention_flops(Mechanism(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
-    assert attention_flops(Mechanism(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
-    assert attention_flops(Mechanism(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10
-    bounded = Mechanism(3, 0.5)
+    assert attention_flops(AttentionKind(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
+    assert attention_flops(AttentionKind(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
+    assert attention_flops(AttentionKind(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10
+    bounded = AttentionKind(3, 0.5)
     assert polynomial_flops(bounded, 2, 3, 500, 500) == 2 * 2 * 20 * 4 * 2 * 1000
     assert attention_flops(bounded, 2, 3, 500, 500) == polynomial_flops(bounded, 2, 3, 500, 500)
-    assert attention_flops(bounded, 2, 3, 5, 1) == attention_flops(Mechanism(3), 2, 3, 5, 1)
+    assert attention_flops(bounded, 2, 3, 5, 1) == attention_flops(AttentionKind(3), 2, 3, 5, 1)
     with pytest.raises(ArgumentError, match="kind: expected one with a bound"):
-        polynomial_flops(Mechanism(3), 2, 3, 5, 5)
+        polynomial_flops(AttentionKind(3), 2, 3, 5, 5)
 
 
 def test_bad_sizes() -> None:
@@ -154,4 +154,4 @@ def test_bad_sizes() -> None:
     with pytest.raises(ArgumentError, match="mechanism: expected linear elu or"):
         mechanism("order 5")
     with pytest.raises(ArgumentError, match="hidden: expected enough"):
-        hidden_units(Recall().task, Sizes(16, 4, 8), Mechanism(3))
+        hidden_units(Recall().task, Sizes(16, 4, 8), AttentionKind(3))

@@ -12,7 +12,7 @@ from separatrix.errors import ArgumentError
 from separatrix.studies.learning.mechanisms import mechanism
 from separatrix.studies.learning.models import Sizes
 from separatrix.studies.learning.tasks.recall import Recall
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
 from separatrix.studies.learning.training import Run, fresh, held_out, judged, train
 
@@ -38,7 +38,7 @@ def test_attentions_see_the_same_inputs() -> None:
     seen: dict[str, list[torch.Tensor]] = {"order 2": [], "order 3, R = 1": []}
     for name, inputs in seen.items():
 
-        def draw(count: int, generator: torch.Generator, into: list[torch.Tensor] = inputs) -> Batch:
+        def draw(count: int, generator: torch.Generator, into: list[torch.Tensor] = inputs) -> TaskBatch:
             batch = TASK.training(count, generator)
             into.append(batch.tokens)
             return batch
@@ -78,9 +78,9 @@ def test_a_model_that_is_given_is_trained_in_place() -> None:
 def test_copying_the_last_token_is_learned(name: str) -> None:
     """Fixed seeds: chance is 1/5, and a model that reads nothing stays there."""
 
-    def draw(count: int, generator: torch.Generator) -> Batch:
+    def draw(count: int, generator: torch.Generator) -> TaskBatch:
         tokens = torch.randint(5, (count, 4, 1), generator=generator)
-        return Batch(tokens, tokens[:, -1:, 0])
+        return TaskBatch(tokens, tokens[:, -1:, 0])
 
     task = Task(4, 5, 5, 1, draw, draw)
     run = Run(mechanism(name), 60, (0, 60), Sizes(8, 2, 40), batch=16, lr=1e-2, points=200)

@@ -28,7 +28,7 @@ EXPONENTIAL = math.ceil(EXP)
 """Roundings that an exponential counts for."""
 
 
-class Step(NamedTuple):
+class RoundingStep(NamedTuple):
     """A step of a term on its way into a sum: what is done, how many roundings it takes, if always in float64."""
 
     what: str
@@ -41,11 +41,11 @@ class Summation:
     """The steps that a term goes through on its way into a sum.
 
     Example:
-        >>> Summation((Step("a product", 1), Step("a sum of 100", 100))).count()
+        >>> Summation((RoundingStep("a product", 1), RoundingStep("a sum of 100", 100))).count()
         101
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RoundingStep, ...]
 
     def count(self, wide: bool = False) -> int:
         """How many roundings a term goes through, in the algorithm's own type or (`wide`) in float64."""
@@ -79,9 +79,11 @@ class Summing:
         chunks = sum(-(-length // self.shortest) for length in lengths)
         return Summation(
             (
-                Step("the tokens of a chunk are added up, for each set", sum(min(self.longest, n) for n in lengths)),
-                Step("the chunks are added up, for each set", chunks, wide=True),
-                Step(
+                RoundingStep(
+                    "the tokens of a chunk are added up, for each set", sum(min(self.longest, n) for n in lengths)
+                ),
+                RoundingStep("the chunks are added up, for each set", chunks, wide=True),
+                RoundingStep(
                     "the lanes, tiles and tasks of the kernels are added up, for each set",
                     sum(64 + min(512, n // 128) + n // 65536 for n in lengths),
                     wide=True,
@@ -100,12 +102,16 @@ def expanded_sum(tokens: Summation, sets: int, d: int, degree: int, rank: int) -
     return Summation(
         (
             *tokens.steps,
-            Step("the monomials of the keys", sets * _monomial(degree)),
-            Step("their product with the value, the conversion of the state, the product of the states", 4 * sets),
-            Step("the monomials of the query", _monomial(degree)),
-            Step("the coefficient: its two factors, its conversion, its product, the conversion of the product", 16),
-            Step("the monomials are added up", rank),
-            Step("the coordinates that the last factors were left to are added up", d),
+            RoundingStep("the monomials of the keys", sets * _monomial(degree)),
+            RoundingStep(
+                "their product with the value, the conversion of the state, the product of the states", 4 * sets
+            ),
+            RoundingStep("the monomials of the query", _monomial(degree)),
+            RoundingStep(
+                "the coefficient: its two factors, its conversion, its product, the conversion of the product", 16
+            ),
+            RoundingStep("the monomials are added up", rank),
+            RoundingStep("the coordinates that the last factors were left to are added up", d),
         )
     )
 
@@ -123,14 +129,14 @@ def expanded_gradient_sum(
         (
             *forward.steps,
             *queries.steps,
-            Step("the incoming gradient against the output, and over the denominator", d_v + 4, wide=True),
-            Step("the monomials of the other factor", _monomial(degree)),
-            Step("the states of the other sets, the coefficients and their conversions", 4 * sets + 8),
-            Step("the value columns are added up, for a group of coordinates", 4 * (d_v + 2)),
-            Step("the groups of coordinates are added up", d),
-            Step("each level of monomials is multiplied and added to the level below", degree * (d + 10)),
-            Step("a coordinate collects from its monomials", rank),
-            Step("the coordinate is turned, scaled and centred back", 2 * d + 8),
+            RoundingStep("the incoming gradient against the output, and over the denominator", d_v + 4, wide=True),
+            RoundingStep("the monomials of the other factor", _monomial(degree)),
+            RoundingStep("the states of the other sets, the coefficients and their conversions", 4 * sets + 8),
+            RoundingStep("the value columns are added up, for a group of coordinates", 4 * (d_v + 2)),
+            RoundingStep("the groups of coordinates are added up", d),
+            RoundingStep("each level of monomials is multiplied and added to the level below", degree * (d + 10)),
+            RoundingStep("a coordinate collects from its monomials", rank),
+            RoundingStep("the coordinate is turned, scaled and centred back", 2 * d + 8),
         )
     )
 
@@ -139,9 +145,11 @@ def block_sum(order: int, longest: int, blocks: int) -> Summation:
     """How exact attention adds up weights: in blocks of at most `longest`, each merged with those before it."""
     return Summation(
         (
-            Step("the weights of a block are multiplied by their values and added up", longest + 1),
-            Step("each later block scales the sum: an exponential, a product, an addition", blocks * (EXPONENTIAL + 2)),
-            Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+            RoundingStep("the weights of a block are multiplied by their values and added up", longest + 1),
+            RoundingStep(
+                "each later block scales the sum: an exponential, a product, an addition", blocks * (EXPONENTIAL + 2)
+            ),
+            RoundingStep("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
         )
     )
 
@@ -153,12 +161,14 @@ def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blo
     """
     return Summation(
         (
-            Step("the tuples of a block are added up", longest + 1),
-            Step("the blocks are added up", blocks),
-            Step("the queries of a block are added up", rows + 1),
-            Step("the blocks of queries are added up", row_blocks),
-            Step("the gradient of a row of products goes to its factors, which are added up", longest + order + 6),
-            Step("the products of weight, incoming gradient, keys and scale", order + 6),
+            RoundingStep("the tuples of a block are added up", longest + 1),
+            RoundingStep("the blocks are added up", blocks),
+            RoundingStep("the queries of a block are added up", rows + 1),
+            RoundingStep("the blocks of queries are added up", row_blocks),
+            RoundingStep(
+                "the gradient of a row of products goes to its factors, which are added up", longest + order + 6
+            ),
+            RoundingStep("the products of weight, incoming gradient, keys and scale", order + 6),
         )
     )
 
@@ -171,12 +181,12 @@ def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Su
     fade = EXPONENTIAL + 2
     return Summation(
         (
-            Step("the weights of a chunk are multiplied by their values and added up", chunk + 1),
-            Step("the rows of a tile are multiplied by the values of their prefix and added up", rows + 1),
-            Step("the tiles of a chunk are scaled down and added up", tiles * fade),
-            Step("the chunks are scaled down and added up", chunks * fade),
-            Step("the lanes of a vector are added up", 16),
-            Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+            RoundingStep("the weights of a chunk are multiplied by their values and added up", chunk + 1),
+            RoundingStep("the rows of a tile are multiplied by the values of their prefix and added up", rows + 1),
+            RoundingStep("the tiles of a chunk are scaled down and added up", tiles * fade),
+            RoundingStep("the chunks are scaled down and added up", chunks * fade),
+            RoundingStep("the lanes of a vector are added up", 16),
+            RoundingStep("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
         )
     )
 
@@ -191,15 +201,15 @@ def kernel_gradient_sum(
     """
     return Summation(
         (
-            Step("the keys of a chunk are added up", chunk + 1),
-            Step("the pairs of a prefix and a chunk are added up", pairs),
-            Step("the queries of a block are added up", query_block + 1),
-            Step("the blocks of queries are added up", query_blocks),
-            Step("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
-            Step("the pairs that a factor is in are added up", pairs),
-            Step("the groups are added up", groups),
-            Step("the heads that share a key are added up", shared - 1),
-            Step("the products of weight, incoming gradient, keys and scale", order + 8),
+            RoundingStep("the keys of a chunk are added up", chunk + 1),
+            RoundingStep("the pairs of a prefix and a chunk are added up", pairs),
+            RoundingStep("the queries of a block are added up", query_block + 1),
+            RoundingStep("the blocks of queries are added up", query_blocks),
+            RoundingStep("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
+            RoundingStep("the pairs that a factor is in are added up", pairs),
+            RoundingStep("the groups are added up", groups),
+            RoundingStep("the heads that share a key are added up", shared - 1),
+            RoundingStep("the products of weight, incoming gradient, keys and scale", order + 8),
         )
     )
 
@@ -212,9 +222,9 @@ def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
     """
     return Summation(
         (
-            Step("the weights of a prefix key are multiplied by their values and added up", inners + 1),
-            Step("the prefix keys are multiplied by their values and added up", prefixes + 1),
-            Step("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+            RoundingStep("the weights of a prefix key are multiplied by their values and added up", inners + 1),
+            RoundingStep("the prefix keys are multiplied by their values and added up", prefixes + 1),
+            RoundingStep("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
         )
     )
 
@@ -227,10 +237,10 @@ def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shar
     """
     return Summation(
         (
-            Step("the inner keys are added up, for a query or a prefix key", inners + 1),
-            Step("the prefix keys are added up, for a query", prefixes + 1),
-            Step("queries and prefix keys are added up, for an inner key", queries * prefixes * shared + 1),
-            Step("the queries are added up, for a prefix key", queries * shared + 1),
-            Step("the products of weight, incoming gradient, keys and scale", order + 10),
+            RoundingStep("the inner keys are added up, for a query or a prefix key", inners + 1),
+            RoundingStep("the prefix keys are added up, for a query", prefixes + 1),
+            RoundingStep("queries and prefix keys are added up, for an inner key", queries * prefixes * shared + 1),
+            RoundingStep("the queries are added up, for a prefix key", queries * shared + 1),
+            RoundingStep("the products of weight, incoming gradient, keys and scale", order + 10),
         )
     )

@@ -23,7 +23,7 @@ E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
 
     sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
 
-The backward pass rounds as the forward pass does: gamma times the sum of magnitudes, see `summation`.
+The backward pass rounds as the forward pass does: gamma times the sum of magnitudes, see `arithmetic.rounding`.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and
 - total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
   is a value of level m of the expansion itself, within its own rounding;
 - scores s' in place of s, within eta of them: E grows by (e^eta - 1) sum_t exp(s'_t) <= (e^eta - 1) (D~ + E + rho);
-- other sets: see `greedy`.
+- other sets: see `polynomial.greedy`.
 
-Rounding: a sum of products errs by at most gamma times the sum of magnitudes (see `summation`), and the magnitudes
-sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
+Rounding: a sum of products errs by at most gamma times the sum of magnitudes (see `arithmetic.rounding`), and the
+magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
 
 The bounds themselves are computed in float64, rounded to nearest, and multiplied by 1 + 2^-30 (or by more: 1.01 where a
 percent does not matter). That suffices: apart from the differences below they are sums, products, quotients and powers

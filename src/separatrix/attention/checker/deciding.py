@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from separatrix.attention.checker import balls
-from separatrix.attention.checker.expansion import Asked, attend_expansion, expansion_flops, forecast_errors
-from separatrix.attention.checker.judging import Judgement, judge
+from separatrix.attention.checker.expansion import QueryRanges, attend_expansion, expansion_flops, forecast_errors
+from separatrix.attention.checker.judging import QueryJudgement, judge
 from separatrix.attention.checker.problem import Head, Problem
 from separatrix.attention.checker.reproducer import write_program
-from separatrix.attention.checker.results import Given
+from separatrix.attention.checker.results import CallResults
 from separatrix.attention.checker.tuples import Answer, attend_tuples
 from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import SeparatrixError
@@ -29,7 +29,7 @@ _BITS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _DEGREES = tuple(range(3, 24, 2))
 
 
-def decide(problem: Problem, given: Given, queries: int) -> Verification:
+def decide(problem: Problem, given: CallResults, queries: int) -> Verification:
     """The verdict on so many queries of a call."""
     return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
 
@@ -39,11 +39,11 @@ class _Found:
     """A query that was judged, and with how many bits."""
 
     flat: int
-    judgement: Judgement
+    judgement: QueryJudgement
     bits: int
 
 
-def _judge_all(problem: Problem, given: Given, chosen: Sequence[int]) -> Iterator[_Found]:
+def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[_Found]:
     """Judge the chosen queries, those of one head together."""
     heads: dict[tuple[int, ...], list[int]] = {}
     for flat in chosen:
@@ -53,7 +53,7 @@ def _judge_all(problem: Problem, given: Given, chosen: Sequence[int]) -> Iterato
         asked = {}
         for flat in together:
             at = given.index(flat)
-            asked[flat] = Asked(problem.vector(at), problem.spans(at[-1]))
+            asked[flat] = QueryRanges(problem.vector(at), problem.spans(at[-1]))
         many = {flat: one for flat, one in asked.items() if math.prod(head.counts(one.spans)) > TUPLES}
         for flat, one in asked.items():
             if flat not in many:
@@ -62,7 +62,7 @@ def _judge_all(problem: Problem, given: Given, chosen: Sequence[int]) -> Iterato
             yield from _by_expansion(head, many, given, FLOPS / len(heads))
 
 
-def _judge(answer: Answer, given: Given, flat: int, fineness: int) -> Judgement:
+def _judge(answer: Answer, given: CallResults, flat: int, fineness: int) -> QueryJudgement:
     lse = None if given.lse is None else float(given.lse[flat])
     return judge(
         answer,
@@ -74,7 +74,7 @@ def _judge(answer: Answer, given: Given, flat: int, fineness: int) -> Judgement:
     )
 
 
-def _by_tuples(head: Head, query: Asked, given: Given, flat: int) -> _Found:
+def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) -> _Found:
     keys, values = head.attended(query.spans)
     for bits in _BITS:
         with balls.bits(bits):
@@ -89,7 +89,7 @@ def _by_tuples(head: Head, query: Asked, given: Given, flat: int) -> _Found:
     return _Found(flat, found, bits)
 
 
-def _by_expansion(head: Head, queries: dict[int, Asked], given: Given, flops: float) -> Iterator[_Found]:
+def _by_expansion(head: Head, queries: dict[int, QueryRanges], given: CallResults, flops: float) -> Iterator[_Found]:
     within = [degree for degree in _DEGREES if expansion_flops(head, degree) <= flops]
     if not within:
         raise _out_of_reach(given, next(iter(queries)), "an expansion would take too long")
@@ -105,7 +105,7 @@ def _by_expansion(head: Head, queries: dict[int, Asked], given: Given, flops: fl
         yield _Found(flat, one, 128)
 
 
-def _first(head: Head, queries: dict[int, Asked], given: Given, degrees: Sequence[int]) -> int:
+def _first(head: Head, queries: dict[int, QueryRanges], given: CallResults, degrees: Sequence[int]) -> int:
     """The index of the first degree at which the remainder promises to be small enough, or of the last degree."""
     enough = [True] * len(degrees)
     for flat, query in queries.items():
@@ -115,14 +115,14 @@ def _first(head: Head, queries: dict[int, Asked], given: Given, degrees: Sequenc
     return enough.index(True) if any(enough) else len(degrees) - 1
 
 
-def _out_of_reach(given: Given, flat: int, why: str) -> SeparatrixError:
+def _out_of_reach(given: CallResults, flat: int, why: str) -> SeparatrixError:
     return SeparatrixError(
         f"verify: query {given.index(flat)} attends more than {TUPLES:,} tuples, and {why}. Scores that are smaller, "
         "fewer dimensions or a coarser certificate would make it possible; so would a call with fewer tokens."
     )
 
 
-def _verdict(problem: Problem, given: Given, found: Sequence[_Found]) -> Verification:
+def _verdict(problem: Problem, given: CallResults, found: Sequence[_Found]) -> Verification:
     if not found:
         return Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
     worst = max(found, key=lambda one: (not one.judgement.held, one.judgement.ratio))

@@ -28,7 +28,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from separatrix.attention.checker import balls
-from separatrix.attention.checker.moments import Split, Sums, sums_at
+from separatrix.attention.checker.moments import MomentSums, Split, sums_at
 from separatrix.attention.checker.problem import Floats, Head, Span, finite
 from separatrix.attention.checker.tuples import Answer
 
@@ -37,7 +37,7 @@ BITS = 128
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryRanges:
     """A query, and from where to where it attends each set."""
 
     vector: Floats
@@ -50,7 +50,7 @@ def expansion_flops(head: Head, degree: int) -> float:
     return sum(Split.best(d, degree, columns).flops(columns, len(key)) for key in head.keys)
 
 
-def attend_expansion(head: Head, queries: Sequence[Asked], degree: int) -> list[Answer]:
+def attend_expansion(head: Head, queries: Sequence[QueryRanges], degree: int) -> list[Answer]:
     """The answers to queries that each attend at least one tuple, by an expansion of odd degree."""
     assert degree % 2 == 1
     with balls.bits(BITS):
@@ -75,7 +75,7 @@ class _Set:
     sizes: NDArray[np.int64]
     first: int
     split: Split
-    sums: dict[int, Sums]
+    sums: dict[int, MomentSums]
 
     @staticmethod
     def of(head: Head, m: int, spans: Sequence[Span], degree: int) -> _Set:
@@ -101,7 +101,7 @@ _Products = tuple[list[list[arb]], list[list[arb]]]
 
 
 def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Products:
-    """prod_m of the sums over each set: weighed, and of the last degree (see `Sums`)."""
+    """prod_m of the sums over each set: weighed, and of the last degree (see `MomentSums`)."""
     found = [
         one.sums[stop - one.first].balls(one.sums[start - one.first], one.split, count)
         for one, (start, stop), count in zip(sets, spans, head.counts(spans), strict=True)
@@ -115,7 +115,7 @@ def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Produ
     return weighed, last
 
 
-def _answer(head: Head, query: Asked, sets: Sequence[_Set], products: _Products) -> Answer:
+def _answer(head: Head, query: QueryRanges, sets: Sequence[_Set], products: _Products) -> Answer:
     split, columns = sets[0].split, head.values[0].shape[1] + 1
     exponents = np.sum([one.exponents for one in sets], 0).tolist()
     rho = [
@@ -161,7 +161,7 @@ def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
     return total
 
 
-def _largest_score(head: Head, query: Asked, sets: Sequence[_Set], rho: Sequence[arb]) -> arb:
+def _largest_score(head: Head, query: QueryRanges, sets: Sequence[_Set], rho: Sequence[arb]) -> arb:
     """R, by Hoelder's inequality. Sums in float64 err by 2^-40 of themselves and 2^-1000 of the factors, at most."""
     total = arb(1)
     power = len(sets)
@@ -174,7 +174,7 @@ def _largest_score(head: Head, query: Asked, sets: Sequence[_Set], rho: Sequence
     return total
 
 
-def forecast_errors(head: Head, query: Asked, degrees: Sequence[int]) -> list[tuple[float, float]]:
+def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> list[tuple[float, float]]:
     """Estimates, from a sample of the tuples, of what the remainder adds to the balls of output and log-sum-exp.
 
     There is one pair for each degree. They serve to choose the degree to try first: nothing that is proved rests on

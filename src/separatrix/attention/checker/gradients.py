@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 import torch
@@ -32,12 +32,15 @@ from separatrix.attention.checker.problem import Floats, Problem, as_problem, ex
 from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import SeparatrixError
 
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
+
 TUPLES = 1 << 17
 """How many tuples of all queries are summed."""
 _BITS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-class GradientCertificate(Protocol):
+class GradientBounds(Protocol):
     """What a certificate promises of gradients: see the file's first lines."""
 
     @property
@@ -67,15 +70,15 @@ class Gradient:
 def check_gradients(
     found: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
     incoming: Tensor,
-    certificate: GradientCertificate,
+    certificate: GradientBounds,
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Verification:
     """Whether computed gradients of query, keys and values, for an incoming gradient of the output, are as promised.
 
-    `options` are those of the call, all of them.
+    The arguments from `query` to `options` are those of the call.
     """
     problem = as_problem(query, keys, values, **options)
     tensors = [found[0], *found[1], *found[2]]
@@ -91,7 +94,7 @@ def check_gradients(
     return verdict
 
 
-def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientCertificate) -> list[Gradient]:
+def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientBounds) -> list[Gradient]:
     """The gradients of query, keys and values, one after the other, at the present precision."""
     g = exact_floats(incoming)
     promised = np.broadcast_to(exact_floats(certificate.query), problem.output_shape[:-1])

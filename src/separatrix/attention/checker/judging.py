@@ -13,7 +13,7 @@ from separatrix.attention.checker.tuples import Answer
 
 
 @dataclass(frozen=True)
-class Judgement:
+class QueryJudgement:
     """One query: whether its certificate held, or None if the balls are too wide to say.
 
     `what` is "output" or "lse", whichever comes closer to its bound or further beyond it; `error` and `ratio` are
@@ -32,29 +32,29 @@ class Judgement:
 
 def judge(
     answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float, fineness: arb
-) -> Judgement:
+) -> QueryJudgement:
     """Compare what a call gave for a query with the exact answer."""
     if fault := _fault(answer, output, bound, lse, lse_bound):
-        return Judgement(False, "output", math.inf, bound, math.inf, True, fault)
+        return QueryJudgement(False, "output", math.inf, bound, math.inf, True, fault)
     if answer.output is None or answer.lse is None:
-        return Judgement(True, "output", 0.0, bound, 0.0, True)
+        return QueryJudgement(True, "output", 0.0, bound, 0.0, True)
     compared = [("output", x, exact, bound) for x, exact in zip(output, answer.output, strict=True)]
     if lse is not None and math.isfinite(lse):
         compared.append(("lse", lse, answer.lse, lse_bound))
     return max((_compare(*one, fineness) for one in compared), key=_gravity)
 
 
-def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> Judgement:
+def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> QueryJudgement:
     error = abs(arb(given) - exact)
     if math.isinf(bound):  # nothing is promised
-        return Judgement(True, what, balls.float_above(error), bound, 0.0, True)
+        return QueryJudgement(True, what, balls.float_above(error), bound, 0.0, True)
     held = None if not error.is_finite() else True if error <= bound else False if error > bound else None
     fine = error.is_finite() and (error.rad() <= fineness * bound or error.is_exact())
     ratio = 0.0 if error.is_zero() else balls.float_above(error / bound) if bound > 0 else math.inf
-    return Judgement(held, what, balls.float_above(error), bound, ratio, fine)
+    return QueryJudgement(held, what, balls.float_above(error), bound, ratio, fine)
 
 
-def _gravity(one: Judgement) -> tuple[bool, bool, bool, float]:
+def _gravity(one: QueryJudgement) -> tuple[bool, bool, bool, float]:
     """A key to sort judgements by: broken ones are the gravest, then undecided, coarse and close ones."""
     return one.held is False, one.held is None, not one.fine, one.ratio
 

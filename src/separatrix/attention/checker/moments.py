@@ -30,10 +30,10 @@ TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Monomials:
+class MonomialTable:
     """All monomials of `width` coordinates up to a degree, ordered by degree; each is an earlier one times one more.
 
-    >>> Monomials(2, 2).levels
+    >>> MonomialTable(2, 2).levels
     [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 1)]]
     """
 
@@ -91,8 +91,8 @@ class Monomials:
 class Split:
     """How the coordinates are cut in two, and the degree of the expansion; without weights it goes one further."""
 
-    left: Monomials
-    right: Monomials
+    left: MonomialTable
+    right: MonomialTable
     degree: int
 
     @staticmethod
@@ -103,7 +103,7 @@ class Split:
             return math.comb(width - right + degree + 1, degree + 1) + columns * math.comb(right + degree, degree)
 
         right = min(range(width + 1), key=formed)
-        return Split(Monomials(width - right, degree + 1), Monomials(right, degree + 1), degree)
+        return Split(MonomialTable(width - right, degree + 1), MonomialTable(right, degree + 1), degree)
 
     def flops(self, columns: int, tokens: int) -> float:
         """How much work the matrix products for one set of tokens are."""
@@ -113,7 +113,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Sums:
+class MomentSums:
     """Sums over tokens in multiples of 2^-bits; of each degree i of beta, with all gamma such that
 
     `weighed`: the whole degree is at most that of the split, (betas, gammas, columns of weights);
@@ -125,7 +125,7 @@ class Sums:
     bits: int
     chunks: int
 
-    def balls(self, before: Sums, split: Split, tokens: int) -> tuple[list[list[arb]], list[list[arb]]]:
+    def balls(self, before: MomentSums, split: Split, tokens: int) -> tuple[list[list[arb]], list[list[arb]]]:
         """The sums over the `tokens` tokens after those of `before`, row by row."""
         unit, u = balls.power_of_two(-self.bits), balls.power_of_two(-53)
         roundings = TOKENS + split.degree + 4
@@ -138,7 +138,7 @@ class Sums:
         return weighed, last
 
 
-def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> dict[int, Sums]:
+def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> dict[int, MomentSums]:
     """The sums over the tokens before each boundary, for coordinates (d, n) and weights (columns, n).
 
     The first column of weights is 1 for tokens that are seen and 0 for others.
@@ -147,14 +147,14 @@ def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> di
     weighed = [torch.zeros(left.size(i), right.count(degree - i), len(w), dtype=torch.int64) for i in range(degree + 1)]
     last = [torch.zeros(left.size(i), right.size(degree + 1 - i), dtype=torch.int64) for i in range(degree + 2)]
     bits = 61 - max(x.shape[1], 1).bit_length()
-    kept: dict[int, Sums] = {}
+    kept: dict[int, MomentSums] = {}
     start = chunks = 0
     for stop in sorted({0, *boundaries}):
         while start < stop:
             end = min(start + TOKENS, stop)
             _add(weighed, last, x[:, start:end], w[:, start:end], split, bits)
             start, chunks = end, chunks + 1
-        kept[stop] = Sums([part.clone() for part in weighed], [part.clone() for part in last], bits, chunks)
+        kept[stop] = MomentSums([part.clone() for part in weighed], [part.clone() for part in last], bits, chunks)
     return kept
 
 

@@ -147,12 +147,12 @@ def as_problem(
     keys: Tensor | Sequence[Tensor],
     values: Tensor | Sequence[Tensor],
     *,
-    is_causal: bool,
-    query_offset: int,
-    key_masks: Tensor | Sequence[Tensor | None] | None,
-    windows: int | Sequence[int | None] | None,
-    scale: float | None,
-    enable_gqa: bool,
+    is_causal: bool = False,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    windows: int | Sequence[int | None] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Problem:
     """The arguments of `tensor_attention`, checked as far as their meaning depends on it."""
     key_sets = _sets("keys", keys, Tensor)

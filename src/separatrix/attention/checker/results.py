@@ -14,7 +14,7 @@ from separatrix.errors import ArgumentError
 
 
 @dataclass(frozen=True)
-class Given:
+class CallResults:
     """The results of a call: outputs (N, d_v), bounds (N,) and log-sum-exps (N,) or None, over all N queries."""
 
     shape: tuple[int, ...]
@@ -24,12 +24,12 @@ class Given:
     lse_bound: float
 
     @staticmethod
-    def of(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None, lse_bound: float) -> Given:
+    def of(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None, lse_bound: float) -> CallResults:
         check_shapes(problem, output, bounds, lse)
         shape = problem.output_shape[:-1]
         wide = np.broadcast_to(exact_floats(bounds), shape)
         flat = exact_floats(output).reshape(math.prod(shape), output.shape[-1])
-        return Given(shape, flat, wide.ravel(), None if lse is None else exact_floats(lse).ravel(), lse_bound)
+        return CallResults(shape, flat, wide.ravel(), None if lse is None else exact_floats(lse).ravel(), lse_bound)
 
     def choose(self, count: int) -> list[int]:
         """Which queries to recompute, in order."""

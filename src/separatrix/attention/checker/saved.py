@@ -17,7 +17,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -30,6 +30,9 @@ from separatrix.attention.checker.verification import Result, verify
 from separatrix.checks import finite, flag, is_number, whole
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import HEADER_BYTES, Stored, digest, header_entries, stored_tensor
+
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
 
 LARGEST_CALL = 2**31
 """The most bytes that the tensors of a call in a file may have; `verify` takes tensors of any size."""
@@ -58,7 +61,7 @@ class SavedCall:
     lse: Tensor
     certificate: SavedCertificate
     arguments: tuple[Tensor, list[Tensor], list[Tensor]]
-    options: dict[str, Any]
+    options: CallOptions
 
     def verify(self, queries: int = 16) -> Verification:
         """Whether the certificate holds."""
@@ -145,13 +148,14 @@ def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
 def _call(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
     sets = range(said["sets"])
     keys, values = ([tensors[f"{name}.{m}"] for m in sets] for name in ("keys", "values"))
-    masks = [tensors.get(f"key_masks.{m}") for m in sets]
+    options: CallOptions = {"key_masks": [tensors.get(f"key_masks.{m}") for m in sets]}
+    options.update(said["options"])
     return SavedCall(
         tensors["output"],
         tensors["lse"],
         SavedCertificate(**said["certificate"], per_query=tensors["per_query"]),
         (tensors["query"], keys, values),
-        {**said["options"], "key_masks": masks},
+        options,
     )
 
 

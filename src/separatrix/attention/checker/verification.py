@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
-from separatrix.attention.checker.results import Given
+from separatrix.attention.checker.results import CallResults
 from separatrix.attention.checker.verdict import Verification
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
+
+if TYPE_CHECKING:
+    from separatrix.attention.arguments import CallOptions
 
 
 class _Certificate(Protocol):
@@ -127,13 +130,8 @@ def check(
     *,
     lse: Tensor | None = None,
     lse_bound: float = math.inf,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
     queries: int = 16,
+    **options: Unpack[CallOptions],
 ) -> Verification:
     """Check an output of any origin, such as a state, a layer or a shard, as `verify` does.
 
@@ -149,16 +147,6 @@ def check(
         raise SeparatrixError(
             "verify needs python-flint, which is not installed: pip install 'separatrix[verify]'"
         ) from None
-    problem = as_problem(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    problem = as_problem(query, keys, values, **options)
     with subnormal_numbers():
-        return decide(problem, Given.of(problem, output, bounds, lse, lse_bound), queries)
+        return decide(problem, CallResults.of(problem, output, bounds, lse, lse_bound), queries)

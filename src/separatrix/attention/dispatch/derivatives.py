@@ -123,7 +123,7 @@ def _recorded(
 ) -> Callable[[Any, Sequence[Any]], Any]:
     """A call of the operator that one level records, from the dispatcher's keys and the operator's arguments."""
 
-    class Recorded(torch.autograd.Function):
+    class RecordedOperator(torch.autograd.Function):
         @staticmethod
         def forward(keyset: Any, emptied: list[Any], *tensors: Tensor) -> tuple[Tensor, ...]:
             with _other_levels():
@@ -159,7 +159,7 @@ def _recorded(
             return *made, *[None] * (len(found) - len(made))
 
     # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
-    apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Recorded).apply
+    apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, RecordedOperator).apply
     as_returned = list if len(operator._schema.returns) == 1 else tuple
 
     def call(keyset: Any, arguments: Sequence[Any]) -> Any:

@@ -16,7 +16,7 @@ of the values is all that is promised. A log-sum-exp moves by delta at most.
 - *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
   of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
   of the exponential and what underflows (see `balance`), which is less than that.
-- *gamma* = n u / (1 - n u) for n roundings, see `summation`.
+- *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `Engine` counts.
 
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeVar, overload
+from typing import Literal, NamedTuple, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.attention.call import Call, flattened
@@ -53,13 +53,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     return_lse: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Tensor: ...
 
 
@@ -69,13 +64,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = ...,
-    query_offset: int = ...,
-    key_masks: Tensor | Sequence[Tensor | None] | None = ...,
-    windows: int | Sequence[int | None] | None = ...,
-    scale: float | None = ...,
-    enable_gqa: bool = ...,
     return_lse: Literal[True],
+    **options: Unpack[CallOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES, Given
+from separatrix.attention.arguments import DTYPES, CallArguments
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, flattened
 from separatrix.attention.dispatch.derivatives import (
@@ -88,7 +88,7 @@ def plain_attention(query: object, key: object, value: object, scale: object) ->
     return None
 
 
-def is_fused(given: Given) -> bool:
+def is_fused(given: CallArguments) -> bool:
     """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
     masked = any(mask is not None for mask in given.key_masks)
@@ -96,7 +96,7 @@ def is_fused(given: Given) -> bool:
     return plain and not masked and 0 not in sizes and given.query.shape[-1] == given.values[0].shape[-1]
 
 
-def fused_attention(given: Given) -> Tensor | None:
+def fused_attention(given: CallArguments) -> Tensor | None:
     """Order 2 by PyTorch's own fused kernel; None if it has none for the call."""
     if beyond_one_gradient() or not is_fused(given):
         return None

@@ -48,7 +48,7 @@ SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 THREADS = 2
 """The number of threads that costs and bytes are for."""
 AFFORDABLE = 1e15
-"""Flops of exact attention that `auto` will start by itself: about an hour."""
+"""The most flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,17 +17,31 @@ from separatrix.attention.planning.exact_gradient import exact_gradient
 from separatrix.attention.planning.forecast import Analysis
 from separatrix.errors import SeparatrixError
 
-Rounded = tuple[torch.dtype, Tensor, float, GradientCertificate | None]
+
+class ExactRounding(NamedTuple):
+    """A dtype for exact attention, and bounds on the errors of its results in that dtype.
+
+    Attributes:
+        dtype: The dtype that exact attention computes in.
+        per_query: Bounds (H, L_q) on the error of every entry of each query's output.
+        lse_error: A bound on the error of every log-sum-exp.
+        gradient: The certificate of the gradients; None if no gradient will be taken.
+    """
+
+    dtype: torch.dtype
+    per_query: Tensor
+    lse_error: float
+    gradient: GradientCertificate | None
 
 
-def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
-    """The type that keeps the tolerance, and in it bounds on the errors of outputs, log-sum-exps and gradients.
+def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> ExactRounding:
+    """The narrowest dtype in which exact attention keeps the tolerance, with the bounds on the errors in that dtype.
 
-    If gradients will be taken, it is the narrowest type that keeps the tolerance for them too, if there is one.
+    If gradients will be taken, it is the narrowest dtype that keeps the tolerance for them too, if there is one.
     """
     call = analysis.call
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
-    kept: Rounded | None = None
+    kept: ExactRounding | None = None
     for dtype in dict.fromkeys((narrow, torch.float64)):
         if not analysis.values.in_range(dtype):
             if dtype == torch.float64:
@@ -54,10 +69,10 @@ def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> Rounded:
             gradient = None
             if analysis.differentiable:
                 gradient = exact_gradient(analysis, dtype, radii, per_query, lse_error)
-            found = (dtype, per_query, lse_error, gradient)
+            rounding = ExactRounding(dtype, per_query, lse_error, gradient)
             if gradient is None or gradient.total <= tolerance:
-                return found
-            kept = kept or found
+                return rounding
+            kept = kept or rounding
     if kept is not None:
         return kept
     raise SeparatrixError(

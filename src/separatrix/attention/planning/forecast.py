@@ -230,7 +230,7 @@ def _power(analysis: Analysis, moment: int) -> Tensor:
 
 
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """The relative error of the sums of a call, see `summation`."""
+    """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`)."""
     call = analysis.call
     adds = causal_summing(call, rank) if analysis.shape.is_causal else summing(call, rank, dtype)
     return _gamma(analysis, degree, rank, adds, dtype)

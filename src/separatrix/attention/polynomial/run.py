@@ -17,7 +17,7 @@ from separatrix.attention.polynomial.sums import Expansion, Sums, attend, backwa
 
 
 @dataclass(frozen=True)
-class Run:
+class PolynomialRun:
     """The results of near-linear attention, with what the backward pass needs."""
 
     call: Call
@@ -26,19 +26,19 @@ class Run:
     sums: Sums
 
 
-def compute(call: Call, expansion: Expansion) -> Run:
+def compute(call: Call, expansion: Expansion) -> PolynomialRun:
     """Attend by the polynomial of an expansion."""
     if call.positions.is_causal:
-        return Run(call, expansion, [], attend_causal(call, expansion))
+        return PolynomialRun(call, expansion, [], attend_causal(call, expansion))
     made = states(call, expansion)
-    return Run(call, expansion, made, attend(call, expansion, made))
+    return PolynomialRun(call, expansion, made, attend(call, expansion, made))
 
 
 class _Polynomial(torch.autograd.Function):
     """Returns the output and the log-sum-exp of a run, and differentiates them."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, run: PolynomialRun, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         ctx.run = replace(run, states=[], sums=replace(run.sums, output=run.sums.output[:0]))
         lse = torch.log(run.sums.denominator)
         ctx.save_for_backward(*inputs, run.sums.output, *run.states)
@@ -47,7 +47,7 @@ class _Polynomial(torch.autograd.Function):
     @staticmethod
     @only_first_derivatives
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        run: Run = ctx.run
+        run: PolynomialRun = ctx.run
         sets = len(run.call.keys)
         query, *rest = ctx.saved_tensors
         call = replace(run.call, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))

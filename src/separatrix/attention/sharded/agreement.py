@@ -17,7 +17,7 @@ import torch
 
 from separatrix import __version__
 from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.standing import LONGEST_TEXT, Place
+from separatrix.attention.sharded.standing import LONGEST_TEXT, Meeting
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Made = TypeVar("Made")
@@ -46,7 +46,7 @@ class Report:
     roundings: tuple[int, ...] = ()
 
 
-class Pass:
+class RankPass:
     """The forward or the backward pass of a call on this rank, from one meeting to the next."""
 
     def __init__(self, ranks: Ranks, call: int, *, backward: bool) -> None:
@@ -87,14 +87,14 @@ class Pass:
     def _agree(self, said: str, failure: Exception | None) -> list[str]:
         """What every rank said, if all are here and none has failed."""
         text, board = said.encode(), self.ranks.standing.board
-        place = Place(self.call, self.backward, self._meeting)
+        place = Meeting(self.call, self.backward, self._meeting)
         self._meeting += 1
         numbers = [place.call, place.backward, place.meeting, failure is not None, len(text)]
         board.mine.copy_(torch.tensor(numbers, dtype=torch.int64))
         self.ranks.standing.come(place)
         self.ranks.meet(board.mine, board.all)
         rows = board.all.tolist()
-        places = [Place(call, bool(backward), meeting) for call, backward, meeting, _, _ in rows]
+        places = [Meeting(call, bool(backward), meeting) for call, backward, meeting, _, _ in rows]
         if any(one != place for one in places):
             # After an error all ranks count their calls from the same number.
             self.ranks.standing.call = max(one.call for one in places)
@@ -154,10 +154,10 @@ def _error(rank: int, told: dict[str, str]) -> SeparatrixError:
     return ArgumentError(argument, expected=told["expected"], got=told["got"], hypothesis=told["of"])
 
 
-def _out_of_step(places: list[Place]) -> str:
+def _out_of_step(places: list[Meeting]) -> str:
     """Which rank is where.
 
-    >>> _out_of_step([Place(7, True, 0), Place(8, False, 0), Place(7, True, 0)])
+    >>> _out_of_step([Meeting(7, True, 0), Meeting(8, False, 0), Meeting(7, True, 0)])
     'The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call 7, rank 1 is at meeting 0 \
 in the forward pass of call 8. Each rank must make the same calls, and run their backward passes in the same order.'
     """

@@ -1,7 +1,7 @@
 """The messages that the ranks of a process group send each other: all are counted, and all have a time-out.
 
 Each exchange writes into a tensor that the caller made before, so that nothing can fail here but the transport. Where
-that fails, or takes longer than the time-out, `Standing` finds out which ranks are absent, and the group is given up.
+that fails, or takes longer than the time-out, `GroupState` finds out which ranks are absent, and the group is given up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch import Tensor
 
-from separatrix.attention.sharded.standing import Standing, standing_in
+from separatrix.attention.sharded.standing import GroupState, standing_in
 from separatrix.checks import is_number
 from separatrix.errors import ArgumentError
 
@@ -69,7 +69,7 @@ class Ranks:
     group: dist.ProcessGroup
     rank: int
     count: int
-    standing: Standing
+    standing: GroupState
     timeout: timedelta
 
     def check(self, name: str, x: Tensor) -> None:

@@ -24,7 +24,7 @@ from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact.operators import attend, attend_backward
-from separatrix.attention.sharded.agreement import Pass, Report
+from separatrix.attention.sharded.agreement import RankPass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.shards import Ring, Shards
 from separatrix.errors import ArgumentError
@@ -80,7 +80,7 @@ def sharded_exact_attention(
     """
     ranks = ranks_of(group, timeout)
     number = ranks.standing.begin()
-    forward = Pass(ranks, number, backward=False)
+    forward = RankPass(ranks, number, backward=False)
 
     def prepare() -> tuple[Call, Report]:
         check_timeout(timeout)
@@ -138,7 +138,7 @@ def merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Ten
 
 class _ShardedAttend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shards: Shards, forward: Pass, query: Tensor, *rest: Tensor) -> Tensor:
+    def forward(ctx: Any, shards: Shards, forward: RankPass, query: Tensor, *rest: Tensor) -> Tensor:
         sets = len(rest) // 2
         keys, values = rest[:sets], rest[sets:]
         dtype = query.dtype if query.dtype == torch.float64 else torch.float32
@@ -171,7 +171,7 @@ class _ShardedAttend(torch.autograd.Function):
         sets = len(rest) // 2
         keys, values = rest[:sets], rest[sets:]
         d = query.shape[2]
-        backward = Pass(shards.ranks, shards.number, backward=True)
+        backward = RankPass(shards.ranks, shards.number, backward=True)
         whole = shards.gathered(backward, keys, values)
 
         def begin() -> tuple[Tensor, Tensor, list[Tensor], list[Tensor], list[Tensor], Ring]:

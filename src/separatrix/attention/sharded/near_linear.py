@@ -28,7 +28,7 @@ from separatrix.attention.call import Call, check_call
 from separatrix.attention.polynomial.causal import causal_summing
 from separatrix.attention.polynomial.products import against_monomials
 from separatrix.attention.polynomial.sums import Expansion, contraction
-from separatrix.attention.sharded.agreement import Pass, Report
+from separatrix.attention.sharded.agreement import RankPass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
@@ -98,7 +98,7 @@ def sharded_attention(
     """
     ranks = ranks_of(group, timeout)
     number = ranks.standing.begin()
-    forward = Pass(ranks, number, backward=False)
+    forward = RankPass(ranks, number, backward=False)
 
     def prepare() -> tuple[tuple[Call, _Shard, BoundedPlan], Report]:
         check_timeout(timeout)
@@ -186,7 +186,7 @@ class _Shard:
     leaves: list[Tensor]
     stacked: Tensor
 
-    def met(self, passing: Pass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
+    def met(self, passing: RankPass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
         """The sum over all ranks of the results of `make`; in causal attention, over `ranks` only."""
 
         def begin() -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class _Shard:
         self.ranks.gather(mine, all_of_them)
         return passing.together(lambda: all_of_them[ranks].sum(0))
 
-    def attend(self, forward: Pass, kept: list[Tensor] | None = None) -> Tensor:
+    def attend(self, forward: RankPass, kept: list[Tensor] | None = None) -> Tensor:
         """This rank's rows; `kept` is given the states of the ranks to attend and the output, with their graph."""
         states = self.met(forward, lambda: self.stacked, slice(self.ranks.rank))
 
@@ -223,7 +223,7 @@ class _Sharded(torch.autograd.Function):
     """Sharded attention as a function of the shard's leaves, so that autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, shard: _Shard, forward: Pass, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, shard: _Shard, forward: RankPass, *tensors: Tensor) -> Tensor:
         ctx.shard, ctx.kept = shard, []
         return shard.attend(forward, ctx.kept)
 
@@ -232,7 +232,7 @@ class _Sharded(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         shard: _Shard = ctx.shard
         states, out = ctx.kept
-        backward = Pass(shard.ranks, shard.number, backward=True)
+        backward = RankPass(shard.ranks, shard.number, backward=True)
         wanted = [x for x in shard.leaves if x.requires_grad]
         direct: list[Tensor] = []
 

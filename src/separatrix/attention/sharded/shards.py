@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from separatrix.attention.sharded.agreement import Pass
+from separatrix.attention.sharded.agreement import RankPass
 from separatrix.attention.sharded.collectives import Ranks
 
 
 @dataclass(frozen=True)
-class Step:
+class RingStep:
     """The operator's arguments between the queries and the scale, for one block of the ring.
 
     `hidden` keys were laid before the block.
@@ -68,7 +68,7 @@ class Shards:
         return max(sum(math.prod(size) for size in self._sizes(rank, keys, values)) for rank in ranks)
 
     def gathered(
-        self, forward: Pass, keys: Sequence[Tensor], values: Sequence[Tensor]
+        self, forward: RankPass, keys: Sequence[Tensor], values: Sequence[Tensor]
     ) -> Callable[[], tuple[list[Tensor], list[Tensor]]]:
         """Gather all key and value sets but the last; what is returned lays out those of the whole sequence."""
         sets = len(keys) - 1
@@ -90,7 +90,7 @@ class Shards:
         return unpack
 
     def scattered(
-        self, backward: Pass, whole: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]
+        self, backward: RankPass, whole: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]
     ) -> list[Tensor]:
         """This rank's part of the sums over ranks of `whole`, tensors shaped as the gathered keys and values are."""
         if not whole:
@@ -108,7 +108,9 @@ class Shards:
         self.ranks.scatter_sum(stacked, total)
         return _unpack(total, self._sizes(self.ranks.rank, keys, values))
 
-    def around(self, passing: Pass, ring: Ring, visit: Callable[[int, Tensor, Tensor | None], None]) -> Tensor | None:
+    def around(
+        self, passing: RankPass, ring: Ring, visit: Callable[[int, Tensor, Tensor | None], None]
+    ) -> Tensor | None:
         """Call `visit` with the rank, the block and the gradient of each block of the last set, this rank's first.
 
         The next block is under way while one is visited. `visit` adds to the gradient, if the ring has one; it travels
@@ -148,7 +150,9 @@ class Shards:
         shape = heads, self.lengths[owner][-1], width
         return pair[which].flatten()[: math.prod(shape)].view(shape)
 
-    def step(self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], query: Tensor) -> Step | None:
+    def step(
+        self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], query: Tensor
+    ) -> RingStep | None:
         """The part of a block that the queries of this rank attend, beside the gathered sets; None if there is none.
 
         What was sent in a half type is widened to the type of `query`: the operator takes tensors of one type.
@@ -158,22 +162,22 @@ class Shards:
         keys, values = ([x.to(query.dtype) for x in sets] for sets in (keys, values))
         none = [0] * (len(keys) + 1)
         if not self.is_causal:
-            return Step([*keys, key], [*values, value], [], False, 0, none, 0)
+            return RingStep([*keys, key], [*values, value], [], False, 0, none, 0)
         if owner > self.ranks.rank:
             return None
         length = key.shape[1]
         before = self.ranks.rank * length
         keys, values = ([x[:, : before + length] for x in sets] for sets in (keys, values))
         if owner < self.ranks.rank:  # its positions become 0, 1, ...: all of it is attended anyway
-            return Step([*keys, key], [*values, value], [], True, before, none, 0)
+            return RingStep([*keys, key], [*values, value], [], True, before, none, 0)
         if not keys or before == 0:
-            return Step([*keys, key], [*values, value], [], True, 0, none, 0)
+            return RingStep([*keys, key], [*values, value], [], True, 0, none, 0)
         key, value = (pad(x, (0, 0, before, 0)) for x in (key, value))
         seen = torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
         own = seen.clone()
         own[:, :before] = False
         # A window as long as the block hides nothing of it, and spares most of the work on the hidden keys.
-        return Step(
+        return RingStep(
             [*keys, key], [*values, value], [*[seen] * len(keys), own], True, before, [*none[1:], length], before
         )
 

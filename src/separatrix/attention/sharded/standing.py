@@ -34,7 +34,7 @@ class AbsentRankError(SeparatrixError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Meeting:
     """A meeting of the ranks: the number of the call in this group, the pass, and the meetings of the pass before."""
 
     call: int
@@ -43,7 +43,7 @@ class Place:
 
     def __str__(self) -> str:
         """
-        >>> str(Place(3, backward=True, meeting=1))
+        >>> str(Meeting(3, backward=True, meeting=1))
         'meeting 1 in the backward pass of call 3'
         """
         return f"meeting {self.meeting} in the {'backward' if self.backward else 'forward'} pass of call {self.call}"
@@ -78,7 +78,7 @@ class Board:
 
 
 @dataclass
-class Standing:
+class GroupState:
     """What a process knows of its own way through the calls of one group, and what all of its meetings need.
 
     Attributes:
@@ -102,7 +102,7 @@ class Standing:
         self.call += 1
         return self.call
 
-    def come(self, place: Place) -> None:
+    def come(self, place: Meeting) -> None:
         """Write down that this rank has come to a place, and waits there for the others."""
         self._sighting, self._since = Sighting(self._sighting.meetings + 1, str(place)), time.monotonic()
         try:
@@ -170,17 +170,17 @@ class Standing:
         return f"separatrix/rank-{rank}"
 
 
-_standings: WeakKeyDictionary[dist.ProcessGroup, Standing] = WeakKeyDictionary()
+_standings: WeakKeyDictionary[dist.ProcessGroup, GroupState] = WeakKeyDictionary()
 
 
-def standing_in(group: dist.ProcessGroup) -> Standing:
+def standing_in(group: dist.ProcessGroup) -> GroupState:
     """The standing of this process in a group; calls are counted for each group from 1."""
     found = _standings.get(group)
     if found is None:
         rank, count = group.rank(), group.size()
         # As in "cpu:gloo,cuda:nccl".
         devices = tuple(pair.partition(":")[0] for pair in dist.get_backend_config(group).split(","))
-        found = _standings[group] = Standing(group.get_group_store(), rank, count, devices, _board(count, devices))
+        found = _standings[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
     return found
 
 

@@ -6,7 +6,7 @@
 - `appending`: how tokens are added to its sums.
 - `attending`: how queries are asked of them.
 - `extending`: how tokens are added and asked at once, causally.
-- `token_checks`: what a state refuses: other shapes and types, tokens beyond the bound, indices of no sequence.
+- `token_checks`: what a state refuses: other numbers of sets, tokens beyond the bound, bad masks and indices.
 - `stream_rounding`: how often the tokens of a stream are rounded, and what that leaves of a promise.
 - `causal_after`: causal attention of tokens that come after a state.
 - `few_tokens`: a few tokens at a time by the kernels in C++, all heads in one call.

@@ -29,7 +29,7 @@ from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.sums import Sums
 from separatrix.attention.positions import Positions
 from separatrix.attention.streaming.attending import check_reached
-from separatrix.attention.streaming.bounded_choice import exact_type
+from separatrix.attention.streaming.bounded_choice import exact_dtype
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
 from separatrix.attention.streaming.stream_rounding import refuse_values
 from separatrix.errors import SeparatrixError
@@ -49,7 +49,7 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
     """
     # A graph may be compiled for several lengths, and leaves the choice to the operator, which sees that of each call.
     if may_be_exact and not torch.compiler.is_compiling():
-        may_be_exact = exact_type(plan, call) is not None
+        may_be_exact = exact_dtype(plan, call) is not None
     positions, sets = call.positions, (list(call.keys), list(call.values), list(call.mask_of_each))
     options = (plan.radius, plan.tolerance, call.scale, positions.is_causal, positions.offset, may_be_exact)
     results = attend_within_bound(call.query, *sets, *options)
@@ -96,7 +96,7 @@ def _attend_within_bound(
     require_ieee_arithmetic()
     call = _call(query, keys, values, masks, scale, is_causal, offset)
     plan = _plan(query, keys, radius, tolerance)
-    if may_be_exact and (dtype := exact_type(plan, call)) is not None:
+    if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
         rounded = out.to(query.dtype, copy=True)
@@ -183,7 +183,7 @@ def _attend_within_bound_backward(
     out, denominator, *states = results
     call = _call(query, keys, values, masks, scale, is_causal, offset)
     plan = _plan(query, keys, radius, tolerance)
-    if may_be_exact and (dtype := exact_type(plan, call)) is not None:
+    if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
         lse = denominator.to(dtype)
         incoming = (out.to(dtype), lse, grad_out.to(dtype), torch.zeros_like(lse))

@@ -15,7 +15,7 @@ from separatrix.attention.positions import Positions
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, sum_rounding
 
 
-def exact_type(plan: BoundedPlan, call: Call) -> torch.dtype | None:
+def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
     """The type in which exact attention computes a call whose scores are within the plan's radius; None if it does not.
 
     It depends on shapes and types alone. What the plan's certificate promises of the polynomial then holds of exact
@@ -57,7 +57,7 @@ def crossover(plan: BoundedPlan, heads: int, is_causal: bool, device: torch.devi
         tokens = torch.zeros((), dtype=plan.dtype, device=device).expand(heads, length, plan.d)
         sets = (tokens,) * (plan.order - 1)
         positions = Positions(is_causal, 0, (None,) * (plan.order - 1))
-        return exact_type(plan, Call(tokens, sets, sets, (), positions, 1.0)) is not None
+        return exact_dtype(plan, Call(tokens, sets, sets, (), positions, 1.0)) is not None
 
     high = 1
     while is_exact(high):

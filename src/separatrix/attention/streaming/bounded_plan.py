@@ -26,7 +26,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
 from separatrix.attention.arithmetic.host import number
-from separatrix.attention.arithmetic.rounding import Step, Summation, Summing, expanded_sum
+from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, Summing, expanded_sum
 from separatrix.attention.call import Call
 from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.polynomial.causal import causal_summing
@@ -84,8 +84,8 @@ class BoundedPlan:
 
     def rounding(self, of_tokens: int) -> float:
         """The relative rounding of a sum whose tokens go through so many roundings on their way into the states."""
-        tokens = Step("the tokens are added up", of_tokens)
-        return Summation((tokens, Step("all else", self._without_tokens))).gamma(torch.float64)
+        tokens = RoundingStep("the tokens are added up", of_tokens)
+        return Summation((tokens, RoundingStep("all else", self._without_tokens))).gamma(torch.float64)
 
     @cached_property
     def _without_tokens(self) -> int:
@@ -100,8 +100,8 @@ class BoundedPlan:
         """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
 
         It depends on shapes alone, and on whether the kernels in C++ are installed. It is of self-attention with values
-        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and `decode`, are
-        near-linear at every length.
+        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and its
+        ``decode``, are near-linear at every length.
 
         Args:
             heads: How many heads are attended at once: those of the layer, times the size of the batch.

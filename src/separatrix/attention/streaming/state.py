@@ -14,7 +14,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES
+from separatrix.attention.arguments import DTYPES, check_tensor
 from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.planning.plan import check_tolerance
 from separatrix.attention.streaming.appending import append
@@ -32,7 +32,7 @@ from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
 from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding
 from separatrix.attention.streaming.thread_guard import ThreadGuard
-from separatrix.attention.streaming.token_checks import batch_indices, check_bound, check_tensor
+from separatrix.attention.streaming.token_checks import batch_indices, check_bound
 from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError
 
@@ -336,7 +336,8 @@ class TensorAttentionState:
         return torch.zeros(self.order - 1, self._heads, dtype=torch.int64, device=self.device)
 
     def _check(self, name: str, x: Tensor, width: int) -> None:
-        check_tensor(name, x, self.batch_shape, width, self.dtype, self.device)
+        shape: tuple[int | str, ...] = (*self.batch_shape, "length", width)
+        check_tensor(name, x, of="state", dtype=self.dtype, device=self.device, shape=shape)
 
     def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
         """Refuse, by name and token, what the state is not planned for."""

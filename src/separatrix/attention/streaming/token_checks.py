@@ -1,4 +1,4 @@
-"""What a state refuses: other shapes, types and devices, tokens beyond its bound, and indices of no sequence."""
+"""What a state refuses beside `check_tensor`: other numbers of sets, tokens beyond its bound, bad masks and indices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import is_dense, layout
 from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
@@ -37,23 +36,6 @@ def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: 
     if not fits:
         raise ArgumentError(name, expected=f"a shape that broadcasts to {shape}", got=f"shape {sizes}")
     return mask.expand(shape)
-
-
-def check_tensor(
-    name: str, x: Tensor, batch_shape: tuple[int, ...], width: int, dtype: torch.dtype, device: torch.device
-) -> None:
-    """Raise an `ArgumentError` unless x is a dense tensor (*batch_shape, length, width) of a type, on a device."""
-    if not isinstance(x, Tensor):
-        raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
-    if not is_dense(x):
-        raise ArgumentError(name, expected="a dense tensor", got=layout(x))
-    if x.dim() < 2 or tuple(x.shape[:-2]) != batch_shape or x.shape[-1] != width:
-        shape = ", ".join(str(size) for size in (*batch_shape, "length", width))
-        raise ArgumentError(name, expected=f"shape ({shape})", got=f"shape {tuple(x.shape)}")
-    if x.dtype != dtype:
-        raise ArgumentError(name, expected=f"the state's dtype {dtype}", got=x.dtype)
-    if x.device != device:
-        raise ArgumentError(name, expected=f"the state's device {device}", got=x.device)
 
 
 def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, order: int) -> None:

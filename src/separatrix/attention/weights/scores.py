@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import check_arguments
+from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.host import number, numbers, truth
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call, grouped
@@ -33,26 +33,11 @@ _FARTHEST = 2**63 - 1
 def checked(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
-    *,
-    is_causal: bool,
-    query_offset: int,
-    key_masks: Tensor | Sequence[Tensor | None] | None,
-    windows: int | Sequence[int | None] | None,
-    scale: float | None,
-    enable_gqa: bool,
+    **options: Unpack[CallOptions],
 ) -> Call:
     """The call that these arguments make, with ones for values; an `ArgumentError` for what they may not be."""
-    given = check_arguments(
-        query,
-        keys,
-        keys,  # they keep every constraint on values, or have broken it as keys
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    # As values, the keys meet every constraint that they meet as keys.
+    given = check_arguments(query, keys, keys, **options)
     for index, x in enumerate((given.query, *given.keys)):
         if x.device.type == "meta":
             raise ArgumentError(given.name(index), expected="a tensor with numbers", got="one on the device 'meta'")
@@ -106,7 +91,7 @@ def cut(call: Call, queries: int, listed: int = 1) -> Cut:
     return Cut(rows, heads, max(1, BLOCK // (heads * rows)))
 
 
-class Block(NamedTuple):
+class ScoreBlock(NamedTuple):
     """Scores (H, queries, stop - start) of the tuples from `start` to `stop` of a box; -inf where none is allowed."""
 
     start: int
@@ -114,7 +99,7 @@ class Block(NamedTuple):
     scores: Tensor
 
 
-def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[Block]:
+def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[ScoreBlock]:
     """The scores of some queries of a call of `of_heads` against all tuples of a box, about `size` tuples at a time.
 
     The queries are multiplied with the keys of all sets but the last, and these products meet the last set in a matrix
@@ -148,7 +133,7 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
                 _hide(by_prefix, call, m, queries, at)
             _hide(by_prefix.transpose(2, 3), call, len(index), queries, last)
             place = first * (high - low) + start - low
-            yield Block(place, place + alike * len(last), by_prefix.flatten(2))
+            yield ScoreBlock(place, place + alike * len(last), by_prefix.flatten(2))
 
 
 def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:

@@ -19,7 +19,7 @@ def entry_by_entry(n: int, d: int, B: float, tolerance: float, corner: bool, see
     """Definition 1.1 in loops over its indices, against the library; and variants of it that are not it.
 
     `undivided` has no division by d, `dotted` multiplies two dot products in the place of the triple product, `swapped`
-    has V_2 (x) V_1 for V_1 (x) V_2, `unnormalised` leaves D out.
+    has V_2 (x) V_1 for V_1 (x) V_2, `bare` leaves D out.
     """
     Q, K1, K2, V1, V2 = inputs(n, d, B, corner, 5, seed)
     out = {name: torch.zeros(n, d, dtype=torch.float64) for name in ("it", "undivided", "dotted", "swapped", "bare")}

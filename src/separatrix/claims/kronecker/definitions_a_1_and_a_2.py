@@ -19,7 +19,7 @@ from separatrix.lab.registry import experiment
 def triples(n: int, d: int, density: float, seed: int) -> dict[str, int]:
     """Triples whose inner product differs from the sum of products, and whether the largest is the library's.
 
-    `pairwise` counts triples that differ from the sum of the three dot products, `fewest` is 1 where the least product
+    `pairwise` counts triples that differ from the sum of the three dot products, `least` is 1 where the least product
     is not the largest.
     """
     generator = torch.Generator().manual_seed(seed)

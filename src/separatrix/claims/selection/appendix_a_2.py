@@ -24,8 +24,8 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     """Appendix A.2: the sampled loss of the task with T queries, and its slope in a direction, against T times ours.
 
     The position block of W is random and its token rows are zero, so that our own loss and gradient are exact means
-    over all subsets and all tokens. A slope is the derivative along a random direction of (W, V). `loss_ratio` is the
-    mean over T times ours, and `loss_error` its standard error.
+    over all subsets and all tokens. A slope is the derivative along a random direction of (W, V). ``loss_ratio`` is the
+    mean over T times ours, and ``loss_error`` its standard error.
     """
     source = torch.Generator().manual_seed(seed)
     E = near_orthogonal_encoding(T, width, threshold=0.8, generator=source, dtype=torch.float64).E

@@ -14,7 +14,7 @@ from separatrix.separation.statements import Reading, Values, evaluate
 
 
 @dataclass(frozen=True)
-class Slip:
+class EntrySlip:
     """A misprint: what is printed, as lines that fail, and the erratum.
 
     `a1`, if given, is a value that the printed hypotheses allow and the right ones do not.
@@ -32,7 +32,7 @@ class Lemma:
     where: str
     says: str
     right: Reading
-    slips: tuple[Slip, ...] = ()
+    slips: tuple[EntrySlip, ...] = ()
     note: str = ""
 
     @property

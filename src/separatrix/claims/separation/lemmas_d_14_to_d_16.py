@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import (
     NARROW,
     SIZE,
@@ -23,7 +23,7 @@ register(
         "D.10, with $a_0$ in the place of $a_1$.",
         Reading(0, "ones", "lin", weights_lin(0)),
         (
-            Slip(
+            EntrySlip(
                 Reading(0, "identity", "lin", weights_lin(0)[:4]),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -49,7 +49,7 @@ register(
         "place of $a_1$.",
         Reading(0, "ones", "lin", output_lin(0)),
         (
-            Slip(
+            EntrySlip(
                 Reading(0, "ones", "exp", output_lin(0)[1:2]),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,

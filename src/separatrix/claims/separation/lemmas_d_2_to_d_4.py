@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
 from separatrix.separation.statements import Line, Reading, at
@@ -60,7 +60,7 @@ register(
             ),
         ),
         (
-            Slip(
+            EntrySlip(
                 Reading(1, "ones", "exp", (_D3_CLASSES,)),
                 Erratum(
                     rank=Rank.STATEMENT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, at_corners, both_rows, off_centre, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
 from separatrix.separation.statements import Line, Reading, at
@@ -24,7 +24,7 @@ register(
             (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {2 * v.a0 - 1: 1})),
         ),
         (
-            Slip(
+            EntrySlip(
                 Reading(1, "ones", "exp", _PRINTED_A0),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -92,7 +92,7 @@ CITED = Lemma(
     "On D0, c_exp in row j_3 is at most n^(2 a_0 - 1) a_0 in the first column.",
     Reading(0, "ones", "exp", LEMMA_D_7.right.lines[:1]),
     (
-        Slip(
+        EntrySlip(
             Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
             Erratum(
                 rank=Rank.TYPOGRAPHICAL,

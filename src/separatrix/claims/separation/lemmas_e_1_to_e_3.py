@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Lemma, Slip, entry_lemma, outcome, register
+from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, entry_lemma, outcome, register
 from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LARGE_B, NARROW, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, places
 from separatrix.lab.cell import Cell
@@ -95,7 +95,7 @@ register(
             Line("4, far", "f", at(row=False, same_class=False), "<=", lambda v: {-1: 1}),
         ),
         (
-            Slip(
+            EntrySlip(
                 _reading(Line("1a", "u", at(row=True, key=True), "=", lambda v: {(1 + v.a1) ** 2: 1})),
                 Erratum(
                     rank=Rank.STATEMENT,
@@ -106,7 +106,7 @@ register(
                     "exponent.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 _reading(*_number("1b", True, 0, -1)),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -117,7 +117,7 @@ register(
                     why="$j_3$ is one of the $t$ rows of its class, and Part 1b is not about it.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 _reading(*_number("2", False, -1, 0)[:1]),
                 Erratum(
                     rank=Rank.STATEMENT,
@@ -128,7 +128,7 @@ register(
                     why="$j_0$ is in its own class, and $t - 1 + n - t$ leaves one key out.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -138,7 +138,7 @@ register(
                     why=r"$u_{\text{exp}}$ is at least $n^{c^2} > 1$.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 _reading(
                     Line(
                         "3a",
@@ -184,7 +184,7 @@ register(
             Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
         ),
         (
-            Slip(
+            EntrySlip(
                 _reading(_E2_FIRST, weights="ones"),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -194,7 +194,7 @@ register(
                     why=r"Section E is about $I_d$; with $\mathbf{1}_{d \times d}$ Part 4 is false.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 _reading(_E2_SPECIAL),
                 Erratum(
                     rank=Rank.STATEMENT,
@@ -206,7 +206,7 @@ register(
                 ),
                 Fraction(7, 10),
             ),
-            Slip(
+            EntrySlip(
                 _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
                 Erratum(
                     rank=Rank.PROOF,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
 from separatrix.separation.statements import Reading
@@ -34,7 +34,7 @@ register(
         lin_output(1),
         (
             wrong_index(1, "lin"),
-            Slip(
+            EntrySlip(
                 ON_D0,
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -59,7 +59,7 @@ CITED = Lemma(
     "On D1, c_lin in row j_2 is at most (1 + a_1)/n in the first column.",
     Reading(1, "cross", "lin", lin_output(1).lines[:1]),
     (
-        Slip(
+        EntrySlip(
             ON_D0,
             Erratum(
                 rank=Rank.TYPOGRAPHICAL,

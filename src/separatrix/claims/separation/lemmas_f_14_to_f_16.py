@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
 from separatrix.separation.statements import Line, Reading, at
@@ -15,7 +15,7 @@ register(
         "$a_0$ in the place of $a_1$.",
         Reading(0, "cross", "lin", weights_lin(0)),
         (
-            Slip(
+            EntrySlip(
                 Reading(1, "cross", "lin", weights_lin(0)[:1]),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -26,7 +26,7 @@ register(
                     why=r"$u_{\text{lin}}(j_2, j_3) = (1 + a_0) \log n$ is false on $\mathcal{D}_1$.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 Reading(
                     0,
                     "cross",
@@ -42,7 +42,7 @@ register(
                     why="$a_0$ is in row $j_2$ of $A_1$; compare Lemma F.10.",
                 ),
             ),
-            Slip(
+            EntrySlip(
                 Reading(
                     0,
                     "cross",
@@ -85,7 +85,7 @@ register(
             ),
         ),
         (
-            Slip(
+            EntrySlip(
                 Reading(
                     0,
                     "cross",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_f_cross import (
     CLASSES,
@@ -28,8 +28,8 @@ register(
             (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
         ),
         (
-            Slip(Reading(1, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
-            Slip(
+            EntrySlip(Reading(1, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
+            EntrySlip(
                 Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import LEMMAS, Lemma, Slip, register
+from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import WIDE, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import (
     CLASSES,
@@ -30,7 +30,7 @@ register(
             (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {v.a0 - 1: 1})),
         ),
         (
-            Slip(
+            EntrySlip(
                 Reading(1, "cross", "exp", weights_exp(0)[:1]),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -41,7 +41,7 @@ register(
                     why=r"$u_{\text{exp}}(j_2, j_3) = n^{1 + a_0}$ is false on $\mathcal{D}_1$.",
                 ),
             ),
-            Slip(Reading(0, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
+            EntrySlip(Reading(0, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
         ),
     ),
     cells,
@@ -62,7 +62,7 @@ LEMMA_F_7 = Lemma(
     ),
     (
         wrong_index(0, "exp"),
-        Slip(
+        EntrySlip(
             Reading(
                 0,
                 "cross",
@@ -91,7 +91,7 @@ CITED = Lemma(
     "On D0, c_exp in row j_2 is at most n^(a_0 - 1) in the first column.",
     Reading(0, "cross", "exp", LEMMA_F_7.right.lines[:1]),
     (
-        Slip(
+        EntrySlip(
             Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
             Erratum(
                 rank=Rank.TYPOGRAPHICAL,

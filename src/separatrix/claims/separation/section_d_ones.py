@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
+from separatrix.claims.separation.entry_lemmas import EntrySlip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.statements import Line, Reading, Values, at
@@ -89,8 +89,8 @@ def output_lin(data: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
-    return Slip(
+def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySlip:
+    return EntrySlip(
         Reading(data, "ones", network, (Line("4b", "f", at(row=False), "<=", lambda v: {-1: 1}),)),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from separatrix.claims.ledger import Erratum, Rank
-from separatrix.claims.separation.entry_lemmas import Slip, entry_lemma, outcome
+from separatrix.claims.separation.entry_lemmas import EntrySlip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.statements import Line, Reading, Values, at
@@ -94,9 +94,9 @@ ROW_J2_EVEN_ERRATUM = Erratum(
 )
 
 
-def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> Slip:
+def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySlip:
     first = Line("3", "c", at(row_is_j3=False, column="first"), "<=", lambda v: {-1: 1})
-    return Slip(
+    return EntrySlip(
         Reading(data, "cross", network, (first,)),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,

@@ -42,7 +42,7 @@ def spoken(record: Record) -> str:
     return "   ".join(parts)
 
 
-class Lines:
+class TrainingLines:
     """A line now and then, for files and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -67,7 +67,7 @@ class Lines:
             print(text.rstrip(), file=self._stream, flush=True)
 
 
-class Bars:
+class TrainingBars:
     """A bar a run, and under them the numbers of the one that runs."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -103,4 +103,4 @@ class Bars:
 def display(stream: TextIO | None = None) -> Display:
     """Bars if the stream, the standard error unless said, is a terminal; lines otherwise."""
     stream = stream or sys.stderr
-    return Bars(stream) if stream.isatty() else Lines(stream)
+    return TrainingBars(stream) if stream.isatty() else TrainingLines(stream)

@@ -1,5 +1,5 @@
 """The tab Claims: the ledger of claims, filtered; a claim opened with its evidence, its errata and its figures.
 
 - `tab`: the layout and its callbacks.
-- `view`: the claims judged from the store, and the filter.
+- `judged_claims`: the claims judged from the store, and the filter.
 """

@@ -2,7 +2,7 @@
 
 - `tab`: the layout and its callbacks.
 - `fields`: what a visitor may choose: n, d, B, k and a tolerance.
-- `view`: the plan and its table.
+- `plan_table`: the plan and its table.
 - `machine_speed`: how fast this machine is beside the cost model's.
 - `phase_here`: the phase diagram with the reader's numbers in it.
 - `sample_certificate`: a certificate on random tokens, beside the true error.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from separatrix.explorer import controls
-from separatrix.explorer.compute.plan_table import Sizes
+from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.explorer.fields import decimal, whole
 
 _PAPER = "Alman and Song"
@@ -66,10 +66,10 @@ FIELDS = (
 )
 
 
-def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[Sizes] | None:
+def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[PlanSettings] | None:
     """The settings of the page, or None with what is wrong said below the controls."""
     return controls.each_setting(FIELDS, state, _sizes, lambda _: {}, said)
 
 
-def _sizes(read: Mapping[str, Any]) -> Sizes:
-    return Sizes(read["n"], read["d"], float(read["B"]), read["k"], float(read["tolerance"]))
+def _sizes(read: Mapping[str, Any]) -> PlanSettings:
+    return PlanSettings(read["n"], read["d"], float(read["B"]), read["k"], float(read["tolerance"]))

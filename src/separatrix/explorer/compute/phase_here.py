@@ -10,7 +10,7 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.kronecker.theorem_1_4 import worst_case
 from separatrix.claims.ledger import Found
-from separatrix.explorer.compute.plan_table import Sizes
+from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.report.figures import draw
 from separatrix.report.theme import Drawing
 
@@ -26,16 +26,16 @@ def grid(order: int) -> tuple[Found, ...]:
     return tuple(Found(one, 0, worst_case(**one, seed=0)) for one in parameters)
 
 
-def place(sizes: Sizes) -> tuple[float, float]:
+def place(sizes: PlanSettings) -> tuple[float, float]:
     """(B / (ln n)^(1/k), log2 n).
 
-    >>> [round(x, 2) for x in place(Sizes(2**20, 8, 1.2, 3, 1e-3))]
+    >>> [round(x, 2) for x in place(PlanSettings(2**20, 8, 1.2, 3, 1e-3))]
     [0.5, 20.0]
     """
     return sizes.bound / math.log(sizes.n) ** (1 / sizes.order), math.log2(sizes.n)
 
 
-def phase(settings: Sequence[Sizes]) -> Drawing:
+def phase(settings: Sequence[PlanSettings]) -> Drawing:
     """The panels of the settings' orders, and a mark for each: a star, or at the edge a triangle that points out."""
     orders = sorted({one.order for one in settings})
     base = draw("threshold_phase_diagram", [cell for order in orders for cell in grid(order)])

@@ -25,7 +25,7 @@ EASY_RADIUS, HOPELESS_RADIUS = 20.0, 50.0
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PlanSettings:
     """One setting: n tokens of d coordinates, entries up to `bound`, order k, the error allowed in every entry."""
 
     n: int
@@ -48,7 +48,7 @@ class Sizes:
 class Planned:
     """The plan; (ln n)^(1/k); the largest order by the paper's rule; nanoseconds on the machine of the cost model."""
 
-    sizes: Sizes
+    sizes: PlanSettings
     plan: Plan
     border: float
     most: float
@@ -56,10 +56,10 @@ class Planned:
 
 
 @lru_cache(maxsize=1024)
-def planned(sizes: Sizes) -> Planned:
+def planned(sizes: PlanSettings) -> Planned:
     """`plan_shapes` with what stands beside it on the page.
 
-    >>> found = planned(Sizes(10**6, 8, 0.9, 3, 1e-3))
+    >>> found = planned(PlanSettings(10**6, 8, 0.9, 3, 1e-3))
     >>> found.plan.method, found.plan.rank, round(found.border, 2)
     ('polynomial', 495, 2.4)
     """
@@ -73,7 +73,7 @@ def planned(sizes: Sizes) -> Planned:
     return Planned(sizes, plan, threshold(sizes.n, sizes.order), max_order(sizes.n, sizes.bound), modelled)
 
 
-def too_dear(sizes: Sizes) -> SeparatrixError:
+def too_dear(sizes: PlanSettings) -> SeparatrixError:
     """The reason for not planning these sizes on the page, with the least rank that planning could find."""
     relative = math.log(sizes.tolerance) - (sizes.order - 1) * math.log(sizes.bound)
     degree = least_degree(sizes.radius, relative)
@@ -112,7 +112,7 @@ def _error(plan: Plan) -> str:
     return {"exact": "rounding only", "none": "-"}.get(plan.method, f"{plan.predicted_error:g}")
 
 
-def python(settings: Sequence[Sizes]) -> str:
+def python(settings: Sequence[PlanSettings]) -> str:
     """Write the plans that the page shows as a program."""
     calls = [
         f"print(sx.plan_shapes(n={one.n}, d={one.d}, bound={one.bound!r}, order={one.order}, "
@@ -122,7 +122,7 @@ def python(settings: Sequence[Sizes]) -> str:
     return "\n".join(["import separatrix as sx", "", *calls])
 
 
-def command(one: Sizes) -> str:
+def command(one: PlanSettings) -> str:
     """Write the plan of one setting as a command."""
     return (
         f"separatrix plan --n {one.n} --d {one.d} --bound {one.bound!r} --order {one.order} "

@@ -17,7 +17,7 @@ from separatrix.attention.planning.cost import Shape, polynomial_cost
 from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import one_core
-from separatrix.explorer.compute.plan_table import Sizes, big, planned
+from separatrix.explorer.compute.plan_table import PlanSettings, big, planned
 
 SCORES, PRODUCTS = 3e6, 1e8
 """The most tuples, and tuples times d, of exact attention on the sample, with which the certificate is compared."""
@@ -46,17 +46,19 @@ class Sample:
     error: float
 
 
-def tokens(sizes: Sizes) -> int:
+def tokens(sizes: PlanSettings) -> int:
     """How many tokens the sample has.
 
-    >>> tokens(Sizes(10**6, 8, 0.9, 3, 1e-3)), tokens(Sizes(10, 8, 0.9, 3, 1e-3)), tokens(Sizes(10**6, 8, 1.0, 6, 1.0))
-    (144, 10, 12)
+    >>> tokens(PlanSettings(10**6, 8, 0.9, 3, 1e-3)), tokens(PlanSettings(10, 8, 0.9, 3, 1e-3))
+    (144, 10)
+    >>> tokens(PlanSettings(10**6, 8, 1.0, 6, 1.0))
+    12
     """
     return min(sizes.n, LONGEST, int(min(SCORES, PRODUCTS / sizes.d) ** (1 / sizes.order)))
 
 
 @lru_cache(maxsize=256)
-def sampled(sizes: Sizes) -> Sample:
+def sampled(sizes: PlanSettings) -> Sample:
     """Run the planned method on the sample, or refuse with the reason."""
     n, plan = tokens(sizes), planned(sizes).plan
     if plan.method == "none":

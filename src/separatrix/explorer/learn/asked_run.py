@@ -12,7 +12,7 @@ RECORDS, CHECKPOINTS = 100, 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunChoices:
     """What a visitor may choose of a run.
 
     `run_fields` has the range of each number, and checks them.

@@ -9,7 +9,7 @@ from separatrix.checks import is_number
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer import controls
 from separatrix.explorer.fields import Field, decimal, whole, words
-from separatrix.explorer.learn.asked_run import Asked
+from separatrix.explorer.learn.asked_run import RunChoices
 
 PAPER = "Wang, Wei, Hsu and Lee"
 
@@ -85,16 +85,16 @@ STEP = whole(
 )
 
 
-def asked(state: Mapping[str, Any]) -> Asked:
+def asked(state: Mapping[str, Any]) -> RunChoices:
     """The run that the controls ask for."""
     read = controls.values(NEW, state)
     T, q = read["run_T"], read["run_q"]
     if q > T:
         raise ArgumentError("run_q", expected=f"at most T = {T}", got=q)
-    return Asked(T, q, read["run_d"], read["run_d_e"], float(read["run_eta"]), read["run_steps"], read["run_seed"])
+    return RunChoices(T, q, read["run_d"], read["run_d_e"], float(read["run_eta"]), read["run_steps"], read["run_seed"])
 
 
-def asked_in(numbers: Mapping[str, Any] | None, name: str) -> Asked:
+def asked_in(numbers: Mapping[str, Any] | None, name: str) -> RunChoices:
     """The run whose numbers a file of a store has, each checked as one that a visitor types is.
 
     Args:

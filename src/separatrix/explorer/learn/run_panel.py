@@ -20,7 +20,7 @@ from separatrix.explorer.learn.asked_run import CHECKPOINTS
 from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, others
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
 from separatrix.explorer.learn.training_start import Starter
-from separatrix.explorer.learn.training_state import Standing, standing
+from separatrix.explorer.learn.training_state import RunStatus, standing
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
@@ -238,11 +238,11 @@ def _beyond(at: object, steps: int) -> bool:
         return False
 
 
-def _stands(context: Context, name: str) -> Standing:
-    return standing(context.store, known(context.store, name)) if name.startswith("run-") else Standing("kept", "")
+def _stands(context: Context, name: str) -> RunStatus:
+    return standing(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("kept", "")
 
 
-def status(run: TrainingRun, stands: Standing) -> Component:
+def status(run: TrainingRun, stands: RunStatus) -> Component:
     """How a run stands: a word, how far it is, and its last numbers."""
     done = run.step[-1] if run.step else 0
     far = f"step {done:,} of {run.steps:,}" if run.steps else "it begins"

@@ -19,7 +19,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.dynamics import Floats
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
-from separatrix.lab.store import Record, Store, has_store
+from separatrix.lab.store import Store, StoredRecord, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 
@@ -133,7 +133,7 @@ def _drawable(step: int, W: Any, V: Any) -> Weights:
     return step, np.asarray(W, np.float64), np.asarray(V, np.float64)
 
 
-def _cells(store: Store) -> Iterator[Record]:
+def _cells(store: Store) -> Iterator[StoredRecord]:
     """Give the training runs that `separatrix reproduce` left in the store; rows without their parameters are none."""
     for experiment, needed in (("selection.heat_maps", set()), ("selection.training", {"T", "encoding", "optimiser"})):
         records = (
@@ -144,7 +144,7 @@ def _cells(store: Store) -> Iterator[Record]:
         yield from islice(records, MOST_LISTED)
 
 
-def _cell_title(record: Record) -> str:
+def _cell_title(record: StoredRecord) -> str:
     asked = record.cell.arguments
     if record.cell.experiment == "selection.heat_maps":
         return f"claims: Figure 8, {asked['steps']:,} steps"

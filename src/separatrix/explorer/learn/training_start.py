@@ -16,7 +16,7 @@ from pathlib import Path
 
 from separatrix.children import python_command, safe_environment
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.learn.asked_run import Asked
+from separatrix.explorer.learn.asked_run import RunChoices
 from separatrix.explorer.learn.run_fields import asked_in
 from separatrix.explorer.learn.training_state import (
     COMMAND,
@@ -48,7 +48,7 @@ class Starter:
     held: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _one: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, asked: Asked) -> str:
+    def start(self, asked: RunChoices) -> str:
         """Begin a run, or let it go on if it was begun before; the answer is its name."""
         name, training = asked.name(), self.store / TRAINING
         with self._one:
@@ -114,7 +114,7 @@ class Starter:
                 time.sleep(LOCK_SECONDS)
         raise SeparatrixError(f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again.")
 
-    def _keep(self, asked: Asked, lock: int) -> None:
+    def _keep(self, asked: RunChoices, lock: int) -> None:
         """Name the run in the lock, and start a keeper for it that Ctrl-C, which ends the explorer, does not reach."""
         name = asked.name()
         os.ftruncate(lock, 0)

@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """How a run stands, in a word and in a sentence; `alive` while it runs, `resumable` when it could go on."""
 
     word: str
@@ -46,25 +46,25 @@ def alive(store: Path) -> str | None:
     return name if NAME.fullmatch(name) else None
 
 
-def standing(store: Path, name: str) -> Standing:
+def standing(store: Path, name: str) -> RunStatus:
     """How the run of that name stands."""
     folder = store / TRAINING / name
     if alive(store) == name:
         if (folder / STOP).exists():
-            return Standing("stopping", "It was asked to stop, and writes down what it has.", alive=True)
-        return Standing("running", "It runs on this machine.", alive=True)
+            return RunStatus("stopping", "It was asked to stop, and writes down what it has.", alive=True)
+        return RunStatus("running", "It runs on this machine.", alive=True)
     match (told(folder / END) or {}).get("how"):
         case "finished":
-            return Standing("finished", "All steps are done.")
+            return RunStatus("finished", "All steps are done.")
         case "stopped":
-            return Standing("stopped", "It was stopped; it can go on from its last checkpoint.", resumable=True)
+            return RunStatus("stopped", "It was stopped; it can go on from its last checkpoint.", resumable=True)
         case "ended with the explorer":
             said = "It ended when the explorer did; it can go on from its last checkpoint."
-            return Standing("stopped", said, resumable=True)
+            return RunStatus("stopped", said, resumable=True)
         case "failed":
-            return Standing("failed", last_line(folder))
+            return RunStatus("failed", last_line(folder))
     said = "It ended without a message; it can go on from its last checkpoint."
-    return Standing("cut off", said, resumable=True)
+    return RunStatus("cut off", said, resumable=True)
 
 
 def told(path: Path) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 - `tab`: the layout and its callbacks.
 - `fields`: the parameters of a setting and the mechanisms.
-- `view`: the probabilities of one setting, and the hypotheses it breaks.
+- `probabilities`: the probabilities of one setting, and the hypotheses it breaks.
 - `figures`: success along one parameter, and rows of the attention matrices.
 - `code`: a setting as a program and as a command.
 """

@@ -24,7 +24,7 @@ from separatrix.attention.features import FEATURE_MAPS
 from separatrix.attention.planning.cost import Shape, exact_cost
 from separatrix.attention.streaming.bounded_plan import plan_bounded
 from separatrix.errors import ArgumentError
-from separatrix.studies.learning.mechanisms import Mechanism
+from separatrix.studies.learning.mechanisms import AttentionKind
 from separatrix.studies.learning.models import Sizes, hidden_units
 from separatrix.studies.learning.tasks.task import Task
 
@@ -34,7 +34,7 @@ TOLERANCE = 1e-2
 """What bounded layers are planned for when their flops are counted."""
 
 
-def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
+def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int) -> float:
     """The flops of one layer's attention for one input, without its projections.
 
     Args:
@@ -46,10 +46,10 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
         asked: The number of positions that are asked: n, or 1 for the last alone.
 
     Example:
-        >>> attention_flops(Mechanism(), heads=1, d=4, n=10, asked=1)
+        >>> attention_flops(AttentionKind(), heads=1, d=4, n=10, asked=1)
         160.0
-        >>> half, two = (attention_flops(Mechanism(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
-        >>> half, two, attention_flops(Mechanism(3), heads=1, d=4, n=100, asked=100)
+        >>> half, two = (attention_flops(AttentionKind(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
+        >>> half, two, attention_flops(AttentionKind(3), heads=1, d=4, n=100, asked=100)
         (140000.0, 840000.0, 5333333.333333333)
     """
     if kind.features is not None:
@@ -62,7 +62,7 @@ def attention_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> 
     return exact if kind.bound is None else min(exact, polynomial_flops(kind, heads, d, n, asked))
 
 
-def polynomial_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) -> float:
+def polynomial_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int) -> float:
     """The flops of a bounded attention by the polynomial method, whether or not exact attention would cost less.
 
     Args:
@@ -78,7 +78,7 @@ def polynomial_flops(kind: Mechanism, heads: int, d: int, n: int, asked: int) ->
     return float(2 * heads * rank * (d + 1) * (kind.order - 1) * (n + asked))
 
 
-def step_flops(task: Task, sizes: Sizes, kind: Mechanism, batch: int) -> float:
+def step_flops(task: Task, sizes: Sizes, kind: AttentionKind, batch: int) -> float:
     """The flops of one step of training a model on `batch` inputs."""
     w, n = sizes.width, task.n
     hidden, d = hidden_units(task, sizes, kind), w // sizes.heads

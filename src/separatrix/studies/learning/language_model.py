@@ -28,7 +28,7 @@ from separatrix.claims.ledger import Finding, Found, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
-from separatrix.studies.learning.mechanisms import LAYERED, Mechanism, mechanism
+from separatrix.studies.learning.mechanisms import LAYERED, AttentionKind, mechanism
 from separatrix.studies.learning.models import Sizes, parameter_count
 from separatrix.studies.learning.runs import (
     READINGS,
@@ -63,8 +63,8 @@ def sizes_of(task: Task, width: int, heads: int, layers: int = 4) -> Sizes:
         128
     """
     least = Sizes(width, heads, 1)
-    whole = parameter_count(task, least, Mechanism(layers=layers), 4 * width)
-    return replace(least, hidden=round((whole - parameter_count(task, least, Mechanism(), 0)) / (2 * width + 1)))
+    whole = parameter_count(task, least, AttentionKind(layers=layers), 4 * width)
+    return replace(least, hidden=round((whole - parameter_count(task, least, AttentionKind(), 0)) / (2 * width + 1)))
 
 
 @experiment(version=1, name="beyond.language_model")

@@ -11,11 +11,11 @@ from separatrix.attention.linear import linear_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 
-__all__ = ["LAYERED", "MECHANISMS", "LinearAttention", "Mechanism", "layer_of", "mechanism"]
+__all__ = ["LAYERED", "MECHANISMS", "AttentionKind", "LinearAttention", "layer_of", "mechanism"]
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class AttentionKind:
     """An attention, whatever the sizes of the model around it.
 
     Attributes:
@@ -37,14 +37,14 @@ class Mechanism:
     rotary: float | None = None
 
     @property
-    def stack(self) -> tuple[Mechanism, ...]:
+    def stack(self) -> tuple[AttentionKind, ...]:
         """The attention of each layer, from the first on.
 
         Example:
-            >>> [one.order for one in Mechanism(3, layers=4, every=2).stack]
+            >>> [one.order for one in AttentionKind(3, layers=4, every=2).stack]
             [2, 3, 2, 3]
         """
-        alone, other = replace(self, layers=1, every=1), Mechanism(rotary=self.rotary)
+        alone, other = replace(self, layers=1, every=1), AttentionKind(rotary=self.rotary)
         return tuple(other if layer % self.every else alone for layer in range(1, self.layers + 1))
 
 
@@ -52,19 +52,19 @@ RADII = (0.5, 1.0, 2.0, 4.0)
 """The bounds R on the scores of order 3 that are compared."""
 
 MECHANISMS = {
-    "linear elu": Mechanism(features="elu"),
-    "linear taylor2": Mechanism(features="taylor2"),
-    "order 2": Mechanism(),
-    "order 2, R = 4": Mechanism(bound=4.0),
-    "order 2, two layers": Mechanism(layers=2),
-    **{f"order 3, R = {R:g}": Mechanism(3, R) for R in RADII},
-    "order 3": Mechanism(3),
+    "linear elu": AttentionKind(features="elu"),
+    "linear taylor2": AttentionKind(features="taylor2"),
+    "order 2": AttentionKind(),
+    "order 2, R = 4": AttentionKind(bound=4.0),
+    "order 2, two layers": AttentionKind(layers=2),
+    **{f"order 3, R = {R:g}": AttentionKind(3, R) for R in RADII},
+    "order 3": AttentionKind(3),
 }
 """The attentions that are compared, by name; R bounds the scores."""
 
 LAYERED = {
-    "four layers of order 2": Mechanism(layers=4, rotary=10000.0),
-    "four layers, the last of order 3": Mechanism(3, layers=4, windows=(512, 32), every=4, rotary=10000.0),
+    "four layers of order 2": AttentionKind(layers=4, rotary=10000.0),
+    "four layers, the last of order 3": AttentionKind(3, layers=4, windows=(512, 32), every=4, rotary=10000.0),
 }
 """The attentions of the language models that are compared, by name.
 
@@ -73,7 +73,7 @@ Every layer has rotary positions.
 """
 
 
-def mechanism(name: str) -> Mechanism:
+def mechanism(name: str) -> AttentionKind:
     """The mechanism that has this name in `MECHANISMS` or `LAYERED`; an error names those that there are."""
     known = MECHANISMS | LAYERED
     if name not in known:
@@ -82,7 +82,7 @@ def mechanism(name: str) -> Mechanism:
 
 
 def layer_of(
-    kind: Mechanism, width: int, heads: int, tolerance: float | None, generator: torch.Generator
+    kind: AttentionKind, width: int, heads: int, tolerance: float | None, generator: torch.Generator
 ) -> TensorAttention | LinearAttention:
     """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
 

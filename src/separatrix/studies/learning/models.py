@@ -22,7 +22,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 from separatrix.nn.cache import DecodingCache
-from separatrix.studies.learning.mechanisms import Mechanism, layer_of, linear
+from separatrix.studies.learning.mechanisms import AttentionKind, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 
 __all__ = ["Model", "Sizes", "hidden_units", "parameter_count"]
@@ -52,7 +52,7 @@ class Sizes:
             raise ArgumentError("heads", expected=f"a divisor of width = {self.width}", got=self.heads)
 
 
-def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> int:
+def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) -> int:
     """The number of parameters of a model with `hidden` units in each layer.
 
     Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
@@ -65,9 +65,9 @@ def parameter_count(task: Task, sizes: Sizes, kind: Mechanism, hidden: int) -> i
     return task.symbols * w + blocks + 2 * w + task.classes * (w + 1)
 
 
-def hidden_units(task: Task, sizes: Sizes, kind: Mechanism) -> int:
+def hidden_units(task: Task, sizes: Sizes, kind: AttentionKind) -> int:
     """The hidden units of each layer that make the parameters as many as those of one order-2 layer, to half a unit."""
-    target = parameter_count(task, sizes, Mechanism(), sizes.hidden)
+    target = parameter_count(task, sizes, AttentionKind(), sizes.hidden)
     each = kind.layers * (2 * sizes.width + 1)
     units = round((target - parameter_count(task, sizes, kind, 0)) / each)
     if units < 1:
@@ -75,11 +75,11 @@ def hidden_units(task: Task, sizes: Sizes, kind: Mechanism) -> int:
     return units
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then a network of one hidden layer, each added to what it reads."""
 
     def __init__(
-        self, kind: Mechanism, sizes: Sizes, hidden: int, tolerance: float | None, generator: torch.Generator
+        self, kind: AttentionKind, sizes: Sizes, hidden: int, tolerance: float | None, generator: torch.Generator
     ) -> None:
         super().__init__()
         w = sizes.width
@@ -121,7 +121,7 @@ class Model(nn.Module):
     Example:
         >>> from separatrix.studies.learning.tasks.recall import Recall
         >>> task = Recall().task
-        >>> model = Model(task, Sizes(), Mechanism(order=3), generator=torch.Generator().manual_seed(0))
+        >>> model = Model(task, Sizes(), AttentionKind(order=3), generator=torch.Generator().manual_seed(0))
         >>> model(task.training(4, torch.Generator().manual_seed(0)).tokens).shape
         torch.Size([4, 1, 8])
     """
@@ -130,7 +130,7 @@ class Model(nn.Module):
         self,
         task: Task,
         sizes: Sizes,
-        kind: Mechanism,
+        kind: AttentionKind,
         *,
         tolerance: float | None = None,
         generator: torch.Generator,
@@ -139,7 +139,9 @@ class Model(nn.Module):
         self.asked_everywhere = task.asked == task.n
         self.hidden = hidden_units(task, sizes, kind)
         self.embedding = nn.Parameter(torch.randn(task.symbols, sizes.width, generator=generator))
-        self.blocks = nn.ModuleList(Block(one, sizes, self.hidden, tolerance, generator) for one in kind.stack)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(one, sizes, self.hidden, tolerance, generator) for one in kind.stack
+        )
         self.norm = nn.LayerNorm(sizes.width)
         self.answer = linear(sizes.width, task.classes, generator)
 
@@ -180,7 +182,7 @@ class Model(nn.Module):
         """
         h = self.embedding[tokens].sum(-2)
         for block, cache in zip(self.blocks, caches, strict=True):
-            assert isinstance(block, Block)
+            assert isinstance(block, TransformerBlock)
             h = block.decode(h, cache)
         logits: Tensor = self.answer(self.norm(h))
         return logits

@@ -16,12 +16,12 @@ from torch.nn.functional import cross_entropy
 from separatrix import training
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.studies.learning.mechanisms import Mechanism
+from separatrix.studies.learning.mechanisms import AttentionKind
 from separatrix.studies.learning.models import Model, Sizes
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.training import generator_for
 
-__all__ = ["Record", "Run", "judged", "train"]
+__all__ = ["ModelRecord", "Run", "judged", "train"]
 
 _TRAINING, _HELD_OUT, _INITIAL = range(3)
 
@@ -42,7 +42,7 @@ class Run:
         seed: What the data and the first weights are drawn from.
     """
 
-    kind: Mechanism
+    kind: AttentionKind
     steps: int
     judged_at: tuple[int, ...]
     sizes: Sizes = field(default_factory=Sizes)
@@ -64,7 +64,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Record:
+class ModelRecord:
     """A model after `step` updates, judged on held-out inputs.
 
     Attributes:
@@ -78,7 +78,7 @@ class Record:
     loss: float
 
 
-def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
+def train(task: Task, run: Run, model: Model | None = None) -> Iterator[ModelRecord]:
     """Train and yield the records of a run.
 
     Args:
@@ -88,21 +88,21 @@ def train(task: Task, run: Run, model: Model | None = None) -> Iterator[Record]:
 
     Example:
         >>> from separatrix.studies.learning.tasks.recall import Recall
-        >>> [record.step for record in train(Recall().task, Run(Mechanism(), steps=4, judged_at=(0, 4), points=8))]
+        >>> [record.step for record in train(Recall().task, Run(AttentionKind(), steps=4, judged_at=(0, 4), points=8))]
         [0, 4]
     """
     trained = fresh(task, run) if model is None else model
     data = generator_for(run.seed, _TRAINING)
     points = held_out(task, run)
 
-    def draw() -> Batch:
+    def draw() -> TaskBatch:
         return task.training(run.batch, data)
 
-    def loss(batch: Batch) -> Tensor:
+    def loss(batch: TaskBatch) -> Tensor:
         return cross_entropy(trained(batch.tokens).flatten(0, 1), batch.answers.flatten())
 
-    def record(step: int) -> Record:
-        return Record(step, *judged(trained, points, run.batch))
+    def record(step: int) -> ModelRecord:
+        return ModelRecord(step, *judged(trained, points, run.batch))
 
     yield from training.train(
         trained.parameters(), draw, loss, record, steps=run.steps, recorded=run.judged_at, lr=run.lr
@@ -115,12 +115,12 @@ def fresh(task: Task, run: Run) -> Model:
     return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
 
 
-def held_out(task: Task, run: Run) -> Batch:
+def held_out(task: Task, run: Run) -> TaskBatch:
     """The held-out inputs that a run is judged by."""
     return task.held_out(run.points, generator_for(run.seed, _HELD_OUT))
 
 
-def judged(model: Model, points: Batch, chunk: int) -> tuple[float, float]:
+def judged(model: Model, points: TaskBatch, chunk: int) -> tuple[float, float]:
     """A model's share of right answers and mean loss on `points`, computed `chunk` inputs at a time."""
     right = loss = 0.0
     with torch.no_grad():

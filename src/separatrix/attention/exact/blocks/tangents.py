@@ -44,7 +44,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
     return out_dot.masked_fill_(empty.unsqueeze(-1), 0.0), lse_dot.masked_fill_(empty, 0.0)
 
 
-class _Rows:
+class _TangentRows:
     """The rows of K and V of a chunk, with a column of ones after those of K, and their changes, with one of zeros."""
 
     def __init__(self, call: Call, changes: Changes, capacity: int) -> None:
@@ -73,7 +73,7 @@ def _add_up(call: Call, tiling: Tiling, shift: Tensor, changes: Changes, out_dot
     d = call.query.shape[2]
     left = torch.cat([call.query * call.scale, -shift.unsqueeze(-1)], -1)
     moved = torch.cat([changes[0] * call.scale, torch.zeros_like(shift).unsqueeze(-1)], -1)
-    rows_of = _Rows(call, changes, tiling.capacity)
+    rows_of = _TangentRows(call, changes, tiling.capacity)
     contested = Contested(call.positions, left)
     # Scores far below the largest are raised to where exp is still normal, and vanish in every sum all the same.
     lowest = 0.9 * math.log(torch.finfo(left.dtype).tiny)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from separatrix.hardness.match_instances import planted_instances
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task, TaskBatch
 
 __all__ = ["match_task"]
 
@@ -18,8 +18,8 @@ def match_task(n: int, modulus: int) -> Task:
         torch.Size([4, 8, 1])
     """
 
-    def draw(count: int, generator: torch.Generator) -> Batch:
+    def draw(count: int, generator: torch.Generator) -> TaskBatch:
         x, label = planted_instances(count, n, modulus, 3, generator=generator)
-        return Batch(x.flip(1).unsqueeze(-1), label.long().unsqueeze(1))
+        return TaskBatch(x.flip(1).unsqueeze(-1), label.long().unsqueeze(1))
 
     return Task(n, modulus, 2, 1, draw, draw)

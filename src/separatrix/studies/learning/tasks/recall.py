@@ -34,7 +34,7 @@ from torch.nn.functional import one_hot
 from separatrix.attention.operator import tensor_attention
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.studies.learning.tasks.task import Batch, Task
+from separatrix.studies.learning.tasks.task import Task, TaskBatch
 
 __all__ = ["Recall", "by_one_head", "by_two_hops"]
 
@@ -78,7 +78,7 @@ class Recall:
         n = (self.order - 1) * self.records + 1
         return Task(n, symbols, self.records, 1, self.draw, self.draw)
 
-    def draw(self, count: int, generator: torch.Generator) -> Batch:
+    def draw(self, count: int, generator: torch.Generator) -> TaskBatch:
         """Tokens (count, n, max(3, k - 1)): part, tag, value, with blanks; the last token has the parts asked for."""
         k, P, r, m = self.order, self.parts, self.shared, self.records
 
@@ -104,7 +104,7 @@ class Recall:
                 here[..., 2] = values.gather(1, order)
         key = keys.gather(1, asked.unsqueeze(-1).expand(-1, -1, k - 1))
         tokens[:, -1, : k - 1] = part + key[:, 0]
-        return Batch(tokens, values.gather(1, asked))
+        return TaskBatch(tokens, values.gather(1, asked))
 
     def fields(self, tokens: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
         """One-hot parts (k - 1 of them), tags and values of each token (count, n, ...), zero where it has none."""

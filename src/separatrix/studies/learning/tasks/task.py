@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "Draw", "Task"]
+__all__ = ["Draw", "Task", "TaskBatch"]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TaskBatch:
     """Inputs of a task with their answers.
 
     Attributes:
@@ -28,7 +28,7 @@ class Batch:
     answers: Tensor
 
 
-Draw = Callable[[int, torch.Generator], Batch]
+Draw = Callable[[int, torch.Generator], TaskBatch]
 """So many inputs with their answers, drawn with the generator given."""
 
 

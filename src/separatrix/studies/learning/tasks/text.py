@@ -18,7 +18,7 @@ from torch import Tensor
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.studies.learning.tasks.task import Batch, Draw, Task
+from separatrix.studies.learning.tasks.task import Draw, Task, TaskBatch
 
 __all__ = ["alphabet", "corpus", "digest", "entropy", "text_task", "tokens_of"]
 
@@ -122,11 +122,11 @@ def text_task(n: int, *, text: str | None = None) -> Task:
     C = len(alphabet())
 
     def windows(symbols: Tensor) -> Draw:
-        def draw(count: int, generator: torch.Generator) -> Batch:
+        def draw(count: int, generator: torch.Generator) -> TaskBatch:
             start = torch.randint(len(symbols) - n, (count, 1), generator=generator)
             window = symbols[start + torch.arange(n + 1)]
             place = (C + torch.arange(n)).expand(count, n)
-            return Batch(torch.stack([window[:, :-1], place], -1), window[:, 1:])
+            return TaskBatch(torch.stack([window[:, :-1], place], -1), window[:, 1:])
 
         return draw
 

@@ -136,7 +136,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
 def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
-        "from separatrix.explorer.learn.asked_run import Asked\n"
+        "from separatrix.explorer.learn.asked_run import RunChoices\n"
         "from separatrix.explorer.learn.training_start import Starter\n"
         f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
         "time.sleep(600)"

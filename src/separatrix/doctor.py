@@ -68,12 +68,12 @@ def machine() -> list[tuple[str, str]]:
     load = f"{os.getloadavg()[0]:.1f} in the last minute" if hasattr(os, "getloadavg") else "not known on this system"
     return [
         ("processor", f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()})"),
-        ("AMX", amx()),
         ("cores", f"{usable} usable of {os.cpu_count()}"),
         ("torch threads", str(torch.get_num_threads())),
         ("load", load),
         ("kernels", kernels()),
         ("GPU", gpu_engine()),
+        *([("AMX", amx())] if amx_is_incomplete() else []),
     ]
 
 
@@ -124,11 +124,10 @@ def gpu_engine() -> str:
 
 
 def amx() -> str:
-    """Whether PyTorch can use the AMX instructions that the processor reports, and what to do if it cannot."""
-    if not amx_is_incomplete():
-        return "nothing known against it"
-    if os.environ.get("ONEDNN_MAX_CPU_ISA"):
-        return f"reported without its tiles; ONEDNN_MAX_CPU_ISA={os.environ['ONEDNN_MAX_CPU_ISA']} is set"
+    """What to do where the processor reports AMX without its tiles."""
+    chosen = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    if chosen:
+        return f"reported without its tiles; ONEDNN_MAX_CPU_ISA={chosen} is set"
     return (
         "reported without its tiles, as some virtual machines do: the first large bfloat16 product of PyTorch ends the "
         f"process with an illegal instruction. Set ONEDNN_MAX_CPU_ISA={ONEDNN_WITHOUT_AMX}"

@@ -135,6 +135,7 @@ def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
             page.wait_for_function(FOLLOWED, arg=width)  # Plotly waits a little before it follows a window
 
 
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_claims_are_filtered_by_verdict_paper_and_text(browser, address: str, device: dict) -> None:
     with Visit(browser, address, **device) as page:
         everything = shown(page)

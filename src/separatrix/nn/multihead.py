@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
+from separatrix.checks import flag
 from separatrix.errors import ArgumentError
 from separatrix.nn.tensor_attention import TensorAttention
 from separatrix.nn.tracing import trace_as_leaf
@@ -129,8 +130,7 @@ class MultiheadTensorAttention(nn.Module):
         node = trace_as_leaf(self, arguments | {"attn_mask": attn_mask, "is_causal": is_causal})
         if node is not None:
             return node  # type: ignore[no-any-return]
-        if not isinstance(is_causal, bool):
-            raise ArgumentError("is_causal", expected="True or False", got=is_causal)
+        flag("is_causal", is_causal)
         if attn_mask is not None:
             _check_causal_mask(attn_mask, query, key, is_causal, self.batch_first)
             is_causal = True

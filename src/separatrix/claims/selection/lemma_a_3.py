@@ -46,7 +46,7 @@ def leaning(q: int, width: int, outside: int = 1) -> Tensor:
 
     The shape is (q + outside, width).
 
-    >>> (leaning(2, 8, outside=2) @ leaning(2, 8, outside=2).mT)[-1].round(decimals=9).tolist()
+    >>> (leaning(2, 8, outside=2) @ leaning(2, 8, outside=2).mT)[-1].round(decimals=9).abs().tolist()
     [0.25, 0.25, 0.0, 1.0]
     """
     H = torch.ones(1, 1, dtype=torch.float64)

@@ -110,11 +110,11 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> bytes:
     """The SHA-256 of a text and of tensors, with their names, types and shapes."""
     import torch  # explorers and commands that only read headers need none of it
 
-    found = hashlib.sha256(text.encode())
+    digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return found.digest()
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.digest()
 
 
 def not_safetensors(got: str) -> ArgumentError:

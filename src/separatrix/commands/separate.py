@@ -29,14 +29,14 @@ def separate(
     from separatrix.explorer.separate import fields, probabilities
 
     texts = {"n": n, "d": d, "m": m, "a0": a0, "a1": a1, "b": b, "c": c, "weights": weights, "mechanism": mechanism}
-    found = probabilities.look({field.name: field.read(texts[field.name]) for field in fields.FIELDS})
+    setting = probabilities.look({field.name: field.read(texts[field.name]) for field in fields.FIELDS})
     table = Table("event", "probability", title=f"n = {n}, d = {d}, m = {m}, {weights}", title_justify="left")
-    for what, _, probability in found.parts():
+    for what, _, probability in setting.parts():
         table.add_row(escape(what), probability)
     Console().print(table)
-    broken = probabilities.outside(found)
+    broken = probabilities.outside(setting)
     if broken:
         typer.echo(f"Outside {broken}.")
     else:
         typer.echo("Every hypothesis of its definition and theorem that one size can be checked against is kept.")
-        typer.echo(f"They also ask for {probabilities.unchecked(found)}: that is about growing n, and not checked.")
+        typer.echo(f"They also ask for {probabilities.unchecked(setting)}: that is about growing n, and not checked.")

@@ -44,9 +44,9 @@ def _compute() -> None:
 def _learn() -> None:
     from separatrix.explorer.learn import dynamics, figures, sweep, tab
 
-    one = dynamics.descent(_defaults(tab.DYNAMICS))
-    figures.dynamics([dynamics.descended(one)])
-    sweep.along([one], sweep.ALONG.default)
+    settings = dynamics.descent(_defaults(tab.DYNAMICS))
+    figures.dynamics([dynamics.descended(settings)])
+    sweep.along([settings], sweep.ALONG.default)
 
 
 def _attend() -> None:

@@ -259,8 +259,8 @@ class Store:
     def _by_key(self, keys: Sequence[str]) -> dict[str, StoredRecord | Damaged]:
         question = f"SELECT sought.value, {_FIELDS} FROM json_each(?) AS sought JOIN cells ON cells.key = sought.value"
         batches = (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))
-        found = (row for batch in batches for row in self.ask(f"{question} {_ORIGINS}", [json.dumps(batch)]))
-        return {key: rows.read(row) for key, *row in found}
+        answers = (row for batch in batches for row in self.ask(f"{question} {_ORIGINS}", [json.dumps(batch)]))
+        return {key: rows.read(row) for key, *row in answers}
 
 
 def file_in(folder: Path) -> Path:

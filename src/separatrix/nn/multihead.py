@@ -171,8 +171,8 @@ def _check_causal_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool
         )
     later = torch.ones_like(mask, dtype=torch.bool).triu(1)
     hidden = mask if mask.dtype == torch.bool else mask == -torch.inf
-    shown = ~hidden if mask.dtype == torch.bool else mask == 0
-    _require(torch.where(later, hidden, shown).all(), "attn_mask", f"{expected}; use windows or key_padding_mask")
+    attended = ~hidden if mask.dtype == torch.bool else mask == 0
+    _require(torch.where(later, hidden, attended).all(), "attn_mask", f"{expected}; use windows or key_padding_mask")
 
 
 def _require(condition: Tensor, argument: str, expected: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.exact import by_reference
+from separatrix.attention.exact import by_reference, operators
 from separatrix.attention.exact.blocks import tiling
 from separatrix.attention.exact.blocks.overflow import by_amplitudes, by_hoelder
 from tests.attention.exact.peak_bytes import peak_bytes
@@ -301,3 +301,11 @@ def test_bounds_on_scores_are_bounds():
         scores = reference.tensor_scores(query, keys, -0.7).abs().max()
         for bound in (by_amplitudes, by_hoelder):
             assert scores <= 0.7 * float(bound(query, keys).max()) * (1 + 1e-12)
+
+
+def test_masks_of_some_key_sets_alone_are_refused():
+    """The operators have no place for a set without a mask beside one with a mask: the masks would change sets."""
+    query, key = torch.zeros(1, 3, 2), torch.zeros(1, 3, 2)
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    with pytest.raises(sx.ArgumentError, match=r"masks: expected a mask for every key set, or for none, got.*1 masks"):
+        operators.attend(query, [key, key], [key, key], [None, mask], False, 0, [0, 0], 0.5)

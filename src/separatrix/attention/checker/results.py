@@ -49,8 +49,8 @@ class CallResults:
         """
         lse = np.zeros(len(self.output)) if self.lse is None else self.lse
         nothing = np.isneginf(lse) & (self.output == 0).all(1)
-        found: NDArray[np.bool_] = ~(np.isfinite(self.output).all(1) & (np.isfinite(lse) | nothing))
-        return found
+        suspicious: NDArray[np.bool_] = ~(np.isfinite(self.output).all(1) & (np.isfinite(lse) | nothing))
+        return suspicious
 
     def index(self, flat: int) -> tuple[int, ...]:
         """The index of a query: that in the batch, then its position."""

@@ -148,15 +148,15 @@ def _recorded(
         def jvp(ctx: Any, _keyset: None, _emptied: None, *changes: Tensor | None) -> tuple[Any, ...]:
             assert forward is not None
             saved = ctx.saved_tensors
-            tensors, found = saved[: ctx.count], saved[ctx.count :]
+            tensors, results = saved[: ctx.count], saved[ctx.count :]
             given = [torch.zeros_like(x) if dx is None else dx for x, dx in zip(tensors, changes, strict=True)]
-            arguments = forward(_filled(ctx.emptied, tensors), list(found), given)
+            arguments = forward(_filled(ctx.emptied, tensors), list(results), given)
             if torch._C._are_functorch_transforms_active():  # this level is done, and the others are below
                 with _other_levels():
                     made = _below(tangents, ctx.keyset, arguments)
             else:
                 made = tangents(*arguments)
-            return *made, *[None] * (len(found) - len(made))
+            return *made, *[None] * (len(results) - len(made))
 
     # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
     apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, RecordedOperator).apply

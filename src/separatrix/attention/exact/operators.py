@@ -31,6 +31,7 @@ from separatrix.attention.exact import by_reference, guarded
 from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.fused import attend_pairs
 from separatrix.attention.positions import Positions
+from separatrix.errors import ArgumentError
 
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
@@ -110,7 +111,7 @@ def fused_attention(given: CallArguments) -> Tensor | None:
     return None if out is None else call.shaped(out.squeeze(0))
 
 
-def _call(
+def operator_call(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
@@ -120,9 +121,16 @@ def _call(
     windows: Sequence[int],
     scale: float,
 ) -> Call:
+    """The call that the arguments of an operator make; a window of 0 means no window.
+
+    Raises:
+        ArgumentError: Some key sets have a mask and others have None.
+    """
     positions = Positions(is_causal, offset, tuple(window or None for window in windows))
-    shown = tuple(mask for mask in masks if mask is not None)
-    return Call(query, tuple(keys), tuple(values), shown, positions, scale)
+    key_masks = tuple(mask for mask in masks if mask is not None)
+    if key_masks and len(key_masks) != len(keys):
+        raise ArgumentError("masks", expected="a mask for every key set, or for none", got=f"{len(key_masks)} masks")
+    return Call(query, tuple(keys), tuple(values), key_masks, positions, scale)
 
 
 def _attend(
@@ -137,7 +145,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
     with no_autocast(query.device.type):
-        return guarded.forward(_call(query, keys, values, masks, is_causal, offset, windows, scale))
+        return guarded.forward(operator_call(query, keys, values, masks, is_causal, offset, windows, scale))
 
 
 def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -164,7 +172,7 @@ def _attend_backward(
     grad_lse: Tensor,
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
-    call = _call(query, keys, values, masks, is_causal, offset, windows, scale)
+    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale)
     with no_autocast(query.device.type):
         dq, dks, dvs = guarded.backward(call, out, lse, grad_out, grad_lse)
     return [dq, *dks, *dvs]
@@ -193,8 +201,10 @@ def _attend_tangents(
     value_tangents: list[Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The tangents of output and log-sum-exp."""
-    call = _call(query, keys, values, masks, is_causal, offset, windows, scale).widened()
-    moved = _call(query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale).widened()
+    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale).widened()
+    moved = operator_call(
+        query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale
+    ).widened()
     with no_autocast(query.device.type):
         changes = (moved.query, moved.keys, moved.values)
         out_dot, lse_dot = guarded.tangents(call, out.to(call.query.dtype), lse, changes)

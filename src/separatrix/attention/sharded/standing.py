@@ -175,13 +175,13 @@ _standings: WeakKeyDictionary[dist.ProcessGroup, GroupState] = WeakKeyDictionary
 
 def standing_in(group: dist.ProcessGroup) -> GroupState:
     """The standing of this process in a group; calls are counted for each group from 1."""
-    found = _standings.get(group)
-    if found is None:
+    state = _standings.get(group)
+    if state is None:
         rank, count = group.rank(), group.size()
         # As in "cpu:gloo,cuda:nccl".
         devices = tuple(pair.partition(":")[0] for pair in dist.get_backend_config(group).split(","))
-        found = _standings[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
-    return found
+        state = _standings[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
+    return state
 
 
 def _board(count: int, devices: tuple[str, ...]) -> Board:

@@ -27,7 +27,6 @@ from separatrix.attention.exact import operators as exact
 from separatrix.attention.polynomial import causal
 from separatrix.attention.polynomial import sums as polynomial
 from separatrix.attention.polynomial.sums import Sums
-from separatrix.attention.positions import Positions
 from separatrix.attention.streaming.attending import check_reached
 from separatrix.attention.streaming.bounded_choice import exact_dtype
 from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
@@ -61,20 +60,6 @@ def _plan(query: Tensor, keys: Sequence[Tensor], radius: float, tolerance: float
     return plan_bounded(len(keys) + 1, int(query.shape[2]), radius, tolerance, query.dtype)
 
 
-def _call(
-    query: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    masks: Sequence[Tensor | None],
-    scale: float,
-    is_causal: bool,
-    offset: int,
-) -> Call:
-    positions = Positions(is_causal, offset, (None,) * len(keys))
-    shown = tuple(mask for mask in masks if mask is not None)
-    return Call(query, tuple(keys), tuple(values), shown, positions, scale)
-
-
 def _attend_within_bound(
     query: Tensor,
     keys: list[Tensor],
@@ -94,7 +79,7 @@ def _attend_within_bound(
     tokens where it is the cheaper of the two.
     """
     require_ieee_arithmetic()
-    call = _call(query, keys, values, masks, scale, is_causal, offset)
+    call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
     plan = _plan(query, keys, radius, tolerance)
     if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
@@ -103,8 +88,8 @@ def _attend_within_bound(
         if dtype != query.dtype and truth((torch.isfinite(out) & ~torch.isfinite(rounded)).any()):
             check_reached(query.dtype, number(out.masked_fill(~torch.isfinite(out), 0.0).abs().max()))
         return [rounded, lse.to(torch.float64, copy=True)]
-    found = value_range(call)
-    refuse_values(found)
+    values_range = value_range(call)
+    refuse_values(values_range)
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:
         raise SeparatrixError(
@@ -115,9 +100,9 @@ def _attend_within_bound(
     with no_autocast(query.device.type):
         states = [] if is_causal else polynomial.states(call, expanded)
         sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
-    may_overflow = found.high > math.log2(torch.finfo(query.dtype).max) - 1
+    may_overflow = values_range.high > math.log2(torch.finfo(query.dtype).max) - 1
     if may_overflow and not truth(torch.isfinite(sums.output).all()):
-        check_reached(query.dtype, max(number(found.largest.max()), 2.0 * torch.finfo(query.dtype).max))
+        check_reached(query.dtype, max(number(values_range.largest.max()), 2.0 * torch.finfo(query.dtype).max))
     return [sums.output, sums.denominator, *([] if may_be_exact else states)]
 
 
@@ -181,7 +166,7 @@ def _attend_within_bound_backward(
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
     out, denominator, *states = results
-    call = _call(query, keys, values, masks, scale, is_causal, offset)
+    call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
     plan = _plan(query, keys, radius, tolerance)
     if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
         q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
@@ -209,8 +194,8 @@ attend_within_bound_backward = operator_of_heads(_attend_within_bound_backward, 
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    found: list[Tensor] = attend_within_bound_backward(*arguments, results, grads[0])
-    return found
+    gradients: list[Tensor] = attend_within_bound_backward(*arguments, results, grads[0])
+    return gradients
 
 
 differentiable(attend_within_bound, backward=_backward, forward=no_forward_mode, results=1)

@@ -59,8 +59,8 @@ class Planned:
 def planned(sizes: PlanSettings) -> Planned:
     """`plan_shapes` with what stands beside it on the page.
 
-    >>> found = planned(PlanSettings(10**6, 8, 0.9, 3, 1e-3))
-    >>> found.plan.method, found.plan.rank, round(found.border, 2)
+    >>> example = planned(PlanSettings(10**6, 8, 0.9, 3, 1e-3))
+    >>> example.plan.method, example.plan.rank, round(example.border, 2)
     ('polynomial', 495, 2.4)
     """
     if EASY_RADIUS < sizes.radius <= HOPELESS_RADIUS:

@@ -102,13 +102,13 @@ def register(app: Dash, context: Context) -> None:
             return {**answer, "plan": html.P(controls.SEE_BELOW, className="alert")}
         answer["copy"] = {
             "python": plan_table.python(settings),
-            "command": "\n".join(plan_table.command(one) for one in settings),
+            "command": "\n".join(plan_table.command(setting) for setting in settings),
         }
         try:
-            found = [plan_table.planned(one) for one in settings]
+            plans = [plan_table.planned(setting) for setting in settings]
         except SeparatrixError as error:
             return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
-        answer["plan"] = comparison(plan_table.table(found, speeds()), "The plan, whatever the entries up to B are.")
+        answer["plan"] = comparison(plan_table.table(plans, speeds()), "The plan, whatever the entries up to B are.")
         return answer
 
     @callback_with_alert(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))

@@ -41,7 +41,7 @@ class AttentionKind:
         """The attention of each layer, from the first on.
 
         Example:
-            >>> [one.order for one in AttentionKind(3, layers=4, every=2).stack]
+            >>> [layer.order for layer in AttentionKind(3, layers=4, every=2).stack]
             [2, 3, 2, 3]
         """
         alone, other = replace(self, layers=1, every=1), AttentionKind(rotary=self.rotary)

@@ -140,7 +140,7 @@ class Model(nn.Module):
         self.hidden = hidden_units(task, sizes, kind)
         self.embedding = nn.Parameter(torch.randn(task.symbols, sizes.width, generator=generator))
         self.blocks = nn.ModuleList(
-            TransformerBlock(one, sizes, self.hidden, tolerance, generator) for one in kind.stack
+            TransformerBlock(layer, sizes, self.hidden, tolerance, generator) for layer in kind.stack
         )
         self.norm = nn.LayerNorm(sizes.width)
         self.answer = linear(sizes.width, task.classes, generator)

@@ -14,12 +14,15 @@ from tests.changed import changed_files, paths_for
     ("name", "expected"),
     [
         (
-            "src/separatrix/attention/polynomial/monomials.py",
-            ["src/separatrix/attention/polynomial/monomials.py", "tests/attention/polynomial/test_monomials.py"],
+            "src/separatrix/attention/near_linear/approximation/monomials.py",
+            [
+                "src/separatrix/attention/near_linear/approximation/monomials.py",
+                "tests/attention/near_linear/approximation/test_monomials.py",
+            ],
         ),
         (
-            "src/separatrix/attention/polynomial/lanes.py",
-            ["src/separatrix/attention/polynomial/lanes.py", "tests/attention/polynomial"],
+            "src/separatrix/attention/near_linear/lanes.py",
+            ["src/separatrix/attention/near_linear/lanes.py", "tests/attention/near_linear"],
         ),
         (
             "src/separatrix/claims/kronecker/lemma_c_5.py",

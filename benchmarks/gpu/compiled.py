@@ -33,7 +33,7 @@ from separatrix.attention.exact.gpu.configurations import (
     configuration,
     kind_of,
 )
-from separatrix.attention.polynomial.gpu import launch as near_linear
+from separatrix.attention.near_linear.triton import launch as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
@@ -41,8 +41,8 @@ ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
 SOURCES = (
     "exact/gpu/programs/*.py",
     "exact/gpu/configurations.py",
-    "polynomial/gpu/programs/*.py",
-    "polynomial/gpu/launch.py",
+    "near_linear/triton/programs/*.py",
+    "near_linear/triton/launch.py",
     "dispatch/gpu.py",
 )
 """Everything that decides what is compiled."""

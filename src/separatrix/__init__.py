@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
-    from separatrix.attention.certificate.gradient import GradientCertificate
-    from separatrix.attention.certificate.output import Certificate
     from separatrix.attention.checker import Verification, verify
     from separatrix.attention.exact.error_bound import exact_error_bound
     from separatrix.attention.linear import linear_attention
+    from separatrix.attention.near_linear.certificate import Certificate
+    from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
+    from separatrix.attention.near_linear.paper_rules import max_order
+    from separatrix.attention.near_linear.plan import Plan
+    from separatrix.attention.near_linear.worst_case import plan_shapes
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
-    from separatrix.attention.planning.paper_rules import max_order
-    from separatrix.attention.planning.plan import Plan
-    from separatrix.attention.planning.worst_case import plan_shapes
     from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.attention.weights.chosen_queries import attention_weights
     from separatrix.attention.weights.pair_map import PairMap, pair_map
@@ -54,10 +54,10 @@ __all__ = [
 
 _HOMES = {
     "ArgumentError": "errors",
-    "Certificate": "attention.certificate.output",
-    "GradientCertificate": "attention.certificate.gradient",
+    "Certificate": "attention.near_linear.certificate",
+    "GradientCertificate": "attention.near_linear.gradient_certificate",
     "PairMap": "attention.weights.pair_map",
-    "Plan": "attention.planning.plan",
+    "Plan": "attention.near_linear.plan",
     "SeparatrixError": "errors",
     "TensorAttentionState": "attention.streaming.state",
     "TopTuples": "attention.weights.top_tuples",
@@ -66,10 +66,10 @@ _HOMES = {
     "certified_attention": "attention.operator",
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
-    "max_order": "attention.planning.paper_rules",
+    "max_order": "attention.near_linear.paper_rules",
     "pair_map": "attention.weights.pair_map",
     "plan_attention": "attention.operator",
-    "plan_shapes": "attention.planning.worst_case",
+    "plan_shapes": "attention.near_linear.worst_case",
     "tensor_attention": "attention.operator",
     "top_tuples": "attention.weights.top_tuples",
     "verify": "attention.checker",

@@ -18,8 +18,8 @@ from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
-from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
-from separatrix.attention.polynomial.products import expanded
+from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
+from separatrix.attention.near_linear.torch import expanded
 from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 

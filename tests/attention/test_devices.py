@@ -19,7 +19,7 @@ from separatrix.attention import certified
 from separatrix.attention.call import check_call
 from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact import guarded
-from separatrix.attention.planning import call_plan
+from separatrix.attention.near_linear import call_plan
 from separatrix.attention.sharded import agreement, sharded_attention, sharded_exact_attention
 from separatrix.hf import interface
 from tests.contracts.attention_contract import draw

@@ -18,7 +18,7 @@ from separatrix import doctor
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
 from separatrix.attention.arithmetic.measured import Measurement
-from separatrix.attention.planning.cost import Shape, exact_cost
+from separatrix.attention.near_linear.cost import Shape, exact_cost
 from separatrix.commands.app import app
 from separatrix.lab.health import store_health
 from separatrix.native import Native, native

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from separatrix.attention.dispatch import gpu
-from separatrix.attention.polynomial.gpu import launch, products, scan
+from separatrix.attention.near_linear.triton import launch, products, scan
 from tests.contracts.counting import Counting
 
 

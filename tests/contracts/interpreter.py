@@ -19,7 +19,7 @@ import pytest
 from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact.gpu import configurations
 
-PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.polynomial.gpu.programs")
+PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.near_linear.triton.programs")
 needs_triton = pytest.mark.skipif(
     not gpu_dispatch.installed(),
     reason="No Triton, or one too old: it is in the group dev of pyproject.toml, for Linux.",

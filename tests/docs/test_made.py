@@ -118,7 +118,7 @@ def test_the_files_of_a_claim_are_what_its_experiments_call() -> None:
 
 
 def test_citations_are_of_the_right_paper() -> None:
-    assert "attention/polynomial/sums.py" in citing_files("kronecker")["Lemma C.3"]
+    assert "attention/near_linear/sums.py" in citing_files("kronecker")["Lemma C.3"]
     assert "attention/linear.py" in citing_files("separation")["Definition C.1"]
     assert "attention/linear.py" not in citing_files("kronecker").get("Definition C.1", ())
 

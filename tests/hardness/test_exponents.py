@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import pytest
 
-from separatrix.attention.planning.worst_case import worst_case_degree
+from separatrix.attention.near_linear.worst_case import worst_case_degree
 from separatrix.hardness import exponents
 
 

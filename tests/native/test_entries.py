@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from separatrix.attention.entries import extremes, is_sound, token_norms
+from separatrix.attention.bounds import extremes, is_sound, token_norms
 
 SHAPES = ((1, 1, 1), (2, 5, 3), (1, 4097, 8), (3, 100, 17), (1, 9000, 2), (2, 0, 4), (2, 3, 0), (0, 3, 4))
 

@@ -57,7 +57,7 @@ def test_a_zero_vector_stays_zero_and_has_finite_gradients():
 @pytest.fixture
 def _near_linear(monkeypatch):
     """Near-linear attention even of a few tokens, of which exact attention is cheaper."""
-    monkeypatch.setattr("separatrix.attention.streaming.bounded_attention.exact_dtype", lambda *given: None)
+    monkeypatch.setattr("separatrix.attention.near_linear.bounded_attention.exact_dtype", lambda *given: None)
 
 
 PADDING = torch.zeros(5, 11, dtype=torch.bool)

@@ -16,20 +16,20 @@ from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.call import Call
-from separatrix.attention.certificate.gradient import GradientCertificate
-from separatrix.attention.certificate.output import Certificate, certify
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention
-from separatrix.attention.planning.call_plan import plan_call
-from separatrix.attention.planning.choice import exact_plan, out_of_reach, polynomial_plan, recipes, time_limit
-from separatrix.attention.planning.cost import AFFORDABLE, certified_cost, exact_cost
-from separatrix.attention.planning.exact_type import exact_type
-from separatrix.attention.planning.forecast import Analysis, gamma, gradient_gamma, outside
-from separatrix.attention.planning.plan import Plan, Recipe
-from separatrix.attention.polynomial.frame import key_mean
-from separatrix.attention.polynomial.products import expanded
-from separatrix.attention.polynomial.run import PolynomialRun, compute, differentiable
-from separatrix.attention.polynomial.sums import Expansion
+from separatrix.attention.near_linear.analysis import Analysis, gamma, gradient_gamma, outside
+from separatrix.attention.near_linear.approximation.coordinates import key_mean
+from separatrix.attention.near_linear.call_plan import plan_call
+from separatrix.attention.near_linear.certificate import Certificate, certify
+from separatrix.attention.near_linear.choice import exact_plan, out_of_reach, polynomial_plan, recipes, time_limit
+from separatrix.attention.near_linear.cost import AFFORDABLE, certified_cost, exact_cost
+from separatrix.attention.near_linear.exact_rounding import exact_type
+from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
+from separatrix.attention.near_linear.plan import Plan, Recipe
+from separatrix.attention.near_linear.run import PolynomialRun, compute, differentiable
+from separatrix.attention.near_linear.sums import Expansion
+from separatrix.attention.near_linear.torch import expanded
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]

@@ -11,8 +11,8 @@ from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
-from separatrix.attention.planning.call_plan import plan_call
-from separatrix.attention.planning.plan import Plan, check_tolerance
+from separatrix.attention.near_linear.call_plan import plan_call
+from separatrix.attention.near_linear.plan import Plan, check_tolerance
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")

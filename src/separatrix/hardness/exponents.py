@@ -22,8 +22,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.polynomial.expanded import direct
+from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.product_cost import direct
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
@@ -60,7 +60,7 @@ def chernoff_degree(radius: float, log_tolerance: float) -> float:
 def least_degree(radius: float, log_tolerance: float) -> int:
     """The least degree g whose Chebyshev tail keeps the tolerance; the tail is summed, and never subtracted.
 
-    >>> from separatrix.attention.planning.worst_case import worst_case_degree
+    >>> from separatrix.attention.near_linear.worst_case import worst_case_degree
     >>> least_degree(1.0, math.log(1e-6)), worst_case_degree(1.0, 1e-6)
     (8, 8)
     """

@@ -14,10 +14,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
+from separatrix.attention.near_linear.analysis import Analysis
+from separatrix.attention.near_linear.call_plan import find_polynomial, plan_call
+from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.attention.operator import tensor_attention
-from separatrix.attention.planning.call_plan import find_polynomial, plan_call
-from separatrix.attention.planning.forecast import Analysis
-from separatrix.attention.planning.plan import check_tolerance
 from separatrix.checks import one_of
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask

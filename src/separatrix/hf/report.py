@@ -13,13 +13,13 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from separatrix.attention.arithmetic.host import number, numbers
-from separatrix.attention.entries import pieces
-from separatrix.attention.planning.call_plan import plan_call
-from separatrix.attention.planning.choice import none_keeps
-from separatrix.attention.planning.cost import Shape, certified_cost, exact_cost
-from separatrix.attention.planning.forecast import amplitudes
-from separatrix.attention.planning.plan import Plan, check_tolerance
-from separatrix.attention.polynomial.products import expanded
+from separatrix.attention.bounds import pieces
+from separatrix.attention.near_linear.analysis import amplitudes
+from separatrix.attention.near_linear.call_plan import plan_call
+from separatrix.attention.near_linear.choice import none_keeps
+from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
+from separatrix.attention.near_linear.plan import Plan, check_tolerance
+from separatrix.attention.near_linear.torch import expanded
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
 from separatrix.hf.masks import make_mask

@@ -18,7 +18,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `tracing`: how `torch.fx` and TorchScript see a layer.
 """
 
-from separatrix.attention.streaming.bounded_plan import normalised
+from separatrix.attention.near_linear.bounded_plan import normalised
 from separatrix.nn.bounded import BoundedTensorAttention
 from separatrix.nn.cache import TokenCache
 from separatrix.nn.multihead import MultiheadTensorAttention

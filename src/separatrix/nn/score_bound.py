@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call
-from separatrix.attention.certificate.output import Certificate, value_range
-from separatrix.attention.planning.plan import check_tolerance
-from separatrix.attention.streaming.bounded_plan import (
+from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
     normalised,
     plan_bounded,
     score_radius,
     sum_rounding,
 )
+from separatrix.attention.near_linear.certificate import Certificate, value_range
+from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.checks import positive
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.call import check_call
-from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.near_linear.bounded_attention import bounded_attention
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan
+from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.operator import tensor_attention
-from separatrix.attention.streaming.bounded_attention import bounded_attention
-from separatrix.attention.streaming.bounded_plan import BoundedPlan
 from separatrix.attention.streaming.saved_state import as_bytes
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.checks import whole

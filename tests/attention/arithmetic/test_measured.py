@@ -11,8 +11,8 @@ import torch
 from separatrix import native_tensors
 from separatrix.attention.arithmetic import assumptions, measured
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
-from separatrix.attention.certificate import output as certificate
-from separatrix.attention.polynomial import greedy
+from separatrix.attention.near_linear import certificate as certificate
+from separatrix.attention.near_linear.approximation import greedy
 from separatrix.errors import SeparatrixError
 from separatrix.native import native
 

@@ -21,11 +21,11 @@ from separatrix.attention.arithmetic.rounding import (
 from separatrix.attention.call import Call
 from separatrix.attention.exact.blocks import passes as blocks
 from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, tiling_of
-from separatrix.attention.polynomial import causal
-from separatrix.attention.polynomial import sums as polynomial
-from separatrix.attention.polynomial.frame import Frame
-from separatrix.attention.polynomial.monomials import total_degree
-from separatrix.attention.polynomial.sums import Expansion, Sums
+from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import sums as polynomial
+from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.sums import Expansion, Sums
 from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 

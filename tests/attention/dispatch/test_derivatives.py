@@ -15,7 +15,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.exact.blocks import tiling
-from separatrix.attention.streaming.bounded_attention import attend_within_bound, attend_within_bound_backward
+from separatrix.attention.near_linear.bounded_attention import attend_within_bound, attend_within_bound_backward
 from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both

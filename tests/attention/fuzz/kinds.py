@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.random import Generator
 
-from separatrix.attention.planning import choice, worst_case
+from separatrix.attention.near_linear import choice, worst_case
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
 from tests.attention.fuzz.calls import fuzz_call
 from tests.attention.fuzz.climbs import climb

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.certificate.output import Certificate
 from separatrix.attention.exact.gpu import launch as gpu_launch
+from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.streaming import state
 from separatrix.nn import TensorAttention
 from tests.attention.fuzz import __main__ as fuzz_command

@@ -21,12 +21,12 @@ from safetensors.torch import load_file, save_file
 
 import separatrix as sx
 from separatrix.attention.call import check_call
-from separatrix.attention.polynomial import chunks
-from separatrix.attention.polynomial.sums import states
+from separatrix.attention.near_linear import chunks
+from separatrix.attention.near_linear.bounded_attention import bounded_attention
+from separatrix.attention.near_linear.bounded_plan import expansion, plan_bounded
+from separatrix.attention.near_linear.sums import states
 from separatrix.attention.sharded import counted_communication, sharded_attention, sharded_exact_attention
 from separatrix.attention.sharded.exact import merge
-from separatrix.attention.streaming.bounded_attention import bounded_attention
-from separatrix.attention.streaming.bounded_plan import expansion, plan_bounded
 from separatrix.attention.streaming.causal_after import attend_after
 from tests.ranks import start_ranks
 
@@ -37,7 +37,7 @@ D, D_V, BATCH = 3, 2, (2,)
 def _near_linear():
     """In one process too attention is near-linear, even of a few tokens, of which exact attention is cheaper."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("separatrix.attention.streaming.bounded_attention.exact_dtype", lambda *given: None)
+        patch.setattr("separatrix.attention.near_linear.bounded_attention.exact_dtype", lambda *given: None)
         yield
 
 

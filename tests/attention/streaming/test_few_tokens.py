@@ -49,8 +49,8 @@ def part(sets, start, stop):
 
 def in_pytorch(monkeypatch):
     monkeypatch.setattr("separatrix.attention.streaming.few_choice.kernels_for", lambda *tensors: None)
-    monkeypatch.setattr("separatrix.attention.polynomial.products.kernels_for", lambda *tensors: None)
-    monkeypatch.setattr("separatrix.attention.polynomial.native_pass.kernels_for", lambda *tensors: None)
+    monkeypatch.setattr("separatrix.attention.near_linear.torch.kernels_for", lambda *tensors: None)
+    monkeypatch.setattr("separatrix.attention.near_linear.native_pass.kernels_for", lambda *tensors: None)
 
 
 @pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (2, 5, 16), (3, 3, 8), (3, 4, 7), (4, 2, 19), (5, 2, 2)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.streaming import bounded_plan as bounded
+from separatrix.attention.near_linear import bounded_plan as bounded
 from tests.attention.streaming.drawn_tokens import SEEN, part, tokens, uniform
 
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import separatrix as sx
 from separatrix import doctor
-from separatrix.attention.planning.cost import exact_cost, polynomial_cost
-from separatrix.attention.polynomial.expanded import expanded_total_degree
+from separatrix.attention.near_linear.cost import exact_cost, polynomial_cost
+from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app

@@ -36,8 +36,8 @@ from torch import Tensor
 from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
+from separatrix.attention.bounds import finite_extremes, largest_magnitudes
 from separatrix.attention.call import Call, flattened
-from separatrix.attention.entries import finite_extremes, largest_magnitudes
 from separatrix.attention.exact.balance import log2_abs, times_power
 from separatrix.attention.exact.engine import engine_for, require_proved
 from separatrix.attention.exact.operators import is_fused

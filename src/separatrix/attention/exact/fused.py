@@ -35,8 +35,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention.arithmetic.host import number
+from separatrix.attention.bounds import is_sound
 from separatrix.attention.dispatch.registration import decomposable, operator
-from separatrix.attention.entries import is_sound
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 

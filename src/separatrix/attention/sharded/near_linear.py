@@ -25,13 +25,13 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.polynomial.causal import causal_summing
-from separatrix.attention.polynomial.products import against_monomials
-from separatrix.attention.polynomial.sums import Expansion, contraction
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion
+from separatrix.attention.near_linear.causal import causal_summing
+from separatrix.attention.near_linear.sums import Expansion, contraction
+from separatrix.attention.near_linear.torch import against_monomials
 from separatrix.attention.sharded.agreement import RankPass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
-from separatrix.attention.streaming.bounded_plan import BoundedPlan, expansion
 from separatrix.attention.streaming.causal_after import attend_after
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.attention.streaming.stream_rounding import relative_rounding

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.polynomial.products import sum_of_monomials
-from separatrix.attention.polynomial.sums import with_ones
+from separatrix.attention.near_linear.sums import with_ones
+from separatrix.attention.near_linear.torch import sum_of_monomials
 from separatrix.attention.streaming.few_choice import few_tokens_for
 from separatrix.attention.streaming.few_tokens import FewTokens, roundings_of_few
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.polynomial.products import against_monomials
-from separatrix.attention.polynomial.sums import contraction
+from separatrix.attention.near_linear.sums import contraction
+from separatrix.attention.near_linear.torch import against_monomials
 from separatrix.attention.streaming.few_choice import few_tokens_for
 from separatrix.attention.streaming.few_tokens import FewTokens
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.polynomial import causal
-from separatrix.attention.polynomial.sums import Expansion, Sums
+from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear.sums import Expansion, Sums
 from separatrix.attention.positions import Positions
 
 

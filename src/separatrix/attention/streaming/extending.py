@@ -11,7 +11,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.polynomial.causal import causal_summing
+from separatrix.attention.near_linear.causal import causal_summing
 from separatrix.attention.streaming.appending import append_checked, checked_tokens, refuse_tokens
 from separatrix.attention.streaming.attending import check_reached
 from separatrix.attention.streaming.causal_after import attend_after, causal_call

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.attention.polynomial.native_products import laid
-from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan, balanced_exponents
+from separatrix.attention.near_linear.native import laid
 from separatrix.native import MOST_SETS, REFUSED, StreamCall, done
 from separatrix.native_tensors import TYPES
 

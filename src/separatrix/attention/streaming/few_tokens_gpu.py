@@ -15,9 +15,9 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers
 from separatrix.attention.dispatch.gpu import padded
-from separatrix.attention.polynomial.gpu.launch import MOST_SETS, WIDEST, Block, block_of, launch
-from separatrix.attention.polynomial.gpu.tables import tables
-from separatrix.attention.streaming.bounded_plan import BoundedPlan, balanced_exponents
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan, balanced_exponents
+from separatrix.attention.near_linear.triton.launch import MOST_SETS, WIDEST, Block, block_of, launch
+from separatrix.attention.near_linear.triton.tables import tables
 
 
 class FewTokensOnGpu:

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers, truth
-from separatrix.attention.polynomial.monomials import IndexSet
-from separatrix.attention.streaming.bounded_plan import balanced_exponents
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.bounded_plan import balanced_exponents
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import digest
 

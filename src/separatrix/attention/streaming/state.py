@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, check_tensor
-from separatrix.attention.certificate.output import Certificate
-from separatrix.attention.planning.plan import check_tolerance
-from separatrix.attention.streaming.appending import append
-from separatrix.attention.streaming.attending import attend
-from separatrix.attention.streaming.bounded_plan import (
+from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
     expansion,
     largest_token,
     plan_bounded,
     score_radius,
 )
+from separatrix.attention.near_linear.certificate import Certificate
+from separatrix.attention.near_linear.plan import check_tolerance
+from separatrix.attention.streaming.appending import append
+from separatrix.attention.streaming.attending import attend
 from separatrix.attention.streaming.extending import extend
 from separatrix.attention.streaming.few_tokens import FewTokens
 from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.attention.arithmetic.rounding import Summing
-from separatrix.attention.certificate.output import SMALLEST_SCALE, ValueRange
-from separatrix.attention.streaming.bounded_plan import BoundedPlan
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan
+from separatrix.attention.near_linear.certificate import SMALLEST_SCALE, ValueRange
 from separatrix.errors import SeparatrixError
 
 

@@ -154,7 +154,7 @@ def definition_c_4(found: Sequence[Found], axes: str = "differ") -> Finding:
     says=r"An $(\epsilon, r)$-approximation of a positive tensor is a tensor $U_1 \odot U_2 \odot U_3$ with $r$ "
     r"columns, each of whose entries has a relative error of at most $\epsilon$.",
     cells=_approximated_cells,
-    defines=("separatrix.attention.polynomial.monomials.total_degree",),
+    defines=("separatrix.attention.near_linear.approximation.monomials.total_degree",),
     neighbours=(
         Neighbour(r"every entry within $\epsilon$ times the largest entry", {"error": "absolute"}),
         Neighbour("with fewer columns than its rank", {"fewer": 1}),

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from separatrix.attention.planning.paper_rules import paper_rank
-from separatrix.attention.polynomial.monomials import total_degree
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.paper_rules import paper_rank
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.cell import Cell

@@ -15,8 +15,8 @@ from numpy.polynomial import chebyshev
 from scipy.special import iv  # type: ignore[import-untyped]
 from torch import Tensor
 
-from separatrix.attention.planning.paper_rules import paper_rank
-from separatrix.attention.polynomial.monomials import total_degree
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.paper_rules import paper_rank
 from separatrix.attention.reference import tensor_scores
 from separatrix.claims.kronecker.corollary_d_2 import ENOUGH, formula
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.attention.planning.paper_rules import max_order
+from separatrix.attention.near_linear.paper_rules import max_order
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell

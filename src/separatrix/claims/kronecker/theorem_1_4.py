@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from separatrix.attention.planning.worst_case import worst_case_degree
+from separatrix.attention.near_linear.worst_case import worst_case_degree
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
+from separatrix.attention.near_linear.cost import Shape, exact_cost
+from separatrix.attention.near_linear.live_bytes import LiveBytes
+
 # Not by way of the package, which imports these when they are first asked for: a cell would be timed with that.
 from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
-from separatrix.attention.planning.cost import Shape, exact_cost
-from separatrix.attention.planning.live_bytes import LiveBytes
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from separatrix.attention.planning.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.planning.paper_rules import max_order, threshold
-from separatrix.attention.planning.plan import Plan
-from separatrix.attention.planning.worst_case import plan_shapes
-from separatrix.attention.polynomial.expanded import expanded_total_degree
+from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.paper_rules import max_order, threshold
+from separatrix.attention.near_linear.plan import Plan
+from separatrix.attention.near_linear.product_cost import expanded_total_degree
+from separatrix.attention.near_linear.worst_case import plan_shapes
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import Speeds
 from separatrix.hardness.exponents import least_degree

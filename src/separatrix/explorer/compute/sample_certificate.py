@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import torch
 
+from separatrix.attention.near_linear.cost import Shape, polynomial_cost
+from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.attention.operator import certified_attention, tensor_attention
-from separatrix.attention.planning.cost import Shape, polynomial_cost
-from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.plan_table import PlanSettings, big, planned

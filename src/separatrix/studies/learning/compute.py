@@ -21,8 +21,8 @@ import math
 import torch
 
 from separatrix.attention.features import FEATURE_MAPS
-from separatrix.attention.planning.cost import Shape, exact_cost
-from separatrix.attention.streaming.bounded_plan import plan_bounded
+from separatrix.attention.near_linear.bounded_plan import plan_bounded
+from separatrix.attention.near_linear.cost import Shape, exact_cost
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning.mechanisms import AttentionKind
 from separatrix.studies.learning.models import Sizes, hidden_units

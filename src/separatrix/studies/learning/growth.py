@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.planning.live_bytes import LiveBytes
+from separatrix.attention.near_linear.live_bytes import LiveBytes
 from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment

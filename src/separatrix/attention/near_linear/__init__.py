@@ -1,0 +1,1 @@
+"""Near-linear attention."""

@@ -1,0 +1,153 @@
+r"""The coordinates in which scores are expanded: changes that leave every softmax as it is, and lower the rank.
+
+    s = scale * sum_l q_l k_1,l ... k_{k-1},l
+
+- A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped, unless a gradient is
+  wanted, which need not be zero there.
+- Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
+  bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
+  which is exact.
+- At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
+  the softmax does not see: the keys' mean is subtracted, except in causal attention, where the mean would depend on
+  later keys.
+- At order 2 any invertible map of the query, and its inverse transpose on the keys, leaves <q, k> as it is: see
+  `rotation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import numbers, truth
+from separatrix.attention.bounds import largest_magnitudes
+from separatrix.attention.call import Call
+from separatrix.errors import SeparatrixError
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The matrices that `rotation` applies to query and keys last, (H, d'', d') each.
+
+    Scores change by |q_i| `longest` `defect` + `absolute` at most, (H,) each, q_i the query in the coordinates before
+    and `longest` the length of the longest key there.
+    """
+
+    query: Tensor
+    keys: Tensor
+    longest: Tensor
+    defect: Tensor
+    absolute: Tensor
+
+    def matrix(self, m: int) -> Tensor:
+        return self.keys if m else self.query
+
+
+@dataclass(frozen=True)
+class Frame:
+    """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
+
+    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, query first; scale is in the query's.
+    """
+
+    kept: Tensor
+    factors: tuple[Tensor, ...]
+    shift: Tensor | None
+    largest: tuple[Tensor, ...]
+    scale: float
+    dimension: int
+    dtype: torch.dtype
+    basis: Basis | None = None
+
+    @property
+    def width(self) -> int:
+        """d', the number of coordinates."""
+        return self.largest[0].shape[-1]
+
+    @property
+    def only_scales(self) -> bool:
+        """Whether coordinates are entries times factors: all are kept, none is shifted, none is in another basis."""
+        return self.basis is None and self.shift is None and len(self.kept) == self.dimension
+
+    def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
+        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; hidden tokens become 0."""
+        if len(self.kept) < self.dimension:
+            x = x[..., self.kept]
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if m and self.shift is not None:
+            x = x.to(torch.float64) - self.shift.unsqueeze(1)
+            if mask is not None:
+                x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        factor = (self.factors[m] * (1.0 if m else self.scale)).unsqueeze(-1)
+        if self.basis is not None:
+            return (self.basis.matrix(m) @ (x.mT * factor)).to(self.dtype)
+        # In float64: a factor may be subnormal in float32, where it would be rounded by more than half a unit.
+        if x.requires_grad:
+            return (x.mT * factor).to(self.dtype)
+        into = x.new_empty(x.shape[0], x.shape[2], x.shape[1], dtype=self.dtype)
+        return into.copy_(x.mT * factor)
+
+    def pull_back(self, grad: Tensor, m: int) -> Tensor:
+        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not hidden."""
+        grad = grad.to(torch.float64)
+        if self.basis is not None:
+            grad = self.basis.matrix(m).mT @ grad
+        grad = grad.mT * self.factors[m].unsqueeze(1)
+        if m == 0:
+            grad = grad * self.scale
+        whole = grad.new_zeros(*grad.shape[:-1], self.dimension)
+        whole[..., self.kept] = grad
+        return whole
+
+
+def key_mean(call: Call) -> Tensor:
+    """The mean (H, d) of the one key set of order 2, over the keys that may be attended; 0 where there is none."""
+    key = call.keys[0].to(torch.float64)
+    if not call.masks:
+        return key.mean(1)
+    mask = call.masks[0].unsqueeze(-1)
+    return key.masked_fill(~mask, 0.0).sum(1) / mask.sum(1).masked_fill(mask.sum(1) == 0, 1)
+
+
+def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
+    """The frame of a call, from each coordinate's largest magnitudes; `all_of_them` drops none, as gradients need."""
+    largest = [largest_magnitudes("query", call.query, None) * abs(call.scale)]
+    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
+        largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
+    kept, factors, balanced = balance(largest, all_of_them)
+    shift = None if shift is None else shift[..., kept]
+    return Frame(kept, factors, shift, balanced, call.scale, call.query.shape[2], dtype)
+
+
+def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The coordinates that are not zero, powers of two (H, d') that bring their factors together, and the result."""
+    logs = torch.stack([torch.log2(x) for x in largest])
+    zero = torch.isneginf(logs)
+    used = ~zero.any(0)
+    coordinates = list(range(used.shape[1]))
+    if not all_of_them:
+        coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
+    kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
+    # Where a factor is zero throughout, the others are brought near 1, so that their powers do not overflow.
+    others = logs.masked_fill(zero, 0.0)
+    logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
+    exponents, lost = torch.zeros_like(logs), torch.zeros_like(logs[0])
+    for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
+        exponents[m] = torch.round(wanted)
+        lost += wanted - exponents[m]
+        whole = torch.trunc(lost)  # many roundings of the same sign would otherwise be the query's to make up for
+        exponents[m] += whole
+        lost -= whole
+    exponents[0] = -exponents[1:].sum(0)
+    if truth((exponents.abs() > 1000).any()):
+        raise SeparatrixError(
+            "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "
+            "Rescale them first (a factor moved from the query to a key set changes no score)."
+        )
+    factors, balanced = torch.exp2(exponents), torch.stack(largest)
+    if len(coordinates) < used.shape[1]:
+        factors, balanced = factors[..., kept], balanced[..., kept]
+    return kept, tuple(factors), tuple(balanced * factors)

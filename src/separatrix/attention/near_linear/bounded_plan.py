@@ -1,0 +1,316 @@
+r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
+
+For |s| <= R a polynomial P of degree g is within e of exp, uniformly. Every one of N tuples then weighs at least
+exp(-R) - e in the computed denominator, and the identity of `certificate` gives, relative to the product |v|_max of
+the values' largest magnitudes,
+
+    |output - exact| / |v|_max <= (2 e + 2 rho M) / (exp(-R) - e - rho M),    M = sum_p |a_p| R^p,
+
+rho the relative rounding of a sum over the tokens seen and the monomials. It depends on R, d, the tolerance, and, by
+rho alone, on how many tokens were added up in how many steps, and not on the data. R has to bound the sum of magnitudes
+scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+
+All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
+the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
+from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, Summing, expanded_sum
+from separatrix.attention.call import Call
+from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.monomials import IndexSet, total_degree
+from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, least_chebyshev, taylor
+from separatrix.attention.near_linear.causal import causal_summing
+from separatrix.attention.near_linear.certificate import Certificate
+from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.near_linear.sums import Expansion
+from separatrix.checks import is_whole
+from separatrix.errors import ArgumentError, SeparatrixError
+
+Number = TypeVar("Number", float, Tensor)
+"""One number, or a tensor of them."""
+
+_TRUNCATION = 0.9
+"""The part of the tolerance that truncation may take; the rest is left to rounding."""
+_ROUNDINGS = 1 << 15
+"""How many roundings on the way into a state a plan allows for: some 10^8 tokens at once, or so many one by one."""
+_LARGEST_RADIUS = 30.0
+"""The largest R of a plan: beyond it exp(2 R) leaves no digits of float64."""
+
+
+@dataclass(frozen=True)
+class BoundedPlan:
+    """Which polynomial keeps `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
+
+    `dtype` is the type of the outputs, and `error` that of the polynomial, uniform on [-radius, radius].
+    """
+
+    order: int
+    d: int
+    radius: float
+    tolerance: float
+    dtype: torch.dtype
+    polynomial: Polynomial
+    error: float
+
+    @property
+    def degree(self) -> int:
+        return self.polynomial.degree
+
+    @property
+    def rank(self) -> int:
+        return math.comb(self.d + self.degree, self.degree)
+
+    @property
+    def index_set(self) -> IndexSet:
+        return total_degree(self.d, self.degree)
+
+    @cached_property
+    def roundings(self) -> float:
+        """The relative rounding of a sum over tokens that the plan allows for, not knowing how many there will be."""
+        return self.rounding(_ROUNDINGS)
+
+    def rounding(self, of_tokens: int) -> float:
+        """The relative rounding of a sum whose tokens go through so many roundings on their way into the states."""
+        tokens = RoundingStep("the tokens are added up", of_tokens)
+        return Summation((tokens, RoundingStep("all else", self._without_tokens))).gamma(torch.float64)
+
+    @cached_property
+    def _without_tokens(self) -> int:
+        """How many roundings there are besides those of the tokens."""
+        return self.summation(Summation(())).count()
+
+    def summation(self, tokens: Summation) -> Summation:
+        """How key tuples and monomials are added up, `tokens` being how tokens are."""
+        return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
+
+    def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
+        """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
+
+        It depends on shapes alone, and on whether the kernels in C++ are installed. It is of self-attention with values
+        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and its
+        ``decode``, are near-linear at every length.
+
+        Args:
+            heads: How many heads are attended at once: those of the layer, times the size of the batch.
+            is_causal: Whether the calls are causal.
+            device: Where they are computed.
+
+        Example:
+            >>> plan = plan_bounded(3, 4, 1.0, 1e-3)
+            >>> 1 < plan.crossover(heads=16, is_causal=True) < 4096
+            True
+        """
+        from separatrix.attention.near_linear.bounded_choice import crossover  # which is about these plans
+
+        if not is_whole(heads, low=1):
+            raise ArgumentError("heads", expected="an integer >= 1", got=heads)
+        return crossover(self, heads, is_causal, torch.device(device))
+
+    def coefficients(self, device: torch.device | None = None) -> Tensor:
+        """c_alpha (rank,) in float64."""
+        index_set = self.index_set
+        series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
+        found = series[torch.from_numpy(index_set.degrees)] * torch.from_numpy(index_set.multinomials)
+        return found.to(device)
+
+    @cached_property
+    def _magnitude(self) -> float:
+        """sum_p |a_p| R^p."""
+        return float(self.polynomial.magnitude(torch.tensor([self.radius], dtype=torch.float64)))
+
+    def relative_error(self, roundings: float) -> tuple[float, float]:
+        """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved.
+
+        Both are those of float64, before the output is rounded to its type.
+        """
+        rho = roundings * self._magnitude * (1 + 2.0**-30)
+        left = (math.exp(-self.radius) - self.error) * (1 - 2.0**-30) - rho
+        if left <= 0:
+            return math.inf, math.inf
+        return 2 * self.error / left * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
+
+    def total_error(self, roundings: float) -> float:
+        """The whole error over |v|_max, with the rounding of the output to its type."""
+        error = sum(self.relative_error(roundings))
+        return error + output_unit(self.dtype) * (1 + error)
+
+    def certificate(self, roundings: float, magnitude: Tensor) -> Certificate:
+        """The promise for values whose magnitudes multiply to `magnitude`, of any shape, which `per_query` has too.
+
+        Outputs below the smallest normal number of their type are rounded to multiples of the smallest positive one,
+        however small the values are: that is added to the relative error.
+        """
+        relative = self.relative_error(roundings)
+        truncation, rounding, reached = self._errors(relative, magnitude)
+        total = (truncation + rounding).masked_fill(~(reached <= torch.finfo(self.dtype).max), math.inf)
+        worst = [number(part.max()) if part.numel() else 0.0 for part in (truncation, rounding, total)]
+        return Certificate(worst[0], worst[1], worst[2], sum(relative) * (1 + 2.0**-30), total)
+
+    def certificate_of_all(self, roundings: float, magnitude: float, device: torch.device) -> Certificate:
+        """The promise for all queries alike: `certificate` of one number, whose `per_query` is on a device."""
+        relative = self.relative_error(roundings)
+        truncation, rounding, reached = self._errors(relative, magnitude)
+        total = truncation + rounding if reached <= torch.finfo(self.dtype).max else math.inf
+        per_query = torch.tensor(total, dtype=torch.float64, device=device)
+        return Certificate(truncation, rounding, total, sum(relative) * (1 + 2.0**-30), per_query)
+
+    def _errors(self, relative: tuple[float, float], magnitude: Number) -> tuple[Number, Number, Number]:
+        """Truncation, rounding with that of the output, and what outputs reach, for values of a magnitude."""
+        truncation, rounding = (part * magnitude if part < math.inf else magnitude + math.inf for part in relative)
+        info = torch.finfo(self.dtype)
+        reached = magnitude + truncation + rounding
+        return truncation, rounding + output_unit(self.dtype) * reached + info.smallest_normal * info.eps, reached
+
+
+def output_unit(dtype: torch.dtype) -> float:
+    """By how much an output is rounded, relative to its size; half types are rounded to float32 on the way.
+
+    >>> round(output_unit(torch.bfloat16), 5)
+    0.00395
+    """
+    return CONVERTED * torch.finfo(dtype).eps / 2
+
+
+@lru_cache(maxsize=256)
+def plan_bounded(
+    order: int, d: int, radius: float, tolerance: float, dtype: torch.dtype = torch.float64
+) -> BoundedPlan:
+    """The lowest degree that keeps a relative tolerance for every score up to `radius`, with outputs in `dtype`.
+
+    Raises:
+        SeparatrixError: The outputs' type has too few digits for the tolerance, or no degree keeps it.
+
+    Example:
+        >>> plan = plan_bounded(3, 8, 1.0, 1e-3)
+        >>> plan.degree, plan.rank
+        (5, 1287)
+    """
+    unit = output_unit(dtype)
+    if tolerance <= unit * (1 + tolerance):
+        rounded = unit / (1 - unit)
+        expected = f"more than {rounded:.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
+        raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
+    target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
+
+    def keeps(plan: BoundedPlan, part: float = 1.0) -> bool:
+        truncation, total = plan.relative_error(0.0)[0], plan.total_error(plan.roundings)
+        return part * truncation <= target and part * total <= tolerance
+
+    # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
+    for degree in range(1, LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 1):
+        if math.comb(d + degree, degree) > LARGEST_RANK:
+            break
+        series = taylor(degree)
+        of_taylor = BoundedPlan(order, d, radius, tolerance, dtype, series, _uniform_error(series, radius))
+        if keeps(of_taylor):
+            return of_taylor
+        # Chebyshev's polynomial errs by `least_error` or more, and its coefficients sum to nearly as much as Taylor's.
+        least_error = least_chebyshev(degree, 0, radius)[0] if radius >= 0.25 else math.inf
+        if keeps(replace(of_taylor, error=least_error), part=0.99):
+            series = chebyshev(degree, 0, radius)
+            plan = replace(of_taylor, polynomial=series, error=_uniform_error(series, radius))
+            if keeps(plan):
+                return plan
+    raise SeparatrixError(
+        f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
+        f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data, of which outputs "
+        f"in {dtype} take {unit:.3g}: lower the bound, the dimension or the precision."
+    )
+
+
+def _uniform_error(polynomial: Polynomial, radius: float) -> float:
+    """A bound on |exp(s) - P(s)| for |s| <= radius."""
+    factor = float(polynomial.factors(torch.tensor([radius], dtype=torch.float64)))
+    return factor * radius**polynomial.moment * (1 + 2.0**-40)
+
+
+def normalised(x: Tensor, order: int) -> Tensor:
+    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
+
+    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
+
+    >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest == 0, 1.0, largest)
+    norms = scaled.abs().pow(order).sum(-1, keepdim=True)
+    return (scaled / torch.where(largest == 0, 1.0, norms).pow(1 / order)).to(x.dtype)
+
+
+def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
+    """By how much the l_k norm of a vector can exceed 1 that was divided by it, in float32 at least, and then rounded.
+
+    The k-th powers err by `POWER` u, their sum by d u more, its root by a k-th of that and `POWER` u; the two
+    divisions and the rounding to `dtype` are three more. Twice that is allowed for, in eps = 2 u.
+    """
+    narrow, wide = torch.finfo(dtype).eps, torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    return 2 * narrow + ((d + POWER) / order + POWER + 2) * wide
+
+
+def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtype) -> float:
+    """What the entries of a token (norm "entries") or its l_k norm (norm "order") may be, for the bound in `dtype`.
+
+    The bound itself, rounded to the type, is not beyond it; nor is a vector that was normalised to it.
+    """
+    return bound * (1 + (norm_slack(order, d, dtype) if norm == "order" else torch.finfo(dtype).eps))
+
+
+def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtype: torch.dtype) -> float:
+    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; by products alone, the same on every machine."""
+    most = largest_token(order, d, bound, norm, dtype)
+    return abs(scale) * math.prod([most] * order) * (d if norm == "entries" else 1)
+
+
+def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
+    """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
+    exponents = balanced_exponents(plan.order, bound, scale)
+    ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
+    factors = tuple(ones * 2.0**exponent for exponent in exponents)
+    sizes = (bound * abs(scale), *[bound] * (plan.order - 1))
+    largest = tuple(factor * size for factor, size in zip(factors, sizes, strict=True))
+    frame = Frame(torch.arange(plan.d, device=device), factors, None, largest, scale, plan.d, torch.float64)
+    return Expansion(frame, plan.index_set, plan.coefficients(device), None)
+
+
+def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
+    """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
+
+    They are computed in whole numbers alone, since queries on one machine may attend to states made on another.
+
+    >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
+    ([2, -1, -1], [32, -32])
+    """
+    size = math.frexp(bound)[1]
+    total = order * size + math.frexp(scale)[1]
+    keys = [total * m // order - total * (m - 1) // order - size for m in range(1, order)]
+    exponents = [-sum(keys), *keys]
+    if max(map(abs, exponents)) > 1000:
+        raise SeparatrixError(
+            f"bound: {bound:.3g} at order {order} and scale {scale:.3g} leaves the range of float64: rescale the "
+            "tokens."
+        )
+    return exponents
+
+
+def sum_rounding(plan: BoundedPlan, call: Call) -> float:
+    """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
+    chunk = chunk_tokens(call.query.shape[0], plan.rank, True)
+    summing = causal_summing(call, plan.rank) if call.positions.is_causal else Summing(chunk, chunk)
+    return plan.summation(summing.tokens(call.key_lengths)).gamma(torch.float64)

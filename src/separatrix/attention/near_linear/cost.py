@@ -1,0 +1,211 @@
+"""What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
+
+The constants ship with the source, so that the choice never depends on the machine, only on whether the kernels in C++
+are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain PyTorch on
+an Intel Xeon); only their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from separatrix.attention.near_linear.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
+from separatrix.attention.near_linear.product_cost import Expanded
+from separatrix.attention.near_linear.scan_choice import scans_natively
+from separatrix.native import native
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Nanoseconds that one kind of engine takes for a unit of each kind of work.
+
+    Attributes:
+        exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.
+        exact_score: The rest of the work on a score: exponential, maximum and sum.
+        flop: A flop of the polynomial method's products in float32; float64 takes twice as much.
+        written: A monomial that is written to memory; the kernels write none.
+        scanned: A monomial and value column of a token of a causal call.
+    """
+
+    exact_flop: float
+    exact_score: float
+    flop: float
+    written: float
+    scanned: float
+
+
+KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.008, written=0.0, scanned=0.12)
+PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, written=0.25, scanned=1.5)
+START = 3e5
+"""The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
+PLANNING, CERTIFYING = 2e6, 7e5
+"""The time that it takes to plan a call, and then to certify it, however short the sequence is."""
+TOKEN_ENTRY = 2.0
+"""The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
+SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
+"""The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
+THREADS = 2
+"""The number of threads that costs and bytes are for."""
+AFFORDABLE = 1e15
+"""The most flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a call: heads, query length, key lengths, d, d_v; whether it is causal."""
+
+    heads: int
+    query_length: int
+    key_lengths: tuple[int, ...]
+    d: int
+    d_v: int
+    is_causal: bool = False
+
+    @property
+    def order(self) -> int:
+        return len(self.key_lengths) + 1
+
+    @property
+    def scores(self) -> float:
+        """Entries of the attention tensor that are visited: causal attention of order k fills 1/k of it."""
+        volume = float(self.heads) * self.query_length * math.prod(float(length) for length in self.key_lengths)
+        return volume / self.order if self.is_causal else volume
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`flops` of matrix products, `bytes` held beside inputs and outputs, and `time` to compare by."""
+
+    flops: float
+    bytes: float
+    time: float
+
+
+def exact_cost(shape: Shape, wide: bool) -> Cost:
+    rates = _rates()
+    flops = 2 * shape.scores * (shape.d + shape.d_v)
+    time = (rates.exact_flop * flops + rates.exact_score * shape.scores) * (2.2 if wide else 1.0)
+    size = 8 if wide else 4
+    return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
+
+
+def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+    """The cost of the states of all key sets and of the queries against their product; token by token if causal."""
+    rank, d = expanded.rank, shape.d
+    size, width = 8 if wide else 4, shape.d_v + 1
+    if shape.is_causal:
+        products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
+        flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
+        tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
+        scanned = scans_natively("cpu", len(shape.key_lengths))
+        rates = KERNELS if scanned else PYTORCH
+        held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
+        return Cost(flops, held, START + tokens * rank * width * rates.scanned)
+    rates = _rates()
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
+    flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
+    written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
+    time = START + (rates.flop * flops + rates.written * written) * (2.0 if wide else 1.0)
+    return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
+
+
+def sampled_queries(heads: int) -> int:
+    """The largest number of queries of each head in the sample for a forecast; the more heads, the fewer.
+
+    >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
+    [64, 64, 20, 8]
+    """
+    return max(8, min(64, 2048 // max(heads, 1) // 2 * 2))
+
+
+def sampled_tuples(heads: int) -> int:
+    """Key tuples of each head in the sample: with fewer heads more of them, so that a forecast errs by less.
+
+    >>> [sampled_tuples(heads) for heads in (1, 4, 100)]
+    [1024, 512, 256]
+    """
+    return max(256, min(1024, (1 << 17) // (max(heads, 1) * sampled_queries(heads))))
+
+
+def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+    """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
+    cost = polynomial_cost(shape, expanded, wide)
+    return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
+
+
+def planning_time(shape: Shape) -> float:
+    """The time that a plan takes: if exact attention takes less, planning is not worth it."""
+    drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
+    return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
+
+
+def _looking(shape: Shape) -> float:
+    """The time that it takes to read all entries of query, keys and values."""
+    tokens = sum(shape.key_lengths) * float(shape.d + shape.d_v) + shape.query_length * float(shape.d)
+    return TOKEN_ENTRY * shape.heads * tokens
+
+
+def _rates() -> Rates:
+    return PYTORCH if native().library is None else KERNELS
+
+
+def basis_time(shape: Shape) -> float:
+    """The time that it takes to find a change of basis."""
+    return BASIS_ENTRY * shape.heads * shape.d**3
+
+
+def _causal_bytes(shape: Shape, rank: int) -> float:
+    """What causal attention holds: up to seven running sums of a chunk, its own and products, and its monomials."""
+    heads, width = max(shape.heads, 1), shape.d_v + 1
+    one = 8.0 * heads * rank * width
+    chunk = (7 * one + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    states = one * (2 * len(shape.key_lengths) + 2)
+    return 2.0**18 + max(chunk + _kept_bytes(shape), _sample_bytes(shape)) + states + 48.0 * heads * shape.query_length
+
+
+def _scan_bytes(shape: Shape, rank: int) -> float:
+    """What the causal scan holds: coordinates, values and sums of a chunk, states, and what `THREADS` threads work on.
+
+    A plan does not depend on the number of threads, so the number is a constant.
+    """
+    heads, width, sets = max(shape.heads, 1), shape.d_v + 1, len(shape.key_lengths)
+    tokens = heads * min(scan_chunk(heads, rank, width), max(shape.query_length, 1))
+    chunk = 8.0 * tokens * ((sets + 3) * shape.d + (sets + 1) * (width + 1))
+    states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
+    working = 8.0 * min(THREADS, heads) * rank * (sets * width + 16 * (sets + 1))
+    return (
+        2.0**18
+        + max(chunk + states + working + _kept_bytes(shape), _sample_bytes(shape))
+        + 48.0 * heads * shape.query_length
+    )
+
+
+def _sample_bytes(shape: Shape) -> float:
+    """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
+    heads = max(shape.heads, 1)
+    return float(heads * sampled_tuples(heads)) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+
+
+def _kept_bytes(shape: Shape) -> float:
+    """The scores of the sample and their exponentials, which are kept while the call is computed."""
+    heads = max(shape.heads, 1)
+    return 16.0 * heads * sampled_tuples(heads) * sampled_queries(heads)
+
+
+def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
+    """What is held at once beside inputs and outputs, at the most; measured it is a half to three quarters of this.
+
+    The largest of what planning, a chunk of the certificate and a chunk of the computation take; besides, a few
+    numbers for each query.
+    """
+    heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
+    longest = max(shape.query_length, *shape.key_lengths)
+    tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
+    laid = expanded.pairs if expanded.is_factored(d, width + 1) else rank
+    states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
+    chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
+    column = 16 * heads * max(d, 1)
+    certificate = 16 * max(min(PIECE, column * longest), column)
+    sample = _sample_bytes(shape)
+    return 2.0**18 + max(states + chunk + _kept_bytes(shape), sample, certificate) + 48 * heads * shape.query_length

@@ -1,0 +1,151 @@
+r"""A bound on the error of gradients: the vector-Jacobian products of an output, next to those of exact attention.
+
+Let p_t = exp(s_t) / D be the exact weights of a query's key tuples, o its exact output and g the incoming gradient of
+that output. Exact gradients are sums over tuples of
+
+    g . (v_t - o) p_t ds_t    for query and keys,        g p_t (v_t over one of its factors)    for values,
+
+ds_t the derivative of the score by the entry in question, at most `reach` in magnitude. What is computed has weights
+a_t in place of p_t, a_t' in place of p_t where a score is differentiated (a polynomial's derivative is not the
+polynomial), o~ in place of o and ds_t~ in place of ds_t:
+
+    sum_t a_t' (v_t - o~) ds_t~ - sum_t p_t (v_t - o) ds_t
+        = sum_t (a_t' - p_t)(v_t - o~) ds_t~ + (o - o~) sum_t p_t ds_t~ + sum_t p_t (v_t - o)(ds_t~ - ds_t).
+
+So with w >= |v_t - o~| and e >= |o - o~| in every entry, the errors are at most
+
+    query, keys:  |g|_1 (reach (w sum_t |a_t' - p_t| + e) + w max_t |ds_t~ - ds_t|),
+    values:       |g|_1 (sum_t |a_t - p_t|) (product of the other value sets' magnitudes),
+
+and sums over queries for keys and values. They rest on the error of the *weights*: values that hardly differ make w
+small, but not the error of their own gradient. For the polynomial method, in the words of `certificate` and with
+E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
+
+    sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
+
+The backward pass rounds as the forward pass does: gamma times the sum of magnitudes, see `arithmetic.rounding`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import number
+from separatrix.attention.near_linear.approximation.coordinates import Frame
+
+_SLACK = 1 + 2.0**-30
+"""Covers the rounding of the bounds themselves, see `certificate`."""
+
+
+@dataclass(frozen=True)
+class GradientCertificate:
+    """Bounds on the errors of the gradients of query, keys and values, for an incoming gradient of the output.
+
+    Write n_i for the sum of magnitudes of query i's incoming gradient, or 2^-32 of the largest such sum in its head
+    where that is more. Next to the gradients of exact attention, and beside the smallest positive number of their type,
+
+    - every entry of the query's gradient errs by at most ``query[i] * n_i``;
+    - every entry of the gradient of ``keys[m]`` by at most ``keys[m] * sum_i n_i``, over the queries of its head;
+    - every entry of the gradient of ``values[m]`` by at most ``values[m] * sum_i n_i``.
+
+    Where heads share a tensor, by broadcasting or in groups, its gradient is the sum of theirs, and so is the bound.
+
+    The bounds hold for gradients that are finite in their type. A gradient that comes in through the log-sum-exp has
+    no bound.
+
+    Attributes:
+        query: The bound for each query, of shape (..., L_q), in float64.
+        keys: The bound for each key set.
+        values: The bound for each value set.
+    """
+
+    query: Tensor = field(repr=False)
+    keys: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """The largest of all these bounds."""
+        return max(number(self.query.max()) if self.query.numel() else 0.0, *self.keys, *self.values)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Bounds for the weights of each query, (H, L_q): on their errors and on their sums.
+
+    `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. What is added for rounding
+    is `score_rounding` times the values' magnitude, and `value_rounding`.
+    """
+
+    scores: Tensor
+    values: Tensor
+    output: Tensor
+    score_rounding: Tensor
+    value_rounding: Tensor
+
+
+def reaches(frame: Frame) -> list[Tensor]:
+    """The largest derivative of a score by an entry of the query (first) and of each key set, (H,) each."""
+    found = []
+    for m in range(len(frame.largest)):
+        others = torch.ones_like(frame.largest[0])
+        for other, largest in enumerate(frame.largest):
+            if other != m:
+                others = others * largest
+        if frame.basis is not None:
+            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
+        by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
+        found.append(_largest(by_entry) * _SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
+    return found
+
+
+def certify_gradient(
+    weights: Weights,
+    reach: Sequence[Tensor],
+    moved: Sequence[Tensor],
+    width: Tensor,
+    magnitude: Tensor,
+    others: Sequence[Tensor],
+    out: torch.dtype,
+    copies: int,
+) -> GradientCertificate:
+    """The certificate from what is known of the weights.
+
+    Args:
+        weights: See `Weights`; infinite where nothing is known.
+        reach: For the query and each key set, bounds (H,) on the derivatives of the scores by its entries.
+        moved: For the query and each key set, bounds on max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that
+            broadcasts.
+        width: max v_t - min v_t, (H, 1).
+        magnitude: max |v_t|, (H, 1).
+        others: For each value set, the largest product of the magnitudes of the others, (H,).
+        out: The type of the gradients.
+        copies: How many heads share a tensor, at the most: their gradients are added up in that type.
+    """
+    unit = copies * torch.finfo(out).eps / 2
+    w = (width + weights.output) * _SLACK
+    off = w * weights.scores + weights.output + 2 * weights.score_rounding * magnitude
+    found = []
+    for most, change in zip(reach, moved, strict=True):
+        error = most.unsqueeze(-1) * off + w * change
+        found.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * _SLACK)
+    share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
+    values = tuple(_most(share * other.unsqueeze(-1) * _SLACK) for other in others)
+    query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # infinity times 0 bounds nothing
+    return GradientCertificate(query, tuple(_most(x) for x in found[1:]), values)
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest of the last dimension of (H, d), 0 where there is none."""
+    return x.amax(-1) if x.shape[-1] else x.new_zeros(x.shape[:-1])
+
+
+def _most(x: Tensor) -> float:
+    """The largest entry; infinity if one is NaN."""
+    found = number(x.max()) if x.numel() else 0.0
+    return math.inf if math.isnan(found) else found

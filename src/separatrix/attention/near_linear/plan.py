@@ -1,0 +1,57 @@
+"""The plan of a call: the algorithm that was chosen, at which rank, and what is expected of it.
+
+A plan is a forecast; only the certificate of the result is a promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from separatrix.checks import positive
+
+if TYPE_CHECKING:
+    import torch
+
+    from separatrix.attention.near_linear.approximation.monomials import IndexSet
+    from separatrix.attention.near_linear.approximation.remainder import Polynomial
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the polynomial method expands: the index set, its polynomial (None if not of total degree), the dtype."""
+
+    index_set: IndexSet = field(repr=False)
+    polynomial: Polynomial | None
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The algorithm chosen and what is expected of it.
+
+    Attributes:
+        method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach.
+        degree: The degree of the polynomial; None for the other methods.
+        rank: The number of its monomials, the size of the index set; None for the other methods.
+        index_set: The shape of the index set, in words; None for the other methods.
+        predicted_error: A forecast of the certified error, never a promise.
+        flops: The flops of the products with the monomials, or with all keys and values.
+        bytes: What is held beside inputs and outputs.
+        why: One sentence that says why this algorithm was chosen.
+    """
+
+    method: str
+    degree: int | None
+    rank: int | None
+    index_set: str | None
+    predicted_error: float
+    flops: float
+    bytes: float
+    why: str
+    recipe: Recipe | None = field(repr=False, default=None, compare=False)
+
+
+def check_tolerance(tolerance: float) -> float:
+    """The tolerance as a float; an `ArgumentError` unless it is a positive finite number."""
+    return positive("tolerance", tolerance)

@@ -1,0 +1,66 @@
+"""Near-linear attention that has been computed, as a differentiable function of the tensors of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.precision import no_autocast
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.near_linear.causal import attend_causal, backward_causal
+from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backward, states
+
+
+@dataclass(frozen=True)
+class PolynomialRun:
+    """The results of near-linear attention, with what the backward pass needs."""
+
+    call: Call
+    expansion: Expansion
+    states: list[Tensor]
+    sums: Sums
+
+
+def compute(call: Call, expansion: Expansion) -> PolynomialRun:
+    """Attend by the polynomial of an expansion."""
+    if call.positions.is_causal:
+        return PolynomialRun(call, expansion, [], attend_causal(call, expansion))
+    made = states(call, expansion)
+    return PolynomialRun(call, expansion, made, attend(call, expansion, made))
+
+
+class _Polynomial(torch.autograd.Function):
+    """Returns the output and the log-sum-exp of a run, and differentiates them."""
+
+    @staticmethod
+    def forward(ctx: Any, run: PolynomialRun, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.run = replace(run, states=[], sums=replace(run.sums, output=run.sums.output[:0]))
+        lse = torch.log(run.sums.denominator)
+        ctx.save_for_backward(*inputs, run.sums.output, *run.states)
+        return run.sums.output, lse
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
+        run: PolynomialRun = ctx.run
+        sets = len(run.call.keys)
+        query, *rest = ctx.saved_tensors
+        call = replace(run.call, query=query, keys=tuple(rest[:sets]), values=tuple(rest[sets : 2 * sets]))
+        out, *states = rest[2 * sets :]
+        sums = replace(run.sums, output=out)
+        grad_lse = grad_lse.masked_fill(sums.denominator == 0, 0.0)
+        with no_autocast(query.device.type):
+            if not call.positions.is_causal:
+                grads = backward(call, run.expansion, states, sums, grad_out, grad_lse)
+            else:
+                grads = backward_causal(call, run.expansion, sums, grad_out, grad_lse)
+        return None, grads[0], *grads[1], *grads[2]
+
+
+differentiable: Callable[..., tuple[Tensor, Tensor]] = _Polynomial.apply
+"""Returns the output and the log-sum-exp of a run; call it with the run and the tensors of its call."""

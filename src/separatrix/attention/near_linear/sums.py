@@ -1,0 +1,280 @@
+r"""Order-k attention by the polynomial method: Algorithm 1 of Alman and Song, for any order, over chunks in cache.
+
+With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alpha,
+
+    sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
+
+because a sum over tuples of products is the product of the sums (Lemma C.3). The *states* Z_m cost one pass over each
+key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
+`states` (1, 2, 4), `attend` (3, 5, 6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.incoming import Power
+from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.bounds import pieces
+from separatrix.attention.call import Call
+from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.native import TOKENS_OF_A_LANE
+from separatrix.attention.near_linear.native_pass import native_pass
+from separatrix.attention.near_linear.torch import Products, products
+from separatrix.native_tensors import kernels_for
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
+
+    The coefficients are in float64 whatever the type of the coordinates: 1 / alpha! is below the range of float32 from
+    degree 34 on, where its terms may still be large. `moment` is the level whose sum over tuples, sum_t s_t^moment, is
+    computed beside the output; None for none.
+    """
+
+    frame: Frame
+    index_set: IndexSet
+    coefficients: Tensor
+    moment: int | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type in which monomials are computed."""
+        return self.frame.dtype
+
+    def wide(self) -> Expansion:
+        """The expansion with its monomials in float64."""
+        return replace(self, frame=replace(self.frame, dtype=torch.float64))
+
+    def chunk(self, heads: int) -> int:
+        """The largest number of tokens in a chunk."""
+        return chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64)
+
+    def even_chunk(self, heads: int, length: int) -> int:
+        """The number of tokens in a chunk when `length` tokens are cut into as few, equally long chunks as possible.
+
+        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
+        first.
+        """
+        most, length = self.chunk(heads), max(length, 1)
+        pieces = max(-(-length // most), min(2, length // 2048), 1)
+        return min(-(-length // (64 * pieces)) * 64, most, length)
+
+    def products(self, heads: int, size: int, columns: int) -> Products:
+        """Products with the monomials of up to `size` tokens a head, `columns` wide."""
+        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0, dtype=self.dtype))
+
+
+def summing(call: Call, rank: int, dtype: torch.dtype) -> Summing:
+    """How a call that is not causal adds up its tokens, with monomials in `dtype`: in chunks.
+
+    The kernels in C++ add up fewer in float32, so that float32 keeps smaller tolerances with them than without.
+    """
+    chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
+    in_lanes = dtype == torch.float32 and kernels_for(*call.tensors) is not None
+    return Summing(min(chunk, TOKENS_OF_A_LANE) if in_lanes else chunk, chunk)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64."""
+
+    output: Tensor
+    denominator: Tensor
+    moment: Tensor
+
+
+def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """[V, 1]^T (H, d_v + 1, c), with zeros for hidden tokens."""
+    heads, length, d_v = value.shape
+    widened = value.new_empty(heads, d_v + 1, length, dtype=dtype)
+    widened[:, :d_v] = value.mT
+    widened[:, d_v] = 1.0
+    return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
+
+
+def states(call: Call, expansion: Expansion) -> list[Tensor]:
+    """Z_m (H, rank, d_v + 1) for each key set, in float64."""
+    return [key_state(call, expansion, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
+
+
+def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+    """The state of the tokens in [start, stop) of key set m."""
+    key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
+    here = slice(start, stop)
+    one_pass = native_pass(expansion.frame, expansion.index_set, key[:, here], m + 1, value[:, here])
+    if one_pass is not None:
+        return one_pass.state(value[:, here], None if mask is None else mask[:, here])
+    heads, _, d_v = value.shape
+    size = expansion.even_chunk(heads, stop - start)
+    met = expansion.products(heads, size, d_v + 1)
+    state = met.start()
+    for first in range(start, stop, size):
+        here = slice(first, min(first + size, stop))
+        shown = None if mask is None else mask[:, here]
+        x = expansion.frame.coordinates(key[:, here], m + 1, shown)
+        met.add(state, x, with_ones(value[:, here], shown, expansion.dtype))
+    return met.finish(state)
+
+
+def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
+    """What Phi(Q) is multiplied by: c Z (H, rank, d_v + 1), and a last column that gives the moment."""
+    product = Z[0]
+    for z in Z[1:]:
+        product = product * z
+    met = product * expansion.coefficients.unsqueeze(-1)
+    column = torch.zeros_like(met[..., :1])
+    if expansion.moment is not None:
+        level = slice(*expansion.index_set.levels[expansion.moment])
+        weights = torch.from_numpy(expansion.index_set.multinomials[level]).to(met)
+        column[:, level, 0] = product[:, level, -1] * weights
+    return torch.cat([met, column], -1)
+
+
+def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
+    """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
+    query = call.query
+    heads, length, _ = query.shape
+    d_v = call.values[0].shape[2]
+    one_pass = native_pass(expansion.frame, expansion.index_set, query, 0, call.values[0])
+    if one_pass is not None:
+        return Sums(*one_pass.attend(contraction(Z, expansion)))
+    size = expansion.even_chunk(heads, length)
+    against = expansion.products(heads, size, d_v + 2)
+    met = against.prepare(contraction(Z, expansion))
+    out = query.new_empty(heads, length, d_v)
+    denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    for start, stop in pieces(length, size):
+        x = expansion.frame.coordinates(query[:, start:stop], 0)
+        sums = against.sums(x, met).to(torch.float64)
+        D = denominator[:, start:stop] = sums[:, d_v]
+        moment[:, start:stop] = sums[:, d_v + 1]
+        out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
+    return Sums(out, denominator, moment)
+
+
+def backward(
+    call: Call, expansion: Expansion, Z: list[Tensor], sums: Sums, grad_out: Tensor, grad_lse: Tensor
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The gradients of query, keys and values, recomputing the monomials chunk by chunk."""
+    incoming = IncomingGradient(sums, grad_out, grad_lse)
+    power = incoming.power
+    if incoming.far_apart:
+        expansion = expansion.wide()
+    dtype, frame = expansion.dtype, expansion.frame
+    heads, length, _ = call.query.shape
+    size = expansion.even_chunk(2 * heads, length)
+    against = expansion.products(heads, size, grad_out.shape[2] + 1)
+    met = against.prepare(contraction(Z, expansion)[..., :-1])
+    state = against.start()
+    grad_query = torch.empty_like(call.query)
+    for start, stop in pieces(length, size):
+        here = slice(start, stop)
+        x = frame.coordinates(call.query[:, here], 0)
+        d_sums = incoming.of_sums(here).mT.to(dtype)
+        grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
+    grad_product = against.finish(state)
+    grad_product *= expansion.coefficients.unsqueeze(-1)
+    grad_keys, grad_values = [], []
+    for m in range(len(call.keys)):
+        grad_Z = grad_product
+        for other, z in enumerate(Z):
+            if other != m:
+                grad_Z = grad_Z * z
+        grad_keys.append(torch.zeros_like(call.keys[m]))
+        grad_values.append(torch.zeros_like(call.values[m]))
+        state_backward(call, expansion, m, call.keys[m].shape[1], grad_Z, power, grad_keys[m], grad_values[m])
+    return grad_query, grad_keys, grad_values
+
+
+class IncomingGradient:
+    """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
+
+    The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
+    head are divided by the power of two next to their largest before they are divided by the denominators, and the
+    quotients by the power next to theirs. Gradients are linear in what comes in: those that come out are multiplied by
+    `power`, the product of the two.
+
+    Args:
+        sums: The sums of the forward pass.
+        grad_out: The gradient of the output, (H, L_q, d_v).
+        grad_lse: The gradient of the log-sum-exp, (H, L_q).
+    """
+
+    def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:
+        self._output, self._grad_out, self._grad_lse = sums.output, grad_out, grad_lse
+        self._denominator = sums.denominator.masked_fill(sums.denominator == 0, math.inf)
+        largest = torch.maximum(grad_out.abs().amax(-1).to(torch.float64), grad_lse.abs().to(torch.float64))
+        self._first = Power.next_to(largest)
+        self._sizes = self._first.divide(largest) / self._denominator
+        self._second = Power.next_to(self._sizes)
+        self.power = self._first.times(self._second)
+
+    @property
+    def far_apart(self) -> bool:
+        """Whether the gradients of two queries of a head differ by so much that float32 would lose the smaller."""
+        sizes = self._sizes
+        if not sizes.numel():
+            return False
+        least = sizes.masked_fill(sizes == 0, math.inf).amin(1)
+        return truth((least < 2.0**-40 * sizes.amax(1)).any())
+
+    def of_sums(self, here: slice) -> Tensor:
+        """The gradients (H, c, d_v + 1) of numerators and denominators over `power`; 0 with nothing to attend."""
+        dO = self._first.divide(self._grad_out[:, here].to(torch.float64))
+        by_lse = self._first.divide(self._grad_lse[:, here].to(torch.float64))
+        last = by_lse - (dO * self._output[:, here].to(torch.float64)).sum(-1)
+        both = torch.cat([dO, last.unsqueeze(-1)], -1)
+        return self._second.divide(both / self._denominator[:, here].unsqueeze(-1))
+
+
+def state_backward(
+    call: Call,
+    expansion: Expansion,
+    m: int,
+    stop: int,
+    grad_Z: Tensor,
+    outer: Power,
+    grad_key: Tensor,
+    grad_value: Tensor,
+) -> None:
+    """Write the gradients of the first `stop` tokens of key set m and of their values.
+
+    Args:
+        call: The call.
+        expansion: The polynomial.
+        m: The key set.
+        stop: The number of tokens.
+        grad_Z: The gradient of their state, divided by `outer`.
+        outer: A power of two for each head.
+        grad_key: Where the gradient of the keys goes.
+        grad_value: Where the gradient of the values goes.
+    """
+    key, value = call.keys[m], call.values[m]
+    size = expansion.even_chunk(2 * key.shape[0], stop)
+    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
+    inner = Power.next_to(grad_Z.flatten(1))
+    prepared = met.prepare(inner.divide(grad_Z))
+    power = outer.times(inner)
+    for first, last in pieces(stop, size):
+        here = slice(first, last)
+        mask = call.masks[m][:, here] if call.masks else None
+        x = expansion.frame.coordinates(key[:, here], m + 1, mask)
+        V = with_ones(value[:, here], mask, expansion.dtype)
+        grad_x, grad_W = met.gradient(x, prepared, V, None)
+        grad_K = power.multiply(expansion.frame.pull_back(grad_x, m + 1))
+        grad_V = power.multiply(grad_W[:, :-1].mT.to(torch.float64))
+        if mask is not None:
+            grad_V, grad_K = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (grad_V, grad_K))
+        grad_value[:, here], grad_key[:, here] = grad_V, grad_K
+    if expansion.frame.shift is not None:
+        mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / call.counts()[m].clamp(min=1).reshape(-1, 1, 1)
+        grad_key -= mean if not call.masks else mean * call.masks[m].unsqueeze(-1)

@@ -1,0 +1,106 @@
+"""Products with monomials by the kernels in Triton, which write none of them, in float32 and float64.
+
+Tokens that are added at once go in parts, 64 at the most: those of a part in one chain of multiply-adds in the type of
+the monomials, and the parts in float64, and then to the state. That is within what
+`arithmetic.rounding.Summing` counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but
+sums, products and fused multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers
+(docs/derivations/assumptions.md says by whose word).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.triton.launch import blocked, launch, takes
+from separatrix.attention.near_linear.triton.tables import Tables, tables
+
+__all__ = ["GpuProducts", "add_parts", "coordinate_gradient", "takes"]
+
+PARTS, SHORTEST = 64, 256
+"""How many parts tokens are split into at the most, so that a single head occupies a GPU; and their least length."""
+
+
+def add_parts(found: Tables, x: Tensor, W: Tensor, length: int, parts: int) -> Tensor:
+    """The states (H, parts, rank, c) of each `length` tokens of x (H, d, n) with W (H, c, n), in float64."""
+    heads, columns, n = W.shape
+    states = x.new_empty(heads, parts, found.rank, columns, dtype=torch.float64)
+    block, constants = blocked("add_state", x.dtype, columns)
+    sizes = (found.rank, n, found.dimension, found.degree, columns, parts, length)
+    programs = heads * parts * -(-found.rank // block.rows)
+    launch("add_state", programs, x.contiguous(), found.factors, W.contiguous(), states, *sizes, **constants)
+    return states
+
+
+def coordinate_gradient(found: Tables, x: Tensor, M: Tensor | None, weights: Tensor) -> Tensor:
+    """The gradient (H, d, n) of coordinates x, from M (H, rank, c) and W (H, c, n), or from their product (H, rank, n).
+
+    Args:
+        found: The tables of the index set.
+        x: The coordinates.
+        M: M, or None if the product is given.
+        weights: W, or the product of M and W.
+    """
+    heads, d, n = x.shape
+    gradient = x.new_empty(heads, d, n)
+    columns = 1 if M is None else M.shape[2]
+    block, constants = blocked("coordinate_gradient", x.dtype, columns)
+    constants["TILED"] = block.tiled and M is not None
+    given = (
+        x.contiguous(),
+        found.factors,
+        found.begins,
+        found.pairs,
+        weights if M is None else M,
+        weights.contiguous(),
+    )
+    sizes = (found.rank, n, d, found.degree, columns)
+    programs = heads * d * -(-n // block.tokens)
+    launch("coordinate_gradient", programs, *given, gradient, *sizes, GIVEN=M is None, **constants)
+    return gradient
+
+
+class GpuProducts:
+    """The products of `Products`, by the kernels.
+
+    Args:
+        index_set: The monomials.
+        heads: The number of heads.
+        columns: The columns of weights.
+        like: A tensor of the device and the type of the monomials.
+    """
+
+    def __init__(self, index_set: IndexSet, heads: int, columns: int, like: Tensor) -> None:
+        self._tables = tables(index_set, like.device)
+        self._shape, self._like = (heads, index_set.rank, columns), like
+
+    def start(self) -> list[Tensor]:
+        return [self._like.new_zeros(self._shape, dtype=torch.float64)]
+
+    def add(self, state: list[Tensor], x: Tensor, W: Tensor) -> None:
+        n = x.shape[2]
+        if n:
+            parts = min(PARTS, -(-n // SHORTEST))
+            found = add_parts(self._tables, x, W, -(-n // parts), parts)
+            state[0] += found.sum(1) if parts > 1 else found[:, 0]
+
+    def finish(self, state: list[Tensor]) -> Tensor:
+        return state[0]
+
+    def prepare(self, M: Tensor) -> list[Tensor]:
+        return [M.to(self._like.dtype).contiguous()]
+
+    def sums(self, x: Tensor, M: list[Tensor]) -> Tensor:
+        heads, rank, columns = self._shape
+        out = x.new_empty(heads, columns, x.shape[2])
+        block, constants = blocked("against_state", x.dtype, columns)
+        sizes = (rank, x.shape[2], self._tables.dimension, self._tables.degree, columns)
+        programs = heads * -(-x.shape[2] // block.tokens)
+        launch("against_state", programs, x.contiguous(), self._tables.factors, M[0], out, *sizes, **constants)
+        return out
+
+    def gradient(self, x: Tensor, M: list[Tensor], W: Tensor, state: list[Tensor] | None) -> tuple[Tensor, Tensor]:
+        if state is not None:
+            self.add(state, x, W)
+        return coordinate_gradient(self._tables, x, M[0], W), self.sums(x, M)

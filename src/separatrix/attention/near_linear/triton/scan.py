@@ -1,0 +1,148 @@
+"""Causal near-linear attention over a stretch of tokens by the kernels in Triton, piece by piece, in float64.
+
+The sums of each piece of tokens are made by all programs at once (`add_state`), added up from piece to piece (`carry`),
+and then each piece is scanned from the states before it. So a token goes through no more roundings on its way into a
+state than a piece has tokens and than there are pieces: `Summing` counts that as chunks of a piece.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.dispatch.gpu import padded
+from separatrix.attention.near_linear.sums import Expansion
+from separatrix.attention.near_linear.triton.launch import ENTRIES, WIDEST, block_of, launch
+from separatrix.attention.near_linear.triton.products import add_parts, coordinate_gradient
+from separatrix.attention.near_linear.triton.tables import tables
+
+STRETCH_BYTES = 1 << 28
+"""How many bytes the gradients of the monomials of a stretch may take."""
+
+
+def scans_on_gpu(query: Tensor, columns: int) -> bool:
+    """Whether the kernels scan queries like these over key sets whose states have so many columns."""
+    return columns < WIDEST and gpu.computes(query)
+
+
+def piece_tokens(columns: int) -> int:
+    """The number of tokens in a piece, for states of so many columns; a moment takes one more.
+
+    >>> piece_tokens(17), piece_tokens(65)
+    (32, 16)
+    """
+    return block_of("scan", torch.float64, padded(columns + 1)).tokens
+
+
+def stretch_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
+    """The number of tokens in a stretch, a multiple of a piece: their monomials' gradients take `STRETCH_BYTES`."""
+    piece = piece_tokens(columns)
+    return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece
+
+
+class _Stretch:
+    """The coordinates (1 + sets, H, d', c), weights (sets, H, d_v + 1, c) and the states before each piece."""
+
+    def __init__(self, expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> None:
+        self.tables = tables(expansion.index_set, W[0].device)
+        self.x, self.W = torch.stack(x), torch.stack(W)
+        self.sets, self.heads, self.columns, self.n = self.W.shape
+        self.piece = piece_tokens(self.columns)
+        self.pieces = -(-self.n // self.piece)
+        keys = self.x[len(x) - self.sets :].flatten(0, 1)
+        self.before = add_parts(self.tables, keys, self.W.flatten(0, 1), self.piece, self.pieces)
+        self.after = self._carry(self.before, Z, False)
+
+    def _carry(self, sums: Tensor, given: list[Tensor], back: bool) -> list[Tensor]:
+        start = torch.stack(given)
+        after = torch.empty_like(start)
+        size = self.tables.rank * self.columns
+        programs = self.sets * self.heads * -(-size // ENTRIES)
+        launch("carry", programs, sums, start, after, self.pieces, size, ENTRIES=ENTRIES, BACK=back, warps=4)
+        return list(after)
+
+    def scan(self, expansion: Expansion) -> Tensor:
+        """The sums (H, c, d_v + 2) of the queries, the last column being the moments."""
+        out = self.x.new_empty(self.heads, self.n, self.columns + 1)
+        moments = moment_weights(expansion)
+        given = (self.x, self.tables.factors, self.W, self.before, expansion.coefficients.contiguous(), moments, out)
+        self._launch("scan", self.heads, given)
+        return out
+
+    def gradients(
+        self, expansion: Expansion, grad: Tensor, grad_Z: list[Tensor]
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The gradients of coordinates and weights, and of the states before the stretch."""
+        later, of_weights = torch.empty_like(self.before), torch.empty_like(self.W)
+        of_monomials = self.x.new_empty(self.sets + 1, self.heads, self.tables.rank, self.n)
+        incoming = grad.mT.contiguous()
+        states = (self.x, self.tables.factors, self.W, self.before, expansion.coefficients.contiguous())
+        given = (*states, incoming, later, of_monomials, of_weights)
+        self._launch("scan_back", self.sets * self.heads, given, WHOLE=True)
+        before = self._carry(later, grad_Z, True)
+        self._launch("scan_back", (self.sets + 1) * self.heads, given, WHOLE=False)
+        by_coordinate = coordinate_gradient(self.tables, self.x.flatten(0, 1), None, of_monomials.flatten(0, 1))
+        return by_coordinate.view_as(self.x), of_weights, before
+
+    def _launch(self, kernel: str, places: int, given: tuple[Tensor, ...], **constants: bool) -> None:
+        found, width = self.tables, padded(self.columns + 1)
+        sizes = (self.heads, found.rank, self.n, found.dimension, found.degree, self.columns, self.pieces, self.sets)
+        block = block_of(kernel, torch.float64, width)
+        constexprs = {"TOKENS": self.piece, "COLUMNS": width, **constants}
+        launch(kernel, places * self.pieces, *given, *sizes, **constexprs, warps=block.warps)
+
+
+def moment_weights(expansion: Expansion) -> Tensor:
+    """The weights (rank,) that make a level's sums those of s^moment, zero for the other levels."""
+    weights = torch.zeros_like(expansion.coefficients)
+    if expansion.moment is not None:
+        level = slice(*expansion.index_set.levels[expansion.moment])
+        weights[level] = torch.from_numpy(expansion.index_set.multinomials[level]).to(weights)
+    return weights
+
+
+def scan(
+    expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them.
+
+    Args:
+        expansion: The polynomial.
+        query: The coordinates (H, d', c) of the query, in float64.
+        x: The coordinates (H, d', c) of each key set, in float64.
+        W: The values and ones (H, d_v + 1, c) of each key set, in float64; zero for hidden tokens.
+        Z: The states (H, rank, d_v + 1) of each key set before these tokens.
+    """
+    stretch = _Stretch(expansion, [query, *x], W, Z)
+    sums = stretch.scan(expansion)
+    return sums[..., :-1], sums[..., -1], stretch.after
+
+
+def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
+    """The states after c tokens; `x` are the coordinates of the key sets alone."""
+    return _Stretch(expansion, x, W, Z).after
+
+
+def scan_backward(
+    expansion: Expansion,
+    query: Tensor,
+    x: list[Tensor],
+    W: list[Tensor],
+    Z: list[Tensor],
+    grad: Tensor,
+    grad_Z: list[Tensor],
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """The gradients of the query, of the keys, of the values and ones, and of the states before the tokens.
+
+    Args:
+        expansion: As in `scan`; so are query, x, W and Z.
+        query: The coordinates of the query.
+        x: The coordinates of the key sets.
+        W: The values and ones.
+        Z: The states before these tokens.
+        grad: The gradient (H, c, d_v + 1) of the sums.
+        grad_Z: The gradient of the states after the tokens.
+    """
+    by_coordinate, by_weight, before = _Stretch(expansion, [query, *x], W, Z).gradients(expansion, grad, grad_Z)
+    return by_coordinate[0], list(by_coordinate[1:]), list(by_weight), before

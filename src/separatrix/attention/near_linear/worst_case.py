@@ -1,0 +1,155 @@
+"""What is in reach whatever the entries, up to a bound: the worst case over them, and the plan for shapes alone.
+
+All of it is arithmetic with a few numbers. Nothing here imports torch, which takes over a second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from separatrix.attention.near_linear.approximation.remainder import chebyshev, least_chebyshev, taylor_factor_of_number
+from separatrix.attention.near_linear.cost import AFFORDABLE, Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.paper_rules import threshold
+from separatrix.attention.near_linear.plan import Plan, check_tolerance
+from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK, expanded_total_degree
+from separatrix.checks import is_whole
+from separatrix.errors import ArgumentError
+
+LARGEST_RADIUS = 50.0
+"""The largest R that is tried: beyond it exp(2 R) times the precision of float64 is more than 1."""
+
+
+def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
+    """Why the near-linear method is out of reach for entries up to B, and exact attention may be; what would work.
+
+    `tolerance_at` gives the allowed error relative to the values' magnitude, for entries up to a bound.
+    """
+    n = max(shape.query_length, *shape.key_lengths)
+
+    highest = _highest_degree(shape.d)
+
+    def radius_at(bound: float) -> float:
+        """The largest score for entries up to `bound`; infinite where that is no float."""
+        log = shape.order * math.log(bound) if bound else -math.inf
+        return scale * shape.d * math.exp(log) if log < 700 else math.inf
+
+    def isin_reach(bound: float, looser: float = 1.0) -> bool:
+        """Whether the highest degree that is tried keeps the tolerance in the worst case: a lower one errs by more."""
+        return _keeps(highest, radius_at(bound), looser * tolerance_at(bound))
+
+    low, high = 0.0, B
+    for _ in range(14):
+        middle = (low + high) / 2
+        low, high = (middle, high) if isin_reach(middle) else (low, middle)
+    looser = 1.0
+    while looser * tolerance_at(B) < 1 and not isin_reach(B, looser):
+        looser *= 10
+    tolerance = looser * tolerance_at(B)
+    other = "no tolerance below 1 at this bound"
+    if tolerance < 1:
+        other = f"a tolerance of {tolerance:.1g}, relative to the values' magnitude"
+    exact = exact_cost(shape, False).flops
+    exactly = ", or exact attention, which is in reach"
+    if exact > AFFORDABLE:
+        exactly = f", or exact attention at n <= {int(n * (AFFORDABLE / exact) ** (1 / shape.order))}"
+    rank = worst_case_rank(shape.d, radius_at(B), tolerance_at(B))
+    return (
+        f"the near-linear algorithm would take rank {rank:.3g} (at most {LARGEST_RANK} is tried), and exact "
+        f"attention {exact:.3g} flops (up to {AFFORDABLE:.0e} are started without being asked for by name). Theorems "
+        f"1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = {threshold(n, shape.order):.3g}. What "
+        f"would work at d = {shape.d}, whatever the entries: B <= {low:.3g} at this tolerance, or {other}{exactly}."
+    )
+
+
+def worst_case_degree(radius: float, tolerance: float) -> int | None:
+    """The degree that keeps the tolerance, relative to the values' magnitude, for any scores up to `radius`."""
+    if radius > LARGEST_RADIUS:
+        return None
+    return next((degree for degree in range(LARGEST_DEGREE + 1) if _keeps(degree, radius, tolerance)), None)
+
+
+def _keeps(degree: int, radius: float, tolerance: float) -> bool:
+    """Whether a polynomial of this degree keeps the tolerance in the worst case."""
+    if radius > LARGEST_RADIUS:
+        return False
+    moment = degree - degree % 2
+
+    def keeps(error: float) -> bool:
+        smallest = math.exp(-radius) - error
+        return smallest > 0 and 2 * error / smallest <= tolerance
+
+    if keeps(taylor_factor_of_number(degree, moment, radius) * radius**moment):
+        return True
+    if radius < 0.25 or not keeps(least_chebyshev(degree, 0, radius)[0]):  # which says it without the polynomial
+        return False
+    return keeps(chebyshev(degree, 0, radius).factor or math.inf)
+
+
+def _highest_degree(d: int) -> int:
+    """The highest degree that is tried in d dimensions."""
+    return max(g for g in range(LARGEST_DEGREE + 1) if math.comb(d + g, g) <= LARGEST_RANK)
+
+
+def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
+    """C(d + g, g) for the degree g of the worst case; infinity where no degree up to the largest is enough."""
+    degree = worst_case_degree(radius, tolerance)
+    return math.inf if degree is None else float(math.comb(d + degree, degree))
+
+
+def _short(rank: int) -> str:
+    """A rank that may have hundreds of digits."""
+    return str(rank) if rank < 10**9 else f"some 10^{math.floor(math.log10(rank))}"
+
+
+def _to_the(base: float, exponent: int) -> float:
+    """A power of a number that is not negative; infinity where it is beyond the range of floats."""
+    try:
+        return float(base) ** exponent
+    except OverflowError:
+        return math.inf
+
+
+def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
+    """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
+
+    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" where neither
+    near-linear nor exact attention is in reach; `why` then says what would bring one in reach.
+
+    >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
+    495
+    """
+    for name, size, least, most in (("n", n, 1, 2**62), ("d", d, 1, 2**31), ("order", order, 2, 64)):
+        if not is_whole(size, low=least, high=most):
+            expected = f"an integer from {least} to {most if most < 2**62 else '2^62'}"
+            got = f"about 2^{size.bit_length()}" if is_whole(size, low=2**31) else size
+            raise ArgumentError(name, expected=expected, got=got)
+    if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
+        raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
+    tolerance = check_tolerance(tolerance)
+    shape = Shape(1, n, (n,) * (order - 1), d, d)
+    radius, largest = _to_the(bound, order), _to_the(bound, order - 1)
+    exact = exact_cost(shape, False)
+
+    def relative(B: float) -> float:
+        largest = _to_the(B, order - 1)
+        return tolerance / largest if largest else math.inf
+
+    degree = 0 if not largest else worst_case_degree(radius, relative(bound))
+    border = threshold(n, order)
+    side = f"B = {bound:.3g} is {'below' if bound < border else 'at or above'} (ln n)^(1/k) = {border:.3g}"
+    why = f"{side}, and no degree up to {LARGEST_DEGREE} keeps {tolerance:.3g} in the worst case"
+    if degree is not None:
+        rank = math.comb(d + degree, degree)
+        why = f"{side}, and the worst case takes rank {_short(rank)}, where at most {LARGEST_RANK} is tried"
+        if rank <= LARGEST_RANK:
+            cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
+            if cost.time < exact.time:
+                why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
+                kind = f"total degree {degree}"
+                return Plan("polynomial", degree, rank, kind, tolerance, cost.flops, cost.bytes, why)
+            why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
+    if exact.flops > AFFORDABLE:
+        why = f"neither method is in reach: {side}; {in_reach(shape, bound, 1 / d, relative)}"
+        return Plan("none", None, None, None, math.inf, exact.flops, exact.bytes, why)
+    return Plan("exact", None, None, None, 0.0, exact.flops, exact.bytes, why)

@@ -1,0 +1,236 @@
+"""Plans of calls: the cheapest algorithm, its cost, and the sentence when there is none."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import separatrix as sx
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.call import check_call
+from separatrix.attention.near_linear import analysis as forecasting
+from separatrix.attention.near_linear import choice as planning
+from separatrix.attention.near_linear import worst_case
+from separatrix.attention.near_linear.approximation.remainder import chebyshev, taylor
+from separatrix.attention.near_linear.live_bytes import LiveBytes
+from separatrix.attention.near_linear.moments_in_reach import moments_in_reach
+from separatrix.attention.near_linear.worst_case import worst_case_rank
+from tests.contracts.attention_contract import inputs
+
+
+def uniform(n, d, order=3, scale=1.0):
+    x = scale * (torch.rand(2 * order - 1, n, d, generator=torch.Generator().manual_seed(0)) * 2 - 1)
+    return x[0], list(x[1:order]), list(x[order:])
+
+
+def test_long_sequences_are_near_linear_and_short_ones_exact():
+    short = sx.plan_attention(*uniform(64, 8), tolerance=1e-5)
+    long = sx.plan_attention(*uniform(4000, 8), tolerance=1e-5)
+    assert short.method == "exact"
+    assert short.rank is None
+    assert "cheaper" in short.why
+    assert long.method == "polynomial"
+    assert long.rank == 495
+    assert long.degree == 4
+    assert "rank 495" in long.why
+    assert "times fewer flops than exact" in long.why
+    forced = sx.plan_attention(*uniform(16, 8), tolerance=1e-5, method="polynomial")
+    assert "times more flops than exact" in forced.why
+
+
+def test_no_time_is_spent_on_a_plan_that_cannot_pay(monkeypatch):
+    monkeypatch.setattr(forecasting, "_sample_scores", lambda *_: pytest.fail("a sample was drawn"))
+    many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
+    few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert sx.plan_attention(few[0], [few[1], few[2]], [few[3], few[4]], tolerance=1e-12, scale=20.0).method == "exact"
+
+
+def test_a_plan_repeats():
+    first, second = (sx.plan_attention(*uniform(3000, 6), tolerance=1e-4) for _ in range(2))
+    assert first == second
+
+
+def test_auto_runs_what_is_planned():
+    arguments = uniform(2000, 4)
+    result = sx.certified_attention(*arguments, tolerance=1e-3)
+    planned = sx.plan_attention(*arguments, tolerance=1e-3)
+    assert (result.plan.method, result.plan.rank) == (planned.method, planned.rank)
+    assert torch.equal(sx.tensor_attention(*arguments, tolerance=1e-3), result.output)
+
+
+@pytest.mark.parametrize("output_only", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("scale", "order", "lengths"), [(1e-3, 3, 60), (0.3, 3, 60), (1.6, 3, 60), (2.2, 3, 6), (4.0, 2, 6)]
+)
+def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, lengths, is_causal, output_only):
+    """What is passed over without a forecast could not have been taken, and most of what could not is passed over."""
+    query, keys, values = uniform(lengths, 3, order, scale)
+    query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    call = check_call(query, keys, values, is_causal=is_causal, scale=1 / 3)
+    analysis = forecasting.analyse(call, differentiable=True)
+    missed = passed_over = 0
+    for degree in range(1, 40, 3):
+        rank = math.comb(3 + degree, degree)
+        even = range(0, degree, 2) if analysis.radius >= 0.25 else ()
+        forecasts = [
+            forecasting.forecast(analysis, polynomial, rank, torch.float64, output_only)
+            for polynomial in (taylor(degree), *(chebyshev(degree, m, analysis.radius) for m in even))
+        ]
+        for target in (1e-2, 1e-6, 1e-9, 1e-12):
+            by_taylor, moments = moments_in_reach(analysis, degree, rank, target, output_only)
+            for kept, found in zip((by_taylor, *(m in moments for m in even)), forecasts, strict=True):
+                assert kept or found > target
+                missed, passed_over = missed + (found > target), passed_over + (not kept)
+    assert passed_over >= 0.7 * missed
+    assert missed or scale < 0.01
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+@pytest.mark.parametrize(
+    ("order", "d", "size", "tolerance"),
+    [
+        (2, 1, 1.0, 1e-13),
+        (2, 1, 3.0, 1e-13),
+        (2, 2, 3.0, 1e-8),
+        (2, 4, 3.0, 1e-13),
+        (3, 1, 1.0, 1e-13),
+        (3, 4, 1.0, 1e-13),
+    ],
+)
+def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiable, monkeypatch):
+    """Up to 3,700 polynomials could be tried for six tokens: few are made, for the plan and for the message."""
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = (size * torch.randn(6, d, generator=generator, dtype=torch.float64) for _ in range(2 * order - 1))
+    made = []
+
+    def counted(function):
+        return lambda *given: (made.append(given), function(*given))[1]
+
+    for module, name in ((planning, "chebyshev"), (planning, "taylor"), (worst_case, "chebyshev")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    keys, values = sets[: order - 1], sets[order - 1 :]
+    with pytest.raises(sx.SeparatrixError, match="out of reach"):
+        sx.certified_attention(
+            query.requires_grad_(differentiable), keys, values, tolerance=tolerance, method="polynomial"
+        )
+    assert len(made) <= 40
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_flops_are_those_counted(order):
+    """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
+    arguments = uniform(700, 4, order)
+    assert float32_products_are_float32()  # found out once in a process, by products that would be counted
+    with FlopCounterMode(display=False) as planning:
+        sx.plan_attention(*arguments, tolerance=1e-3, method="polynomial")
+    with FlopCounterMode(display=False) as counter:
+        result = sx.certified_attention(*arguments, tolerance=1e-3, method="polynomial")
+    assert counter.get_total_flops() - planning.get_total_flops() == result.plan.flops
+    sampled = 2 * 64 * 1024 * 4  # the scores of 64 queries with 1024 tuples
+    basis = 4 * 700 * 4**2 + 2 * 2 * 4**3
+    assert planning.get_total_flops() == (sampled + basis if order == 2 else sampled)
+    planned = sx.plan_attention(*arguments, tolerance=1e-3, method="exact") if order == 3 else None
+    if planned:
+        assert planned.flops == 2 * 700**3 * (4 + 4)
+
+
+def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
+    """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
+    honest = forecasting._forecast
+    monkeypatch.setattr(forecasting, "_forecast", lambda *a: honest(*a) / 1000)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *a: (True, list(range(0, a[1], 2))))
+    query, keys, values = uniform(300, 8)
+    low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
+    result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")
+    assert low.degree < result.plan.degree
+    assert result.certificate.total <= 1e-5
+
+
+def test_out_of_reach_says_what_would_do():
+    query, keys, values = uniform(100_000, 16, scale=6.0)
+    with pytest.raises(sx.SeparatrixError) as caught:
+        sx.certified_attention(query, keys, values, tolerance=1e-6)
+    message = str(caught.value)
+    for part in (
+        "order 3",
+        "n = 100000",
+        "B = 6",
+        "tolerance 1e-06",
+        "rank",
+        "(ln n)^(1/k) = 2.26",
+        "B <= ",
+        "Theorems 1.3",
+    ):
+        assert part in message
+
+
+def test_the_bound_that_would_work_does():
+    """Entries up to the bound that the error names have a worst-case rank within reach."""
+    query, keys, values = uniform(100_000, 16, scale=6.0)
+    with pytest.raises(sx.SeparatrixError) as caught:
+        sx.certified_attention(query, keys, values, tolerance=1e-6)
+    bound = float(str(caught.value).split("B <= ")[1].split(" ")[0])
+    assert worst_case_rank(16, (0.99 * bound) ** 3, 1e-6) <= planning.LARGEST_RANK
+    assert worst_case_rank(16, (1.1 * bound) ** 3, 1e-6) > planning.LARGEST_RANK
+
+
+def test_polynomial_on_demand_refuses_where_auto_is_exact():
+    query, keys, values = inputs(3, 6, [6, 6], d=12)
+    query = query * 1000
+    assert sx.certified_attention(query, keys, values, tolerance=1e-6).plan.method == "exact"
+    with pytest.raises(sx.SeparatrixError, match="out of reach"):
+        sx.certified_attention(query, keys, values, tolerance=1e-6, method="polynomial")
+
+
+def test_windows_are_exact():
+    query, keys, values = inputs(3, 9, [9, 9])
+    result = sx.certified_attention(query, keys, values, tolerance=1e-6, windows=[2, None], is_causal=True)
+    assert result.plan.method == "exact"
+    with pytest.raises(sx.ArgumentError, match="windows: expected None for method 'polynomial'"):
+        sx.certified_attention(query, keys, values, tolerance=1e-6, windows=[2, None], method="polynomial")
+
+
+def test_polynomial_needs_a_tolerance():
+    with pytest.raises(sx.ArgumentError, match="tolerance: expected a positive finite number for method 'polynomial'"):
+        sx.tensor_attention(*inputs(3, 4, [4, 4]), method="polynomial")
+
+
+def test_the_plan_says_what_was_run(monkeypatch):
+    """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
+    monkeypatch.setattr(planning, "forecast", lambda *arguments, **options: 0.0)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *arguments: (True, []))
+    query, keys, values = uniform(200, 8)
+    query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
+    result = sx.certified_attention(query, keys, values, tolerance=1e-10)
+    assert sx.plan_attention(query, keys, values, tolerance=1e-10).method == "polynomial"
+    assert (result.plan.method, result.plan.rank) == ("exact", None)
+    assert "was tried, and its certificate for the output" in result.plan.why
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "order", "heads", "tolerance"),
+    [
+        (100, 2, 2, 1, 1e-3),
+        (500, 6, 3, 1, 3e-4),
+        (3000, 6, 3, 1, 3e-4),
+        (1500, 4, 2, 4, 1e-4),
+        (600, 4, 4, 1, 1e-4),
+        (60, 6, 3, 64, 1e-2),
+    ],
+)
+def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal):
+    """What is alive at once beside inputs and output, counted as PyTorch dispatches it, is within the plan's bytes."""
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = (2 * torch.rand(heads, n, d, generator=generator) - 1 for _ in range(2 * order - 1))
+    with torch.no_grad(), LiveBytes([query, *sets]) as live:
+        result = sx.certified_attention(
+            query, sets[: order - 1], sets[order - 1 :], tolerance=tolerance, method="polynomial", is_causal=is_causal
+        )
+    counted = live.peak - result.output.nbytes
+    assert 0.3 * result.plan.bytes < counted <= result.plan.bytes

@@ -1,0 +1,108 @@
+"""Products with monomials by the kernels in Triton, in its interpreter, against the form that defines them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import separatrix as sx
+from separatrix.attention import reference
+from separatrix.attention.near_linear import torch as polynomial_products
+from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
+from separatrix.attention.near_linear.approximation.monomials import downward_closed, total_degree
+from separatrix.attention.near_linear.torch import products
+from separatrix.attention.near_linear.triton import launch
+from separatrix.attention.near_linear.triton import products as gpu_products
+from separatrix.attention.near_linear.triton.products import GpuProducts, takes
+from tests.attention.near_linear.test_native import drawn, form
+from tests.contracts.attention_contract import inputs
+from tests.contracts.devices import plain_pytorch
+from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
+
+pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
+
+SETS = {
+    "more than a block of monomials": total_degree(3, 3),
+    "one coordinate": total_degree(1, 5),
+    "shaped": downward_closed(greedy_alphas([0.9, 0.4, 0.2, 0.05, 0.6], 20)),
+    "a coordinate unused": downward_closed([(0, 0, 0), (0, 0, 1), (0, 0, 2), (1, 0, 0), (1, 0, 1)]),
+    "a constant": total_degree(2, 0),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of 16, so that few monomials and tokens make several; what ships is compiled in another test."""
+    shipped = launch.block_of
+
+    def small(kernel, dtype, columns, of=None):
+        return shipped(kernel, dtype, columns, of)._replace(rows=16, tokens=16)
+
+    monkeypatch.setattr(launch, "block_of", small)
+    monkeypatch.setattr(gpu_products, "SHORTEST", 12)
+
+
+@pytest.mark.parametrize("index_set", SETS.values(), ids=list(SETS))
+@pytest.mark.parametrize(("heads", "n", "columns"), [(1, 1, 1), (2, 19, 17)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_they_are_the_derivatives_of_the_form(index_set, heads, n, columns, dtype):
+    check_derivatives(index_set, heads, n, columns, dtype)
+
+
+def check_derivatives(index_set, heads, n, columns, dtype):
+    """States, sums and gradients of random tokens, against the derivatives of the form that defines them."""
+    x, W, M = (one.requires_grad_() for one in drawn(index_set, heads, n, columns, dtype))
+    grad_x, grad_W, grad_M = torch.autograd.grad(form(index_set, x.double(), W.double(), M.double()), (x, W, M))
+    x, W, M = x.detach(), W.detach(), M.detach()
+    met = products(index_set, heads, n, columns, torch.empty(0, dtype=dtype))
+    assert isinstance(met, GpuProducts)
+    close = dict.fromkeys(("atol", "rtol"), 1e-12 if dtype == torch.float64 else 2e-5)
+    prepared, state = met.prepare(M.double()), met.start()
+    found_x, found_W = met.gradient(x, prepared, W, state)
+    met.add(state, x[..., :5], W[..., :5])
+    assert met.finish(state).dtype == torch.float64
+    assert (found_x.shape, found_W.shape) == (x.shape, W.shape)
+    twice = met.start()
+    met.add(twice, x[..., :5], W[..., :5])
+    torch.testing.assert_close((met.finish(state) - met.finish(twice)).to(dtype), grad_M, **close)
+    torch.testing.assert_close(found_W, grad_W, **close)
+    torch.testing.assert_close(found_x, grad_x, **close)
+    assert torch.equal(met.sums(x, prepared), found_W)
+
+
+def test_which_tensors_are_taken():
+    assert takes(torch.empty(0), 128)
+    assert takes(torch.empty(0, dtype=torch.float64), 128)
+    assert not takes(torch.empty(0), 129)
+    assert not takes(torch.empty(0, dtype=torch.float16), 4)
+    assert not takes(torch.empty(0, device="meta"), 4)
+    with FlopCounterMode(display=False):  # it counts the operators of PyTorch
+        assert not takes(torch.empty(0), 4)
+    seen = []
+    torch.func.vmap(lambda one: (seen.append(takes(one, 4)), one)[1])(torch.ones(2, 3))
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("options", [{}, {"masked": True}], ids=["all", "masked"])
+def test_certificates_hold(options, monkeypatch):
+    """Certified attention of order 3 with all its products by the kernels: the error is within the certificate."""
+    used = []
+    monkeypatch.setattr(
+        polynomial_products, "kernels_for", lambda *tensors: pytest.fail("the kernels in C++ were asked for")
+    )
+    plain = launch.launch
+    monkeypatch.setattr(
+        gpu_products, "launch", lambda kernel, *args, **given: (used.append(kernel), plain(kernel, *args, **given))
+    )
+    query, keys, values = inputs(3, 5, [40, 33], d=3, d_v=2, batch=(1,))
+    given = (query.float(), [x.float() for x in keys], [x.float() for x in values])
+    masks = [torch.arange(n) % 3 != 1 for n in (40, 33)] if options else None
+    with plain_pytorch():
+        found = sx.certified_attention(*given, tolerance=1e-2, method="polynomial", key_masks=masks)
+    wide = [given[0].double(), [x.double() for x in given[1]], [x.double() for x in given[2]]]
+    expected, _ = reference.tensor_attention(*wide, key_masks=masks)
+    error = (found.output.double() - expected).abs().max().item()
+    assert error <= found.certificate.total <= 1e-2
+    assert found.plan.recipe.dtype == torch.float32
+    assert set(used) == {"add_state", "against_state"}

@@ -19,7 +19,7 @@ from separatrix.attention.arithmetic.measured import Measurement, measure
 from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
-from separatrix.attention.near_linear.torch import expanded
+from separatrix.attention.near_linear.product_cost import expanded
 from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 

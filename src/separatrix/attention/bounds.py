@@ -1,13 +1,16 @@
-"""What is found by looking through a tensor once: its largest entries, the norms of its tokens, whether it is sound.
+"""Bounds on the inputs of a call: largest entries, norms of tokens, ranges of values, and whether results are finite.
 
-The kernels in C++ look through a tensor once (csrc/entries.hpp); plain PyTorch does it piece by piece.
+Plans and certificates both rest on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
+it piece by piece.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -17,6 +20,9 @@ from separatrix.attention.arithmetic.host import number, truth
 from separatrix.errors import ArgumentError
 from separatrix.native import Norm, TokensCall, done
 from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
+
+SLACK = 1 + 2.0**-30
+"""Covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
 
 
 class TokenNorms(NamedTuple):
@@ -42,6 +48,16 @@ def pieces(length: int, size: int) -> Iterator[Piece]:
     """Ranges of at most `size` that cover the first `length` whole numbers."""
     for start in range(0, length, size):
         yield start, min(start + size, length)
+
+
+def power(x: Tensor, n: int) -> Tensor:
+    """x^n by products: `pow` takes many times as long."""
+    if n == 0:
+        return torch.ones_like(x)
+    product = x
+    for _ in range(n - 1):
+        product = product * x
+    return product
 
 
 def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -160,3 +176,71 @@ def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
 
 def _address(x: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(x.data_ptr())
+
+
+SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
+"""From this scale of the values on, what underflows is below 2^-60 of any rounding, even summed over 2^30 tokens."""
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v).
+
+    `others[m]` (H,) is the largest product of the magnitudes of all value sets but set m, over the columns.
+
+    `low` and `high` are logarithms to base 2: no product of the largest magnitudes of some of a head's value sets,
+    zeros aside, is below the one, and no sum of such products over tuples above the other.
+    """
+
+    magnitude: Tensor
+    width: Tensor
+    others: tuple[Tensor, ...]
+    low: float
+    high: float
+
+    @cached_property
+    def widest(self) -> Tensor:
+        """The largest width of a head's columns, (H, 1)."""
+        return self.width.amax(1, keepdim=True)
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """The largest magnitude in a head's columns, (H, 1)."""
+        return self.magnitude.amax(1, keepdim=True)
+
+    def in_range(self, dtype: torch.dtype) -> bool:
+        """Whether nothing overflows, and the absolute errors of subnormal numbers are negligible."""
+        return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
+
+
+def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
+    """The range of products of the value sets (H, L_m, d_v), of the tokens that masks (H, L_m), or none, leave.
+
+    It follows from the smallest and the largest value of each set: the extremes of a product are products of extremes.
+    """
+    heads, _, d_v = values[0].shape
+    low = high = values[0].new_ones(heads, d_v, dtype=torch.float64)
+    lows = highs = values[0].new_zeros(heads, dtype=torch.float64)
+    magnitudes, varied = [], values[0].new_zeros(heads, d_v, dtype=torch.bool)
+    for m, value in enumerate(values):
+        least, most = finite_extremes(f"values[{m}]", value, masks[m] if masks else None)
+        ends = torch.stack([low * least, low * most, high * least, high * most])
+        low, high = ends.amin(0), ends.amax(0)
+        magnitudes.append(torch.maximum(least.abs(), most.abs()))
+        varied = varied | (least < most)
+        logs = torch.log2(magnitudes[m].amax(1))
+        logs = logs.masked_fill(torch.isneginf(logs), 0.0)
+        lows, highs = lows + logs.clamp(max=0.0), highs + logs.clamp(min=0.0) + math.log2(max(value.shape[1], 1))
+    range_ = (number(lows.min()), number(highs.max())) if heads else (0.0, 0.0)
+    magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
+    width = (high - low) * SLACK + 4 * len(magnitudes) * 2.0**-53 * magnitude * varied
+    return ValueRange(magnitude, width, tuple(_without(m, magnitudes) for m in range(len(magnitudes))), *range_)
+
+
+def _without(m: int, magnitudes: list[Tensor]) -> Tensor:
+    """The largest over the columns of the product of all magnitudes (H, d_v) but those of set m, (H,)."""
+    product = torch.ones_like(magnitudes[m])
+    for other, magnitude in enumerate(magnitudes):
+        if other != m:
+            product = product * magnitude
+    return product.amax(1) * SLACK

@@ -18,18 +18,24 @@ from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention
-from separatrix.attention.near_linear.analysis import Analysis, gamma, gradient_gamma, outside
+from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
-from separatrix.attention.near_linear.call_plan import plan_call
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.choice import exact_plan, out_of_reach, polynomial_plan, recipes, time_limit
 from separatrix.attention.near_linear.cost import AFFORDABLE, certified_cost, exact_cost
 from separatrix.attention.near_linear.exact_rounding import exact_type
+from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
-from separatrix.attention.near_linear.plan import Plan, Recipe
-from separatrix.attention.near_linear.run import PolynomialRun, compute, differentiable
-from separatrix.attention.near_linear.sums import Expansion
-from separatrix.attention.near_linear.torch import expanded
+from separatrix.attention.near_linear.plan import Plan
+from separatrix.attention.near_linear.planner import (
+    exact_plan,
+    out_of_reach,
+    plan_call,
+    polynomial_plan,
+    recipes,
+    time_limit,
+)
+from separatrix.attention.near_linear.product_cost import expanded
+from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
@@ -76,13 +82,13 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
     Which algorithm runs depends on the entries, so a compiled graph is interrupted here. A decorator would do that too,
     but it imports the compiler, which takes seconds, also for users who compile nothing.
     """
-    certify: Callable[[Call, float, str, bool], Certified] = _certify_call
+    compute: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
         # With fullgraph=True, this is the message of the error.
         torch._dynamo.graph_break("attention with a certificate reads the numbers to choose what to run")
-        certify = torch.compiler.disable(_certify_call)
+        compute = torch.compiler.disable(_certify_call)
     with no_autocast(call.query.device.type):
-        return certify(call, tolerance, method, with_lse)
+        return compute(call, tolerance, method, with_lse)
 
 
 def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> Certified:
@@ -90,14 +96,14 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     require_ieee_arithmetic()
     if call.is_empty:
         return _empty(call, tolerance)
-    analysis, plan = plan_call(call, tolerance, method)
+    forecast, plan = plan_call(call, tolerance, method)
     if plan.method == "polynomial":
         with torch.no_grad():
-            found, missed = _run(analysis, plan, tolerance, method, with_lse)
-        if found is not None:
-            return _near_linear(*found, tolerance)
-        plan = exact_plan(analysis, missed)
-    return _exact(analysis, tolerance, plan, with_lse)
+            certified_run, missed = _run(forecast, plan, tolerance, method, with_lse)
+        if certified_run is not None:
+            return _near_linear(*certified_run, tolerance)
+        plan = exact_plan(forecast.analysis, missed)
+    return _exact(forecast.analysis, tolerance, plan, with_lse)
 
 
 def _empty(call: Call, tolerance: float) -> Certified:
@@ -160,10 +166,12 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
-Found = tuple[PolynomialRun, Certificate, Plan]
+CertifiedRun = tuple[PolynomialRun, Certificate, Plan]
 
 
-def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse: bool) -> tuple[Found | None, str]:
+def _run(
+    forecast: Forecast, plan: Plan, tolerance: float, method: str, with_lse: bool
+) -> tuple[CertifiedRun | None, str]:
     """Compute by a polynomial and certify; raise the degree while a certificate, the gradient's too, is too large.
 
     Returns:
@@ -171,26 +179,26 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
         If no polynomial keeps the tolerance for gradients and `method` asks for one, the best run that keeps it for the
         output is returned.
     """
-    recipe = plan.recipe
+    analysis, recipe = forecast.analysis, plan.recipe
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
-    kept: Found | None = None
+    kept: CertifiedRun | None = None
     missed = ""
     while recipe is not None:
-        run = _compute(analysis, recipe)
-        certificate = _certify(analysis, recipe, run)
-        made = plan if recipe is plan.recipe else polynomial_plan(analysis, recipe, tolerance, exact)
-        found = (run, certificate, made)
+        run = run_polynomial(analysis, recipe)
+        certificate = certify(analysis, run)
+        run_plan = plan if recipe is plan.recipe else polynomial_plan(forecast, recipe, tolerance, exact)
+        certified_run = (run, certificate, run_plan)
         error = max(certificate.total, certificate.lse if with_lse else 0.0)
         gradient = 0.0 if certificate.gradient is None else certificate.gradient.total
         if max(error, gradient) <= tolerance:
-            return found, ""
+            return certified_run, ""
         what = "the output" if error > tolerance else "gradients"
         missed = (
             f"a polynomial of rank {recipe.index_set.rank} was tried, and its certificate for {what}, "
             f"{max(error, gradient):.3g}, is above {tolerance:.3g}"
         )
         if error <= tolerance and (kept is None or kept[1].gradient.total > gradient):  # type: ignore[union-attr]
-            kept = found
+            kept = certified_run
         if recipe.dtype == torch.float32:
             recipe = replace(recipe, dtype=torch.float64)
         elif certificate.rounding > 0.9 * tolerance:
@@ -198,9 +206,9 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
             most = time_limit(analysis, method)
-            recipe = recipes(analysis, tolerance, least, most)
+            recipe = recipes(forecast, tolerance, least, most)
             if recipe is None and kept is None and analysis.differentiable and most == math.inf:
-                recipe = recipes(analysis, tolerance, least, most, output_only=True)
+                recipe = recipes(forecast, tolerance, least, most, output_only=True)
         if method == "auto" and recipe is not None:
             cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
             if cost.time > exact.time:
@@ -210,57 +218,3 @@ def _run(analysis: Analysis, plan: Plan, tolerance: float, method: str, with_lse
     if method == "polynomial" or exact.flops > AFFORDABLE:
         raise out_of_reach(analysis, tolerance)
     return None, missed
-
-
-def _compute(analysis: Analysis, recipe: Recipe) -> PolynomialRun:
-    index_set = recipe.index_set
-    weights = torch.from_numpy(index_set.multinomials)
-    degrees = torch.from_numpy(index_set.degrees)
-    if recipe.polynomial is None:
-        series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
-    else:
-        series = torch.tensor(recipe.polynomial.coefficients, dtype=torch.float64)
-    coefficients = (series[degrees] * weights).to(analysis.call.query.device)
-    moment = None if recipe.polynomial is None else recipe.polynomial.moment
-    expansion = Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
-    return compute(analysis.call, expansion)
-
-
-def _certify(analysis: Analysis, recipe: Recipe, run: PolynomialRun) -> Certificate:
-    call = analysis.call
-    if not call.positions.is_causal:
-        tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
-        for count in call.counts():
-            tuples = tuples * count
-        tuples = tuples.unsqueeze(1)
-    else:
-        tuples = _causal_tuples(call)
-    index_set = recipe.index_set
-    sizes = (index_set.degree, index_set.rank, run.expansion.dtype)
-    left_out = outside(analysis, recipe.index_set.alphas, call.query) if recipe.polynomial is None else None
-    return certify(
-        call,
-        run.expansion,
-        recipe.polynomial,
-        run.sums,
-        analysis.values,
-        analysis.radii,
-        tuples,
-        gamma(analysis, *sizes),
-        left_out,
-        analysis.drift,
-        gradient_gamma(analysis, *sizes) if analysis.differentiable else None,
-        call.copies,
-    )
-
-
-def _causal_tuples(call: Call) -> Tensor:
-    """How many tuples each query attends, (H, L_q)."""
-    heads, length, _ = call.query.shape
-    total = torch.ones(heads, length, dtype=torch.float64, device=call.query.device)
-    here = torch.arange(length, device=call.query.device) + call.positions.offset + 1
-    for m, key in enumerate(call.keys):
-        seen = call.masks[m] if call.masks else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
-        counts = torch.nn.functional.pad(seen.cumsum(1), (1, 0))
-        total = total * counts[:, here.clamp(0, key.shape[1])]
-    return total

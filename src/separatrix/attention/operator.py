@@ -10,9 +10,10 @@ from torch import Tensor
 from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
+from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
-from separatrix.attention.near_linear.call_plan import plan_call
 from separatrix.attention.near_linear.plan import Plan, check_tolerance
+from separatrix.attention.near_linear.planner import plan_call
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")
@@ -238,6 +239,7 @@ def plan_attention(
         scale=scale,
         enable_gqa=enable_gqa,
     )
+    check_readable(call)
     return plan_call(call, check_tolerance(tolerance), method)[1]
 
 

@@ -14,9 +14,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
+from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.near_linear.analysis import Analysis
-from separatrix.attention.near_linear.call_plan import find_polynomial, plan_call
 from separatrix.attention.near_linear.plan import check_tolerance
+from separatrix.attention.near_linear.planner import find_polynomial, plan_call
 from separatrix.attention.operator import tensor_attention
 from separatrix.checks import one_of
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -162,11 +163,13 @@ def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | Non
 
     The analysis is that of the call in the basis of the polynomial, or in the given basis if no polynomial was found.
     """
-    analysis, _ = plan_call(call, tolerance, "exact")
+    check_readable(call)
+    forecast, _ = plan_call(call, tolerance, "exact")
     if call.positions.has_window:
-        return analysis, None
+        return forecast.analysis, None
     with torch.no_grad():
-        analysis, recipe = find_polynomial(analysis, tolerance)
+        forecast, recipe = find_polynomial(forecast, tolerance)
+    analysis = forecast.analysis
     if recipe is None:
         return analysis, None
     try:

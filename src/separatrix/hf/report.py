@@ -15,11 +15,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.bounds import pieces
 from separatrix.attention.near_linear.analysis import amplitudes
-from separatrix.attention.near_linear.call_plan import plan_call
-from separatrix.attention.near_linear.choice import none_keeps
 from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.near_linear.plan import Plan, check_tolerance
-from separatrix.attention.near_linear.torch import expanded
+from separatrix.attention.near_linear.planner import none_keeps, plan_call
+from separatrix.attention.near_linear.product_cost import expanded
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
 from separatrix.hf.masks import make_mask
@@ -127,7 +126,7 @@ def _recording(model: PreTrainedModel) -> Iterator[None]:
 
 def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
     call = layer.call(h)
-    given, _ = plan_call(call, tolerance, "exact")
+    given = plan_call(call, tolerance, "exact")[0].analysis
     analysis, certified = near_linear(call, tolerance)
     plan = None if certified is None else certified.plan
     if call.positions.has_window:

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from separatrix.attention.bounds import value_range
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
@@ -19,7 +20,7 @@ from separatrix.attention.near_linear.bounded_plan import (
     score_radius,
     sum_rounding,
 )
-from separatrix.attention.near_linear.certificate import Certificate, value_range
+from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.checks import positive
 
@@ -79,6 +80,6 @@ class ScoreBound:
 
 def call_certificate(plan: BoundedPlan, call: Call) -> Certificate:
     """The certificate of a call by a plan, for the magnitudes of its values and the number of its tokens."""
-    magnitudes = value_range(call)
+    magnitudes = value_range(call.values, call.masks)
     roundings = sum_rounding(plan, call) if magnitudes.in_range(torch.float64) else math.inf
     return plan.certificate(roundings, call.shaped(magnitudes.largest.expand(call.query.shape[:2])))

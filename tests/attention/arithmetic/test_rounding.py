@@ -25,7 +25,7 @@ from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.sums import Expansion, Sums
+from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 

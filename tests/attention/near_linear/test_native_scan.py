@@ -15,7 +15,7 @@ from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.near_linear.chunks import chunk_tokens
 from separatrix.attention.near_linear.native_scan import scan, scan_backward
-from separatrix.attention.near_linear.sums import Expansion, Sums
+from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.positions import Positions
 from separatrix.native import native, runnable
 

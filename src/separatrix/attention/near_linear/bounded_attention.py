@@ -17,6 +17,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.bounds import value_range
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
@@ -26,11 +27,15 @@ from separatrix.attention.exact import operators as exact
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.bounded_choice import exact_dtype
-from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion, plan_bounded, sum_rounding
-from separatrix.attention.near_linear.certificate import value_range
-from separatrix.attention.near_linear.sums import Sums
-from separatrix.attention.streaming.attending import check_reached
-from separatrix.attention.streaming.stream_rounding import refuse_values
+from separatrix.attention.near_linear.bounded_plan import (
+    BoundedPlan,
+    check_reached,
+    expansion,
+    plan_bounded,
+    refuse_values,
+    sum_rounding,
+)
+from separatrix.attention.near_linear.expansion import Sums
 from separatrix.errors import SeparatrixError
 
 
@@ -88,7 +93,7 @@ def _attend_within_bound(
         if dtype != query.dtype and truth((torch.isfinite(out) & ~torch.isfinite(rounded)).any()):
             check_reached(query.dtype, number(out.masked_fill(~torch.isfinite(out), 0.0).abs().max()))
         return [rounded, lse.to(torch.float64, copy=True)]
-    values_range = value_range(call)
+    values_range = value_range(call.values, call.masks)
     refuse_values(values_range)
     error = plan.total_error(sum_rounding(plan, call))
     if error > tolerance:

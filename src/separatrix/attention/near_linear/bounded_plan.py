@@ -26,16 +26,16 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
 from separatrix.attention.arithmetic.host import number
-from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, Summing, expanded_sum
+from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, expanded_sum
+from separatrix.attention.bounds import ValueRange
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, total_degree
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, least_chebyshev, taylor
-from separatrix.attention.near_linear.causal import causal_summing
+from separatrix.attention.near_linear.backend import summing
 from separatrix.attention.near_linear.certificate import Certificate
-from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.near_linear.sums import Expansion
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -311,6 +311,25 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
 
 def sum_rounding(plan: BoundedPlan, call: Call) -> float:
     """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
-    chunk = chunk_tokens(call.query.shape[0], plan.rank, True)
-    summing = causal_summing(call, plan.rank) if call.positions.is_causal else Summing(chunk, chunk)
-    return plan.summation(summing.tokens(call.key_lengths)).gamma(torch.float64)
+    adds = summing(call, plan.rank, torch.float64)
+    return plan.summation(adds.tokens(call.key_lengths)).gamma(torch.float64)
+
+
+def refuse_values(values: ValueRange) -> None:
+    """Raise a `SeparatrixError` if products of values, or sums of these over tuples, leave the range of float64."""
+    if not values.in_range(torch.float64):
+        raise SeparatrixError(
+            f"values: products of the sets' largest magnitudes range from 2^{values.low:.0f} to, summed over tuples, "
+            f"2^{values.high:.0f}; near-linear attention needs 2^-900 to 2^1022. Multiply the value sets by powers of "
+            "two, or use exact attention."
+        )
+
+
+def check_reached(dtype: torch.dtype, reached: float) -> None:
+    """Raise a `SeparatrixError` if outputs reach beyond the range of their type."""
+    most = torch.finfo(dtype).max
+    if not reached <= most:
+        raise SeparatrixError(
+            f"values: outputs reach {reached:.3g}, beyond {most:.3g}, the largest number of {dtype}. Use a wider type, "
+            "or multiply the values by a power of two."
+        )

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from separatrix.attention.near_linear.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
 from separatrix.attention.near_linear.product_cost import Expanded
-from separatrix.attention.near_linear.scan_choice import scans_natively
-from separatrix.native import native
+from separatrix.native import MOST_SETS, native
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
         products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
         flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
         tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
-        scanned = scans_natively("cpu", len(shape.key_lengths))
+        scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
         return Cost(flops, held, START + tokens * rank * width * rates.scanned)

@@ -1,16 +1,25 @@
-"""Products with monomials by the kernels in C++, which write none of them: a tile of tokens at a time, in cache.
+r"""Near-linear attention by the kernels in C++, on the CPU.
 
-`csrc/near_linear.hpp` says in which order they add up. Counted as in `arithmetic/rounding.py`, a token goes through no
-more roundings in the type of the monomials than a tile has tokens in a lane, of which there are 128 at the most; then,
-in float64, through four for the lanes, one for each tile of its task, one for each task of its head, and one for each
-call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514, because it has 2^16 tokens or
-fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of tokens depend on shapes alone,
-so that results are the same, bit for bit, with any number of threads.
+- **Products** of a chunk's monomials. The kernels make the monomials of a tile of tokens in cache and write none of
+  them to memory; csrc/near_linear.hpp says in which order they add up. Counted as in `arithmetic/rounding.py`, a token
+  goes through no more roundings in the dtype of the monomials than a tile has tokens in a lane, of which there are 128
+  at the most; then, in float64, through four for the lanes, one for each tile of its task, one for each task of its
+  head, and one for each call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514,
+  because it has 2^16 tokens or fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of
+  tokens depend on shapes alone, so that results are the same, bit for bit, with any number of threads.
+- **One pass** over tokens as they are in memory: coordinates and columns of ones are made in a tile of tokens and
+  nowhere else. This takes coordinates that are entries times factors (`Frame.only_scales`).
+- **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
+  go over the tokens with them: each key set's state gets its token's term, and the query meets the product of the
+  states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add; monomials are added
+  up in one order. The backward pass adds up the gradient of a state one by one too, from the last query to the first.
+- **A few tokens of a stream**: see `native_stream`.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,17 +27,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.native import Monomials, ProductsCall, done
-from separatrix.native_tensors import TYPES, put
+from separatrix.attention.near_linear.chunks import chunk_tokens, scan_chunk
+from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.native_stream import NativeStream
+from separatrix.native import (
+    MOST_SETS,
+    Monomials,
+    Pass,
+    ProductsCall,
+    Scan,
+    ScanGradients,
+    ScanResults,
+    done,
+    function,
+)
+from separatrix.native_tensors import TYPES, addresses, kernels_for, put
 
+NAME = "native"
 TOKENS_OF_A_LANE = 64
 """The largest number of tokens whose monomials are added up in float32: a tile has 256, and a vector four lanes or
 more."""
 
 
+def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
+    return sets <= MOST_SETS and kernels_for(*tensors) is not None
+
+
+def lane_tokens(chunk: int, dtype: torch.dtype) -> int:
+    return min(chunk, TOKENS_OF_A_LANE) if dtype == torch.float32 else chunk
+
+
 @dataclass(frozen=True, eq=False)
-class Laid:
+class MonomialTable:
     """An index set as the kernels take it, and the arrays that it points to."""
 
     monomials: Monomials
@@ -36,12 +69,12 @@ class Laid:
 
 
 @lru_cache(maxsize=64)
-def laid(index_set: IndexSet) -> Laid:
+def monomial_table(index_set: IndexSet) -> MonomialTable:
     """The monomials as products of a stored row and a coordinate: see csrc/tile.hpp.
 
     Example:
         >>> from separatrix.attention.near_linear.approximation.monomials import total_degree
-        >>> [array.tolist() for array in laid(total_degree(2, 2)).arrays]
+        >>> [array.tolist() for array in monomial_table(total_degree(2, 2)).arrays]
         [[0, 1, 2, 1, 1, 2], [2, 2, 2, 0, 1, 1], [0, 0, 0], [0, 0, 1]]
     """
     parents, last, d = index_set.parents, index_set.last, index_set.dimension
@@ -51,58 +84,177 @@ def laid(index_set: IndexSet) -> Laid:
     place = np.cumsum(stored) - 1
     left, right = np.where(stored, place, place[parents]), np.where(stored, d, last)
     of_rows = place[parents[stored]], np.maximum(last[stored], 0)
-    arrays = tuple(np.ascontiguousarray(one, dtype=np.int32) for one in (left, right, *of_rows))
+    arrays = tuple(np.ascontiguousarray(column, dtype=np.int32) for column in (left, right, *of_rows))
     sizes = (index_set.rank, d, int(stored.sum()))
-    return Laid(Monomials(*sizes, *(array.ctypes.data for array in arrays)), arrays)
+    return MonomialTable(Monomials(*sizes, *(array.ctypes.data for array in arrays)), arrays)
 
 
-class NativeProducts:
-    """The products of `Products`, by the kernels."""
+class _Products:
+    """The call of a product with tokens x (H, d', n) and columns W (H, c, n), or None, and the tensors it points to."""
 
-    def __init__(self, library: ctypes.CDLL, index_set: IndexSet, heads: int, columns: int, like: Tensor) -> None:
-        self._library, self._like, self._laid = library, like, laid(index_set)
-        self._heads, self._columns, self._shape = heads, columns, (heads, index_set.rank, columns)
+    def __init__(self, index_set: IndexSet, x: Tensor, W: Tensor | None, columns: int) -> None:
+        self.x, self.W = _contiguous_tokens(x), None if W is None else _contiguous_tokens(W)
+        self._table = monomial_table(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._call = ProductsCall(TYPES[x.dtype], x.shape[0], x.shape[2], columns)
+        self._call.set = ctypes.pointer(self._table.monomials)
+        put(self._call.x, self.x)
+        if self.W is not None:
+            put(self._call.W, self.W)
 
-    def _call(self, x: Tensor, W: Tensor | None) -> ProductsCall:
-        sizes = (TYPES[self._like.dtype], self._heads, x.shape[2], self._columns)
-        call = ProductsCall(*sizes, ctypes.pointer(self._laid.monomials))
-        put(call.x, x)
-        if W is not None:
-            put(call.W, W)
-        return call
+    def run(self, kernel: str, *tensors: Tensor) -> None:
+        done(function(kernel, 1 + len(tensors))(ctypes.byref(self._call), *(_pointer(x) for x in tensors)))
 
-    def _tokens_side_by_side(self, x: Tensor) -> Tensor:
-        assert x.dtype == self._like.dtype
-        return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
 
-    def start(self) -> list[Tensor]:
-        return [self._like.new_zeros(self._shape, dtype=torch.float64)]
+def add(index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
+    _Products(index_set, x, W, W.shape[1]).run("separatrix_products_add", state)
 
-    def add(self, state: list[Tensor], x: Tensor, W: Tensor) -> None:
-        x, W = self._tokens_side_by_side(x), self._tokens_side_by_side(W)
-        done(self._library.separatrix_products_add(ctypes.byref(self._call(x, W)), _pointer(state[0])))
 
-    def finish(self, state: list[Tensor]) -> Tensor:
-        return state[0]
+def sums(index_set: IndexSet, x: Tensor, M: Tensor) -> Tensor:
+    heads, _, columns = M.shape
+    out = x.new_empty(heads, columns, x.shape[2])
+    _Products(index_set, x, None, columns).run("separatrix_products_sums", M.contiguous(), out)
+    return out
 
-    def prepare(self, M: Tensor) -> list[Tensor]:
-        return [M.to(self._like.dtype).contiguous()]
 
-    def sums(self, x: Tensor, M: list[Tensor]) -> Tensor:
-        x = self._tokens_side_by_side(x)
-        out = x.new_empty(self._heads, self._columns, x.shape[2])
-        call = self._call(x, None)
-        done(self._library.separatrix_products_sums(ctypes.byref(call), _pointer(M[0]), _pointer(out)))
-        return out
+def gradient(index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    products = _Products(index_set, x, W, W.shape[1])
+    grad_x, grad_W = x.new_empty(x.shape), W.new_empty(W.shape)
+    products.run("separatrix_products_gradient", M.contiguous(), grad_x, grad_W)
+    return grad_x, grad_W
 
-    def gradient(self, x: Tensor, M: list[Tensor], W: Tensor, state: list[Tensor] | None) -> tuple[Tensor, Tensor]:
-        if state is not None:
-            self.add(state, x, W)
-        x, W = self._tokens_side_by_side(x), self._tokens_side_by_side(W)
-        grad_x, grad_W = x.new_empty(x.shape), W.new_empty(W.shape)
-        found = _pointer(grad_x), _pointer(grad_W)
-        done(self._library.separatrix_products_gradient(ctypes.byref(self._call(x, W)), _pointer(M[0]), *found))
-        return grad_x, grad_W
+
+def _contiguous_tokens(x: Tensor) -> Tensor:
+    """A tensor (H, d', n) whose tokens are next to each other."""
+    return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
+
+
+class NativePass:
+    """A pass over tokens (H, L, d) of set m of an expansion, 0 for the queries."""
+
+    def __init__(self, expansion: Expansion, x: Tensor, m: int, d_v: int) -> None:
+        frame, index_set = expansion.frame, expansion.index_set
+        self._x, self._arithmetic = x, frame.dtype
+        self._factors = (frame.factors[m] * (1.0 if m else frame.scale)).contiguous()
+        self._shape = (x.shape[0], index_set.rank, d_v + 1)
+        self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], x.shape[0], x.shape[1], d_v)
+        self._table = monomial_table(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._call.set = ctypes.pointer(self._table.monomials)
+        self._call.factors = self._factors.data_ptr()
+        put(self._call.x, x)
+
+    def state(self, values: Tensor, mask: Tensor | None) -> Tensor:
+        """The state (H, rank, d_v + 1) of the tokens with their values (H, L, d_v), in float64."""
+        put(self._call.values, values)
+        if mask is not None:
+            put(self._call.mask, mask)
+        state = values.new_zeros(self._shape, dtype=torch.float64)
+        done(function("separatrix_pass_add", 2)(ctypes.byref(self._call), _pointer(state)))
+        return state
+
+    def attend(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The tokens as queries against M (H, rank, d_v + 2): output (H, L, d_v), denominator and moment (H, L)."""
+        M = M.to(self._arithmetic).contiguous()
+        out = self._x.new_empty(*self._x.shape[:2], self._call.d_v)
+        denominator, moment = (self._x.new_empty(self._x.shape[:2], dtype=torch.float64) for _ in range(2))
+        results = (_pointer(x) for x in (M, out, denominator, moment))
+        done(function("separatrix_pass_attend", 5)(ctypes.byref(self._call), *results))
+        return out, denominator, moment
+
+
+def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
+    if not expansion.frame.only_scales or x.dtype not in TYPES or values.dtype != x.dtype:
+        return None
+    if any(tokens.shape[2] > 1 and tokens.stride(2) != 1 for tokens in (x, values)):
+        return None
+    return NativePass(expansion, x, m, values.shape[2])
+
+
+def scan_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
+    return scan_chunk(heads, rank, columns)
+
+
+def scan_summing(call: Call, rank: int) -> Summing:
+    """Keys before the first query are added up in chunks, and from there on one token after the other."""
+    chunk = chunk_tokens(call.query.shape[0], rank, True)
+    return Summing(max(chunk, *call.key_lengths), chunk)
+
+
+def scan(
+    expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    given = _ScanCall(expansion, query, x, W, Z)
+    heads, columns, length = W[0].shape
+    totals = query.new_empty(heads, length, columns + 1)
+    after = [torch.empty_like(z) for z in given.Z]
+    results = ScanResults(totals.data_ptr(), addresses(after))
+    done(function("separatrix_scan_forward", 2)(ctypes.byref(given.call), ctypes.byref(results)))
+    return totals[..., :columns], totals[..., columns], after
+
+
+def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
+    given = _ScanCall(expansion, None, x, W, Z)
+    after = [torch.empty_like(z) for z in given.Z]
+    results = ScanResults(None, addresses(after))
+    done(function("separatrix_scan_forward", 2)(ctypes.byref(given.call), ctypes.byref(results)))
+    return after
+
+
+def scan_backward(
+    expansion: Expansion,
+    query: Tensor,
+    x: list[Tensor],
+    W: list[Tensor],
+    Z: list[Tensor],
+    grad: Tensor,
+    grad_Z: list[Tensor],
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    given = _ScanCall(expansion, query, x, W, Z)
+    grad, grad_Z = grad.contiguous(), [z.contiguous() for z in grad_Z]
+    grad_query = torch.empty_like(query, memory_format=torch.contiguous_format)
+    grad_x, grad_W, before = ([torch.empty_like(y) for y in tensors] for tensors in (given.x, given.W, given.Z))
+    gradients = ScanGradients(
+        grad.data_ptr(),
+        addresses(grad_Z),
+        grad_query.data_ptr(),
+        addresses(grad_x),
+        addresses(grad_W),
+        addresses(before),
+    )
+    done(function("separatrix_scan_backward", 2)(ctypes.byref(given.call), ctypes.byref(gradients)))
+    return grad_query, grad_x, grad_W, before
+
+
+class _ScanCall:
+    """The arguments of a scan as the kernels take them, and the tensors that they point to; the query may be None."""
+
+    def __init__(
+        self, expansion: Expansion, query: Tensor | None, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
+    ) -> None:
+        index_set = expansion.index_set
+        self.query = None if query is None else query.contiguous()
+        self.x, self.W, self.Z = ([y.contiguous() for y in tensors] for tensors in (x, W, Z))
+        self._last, self._parents = (torch.from_numpy(a).contiguous() for a in (index_set.last, index_set.parents))
+        self._coefficients = expansion.coefficients.contiguous()
+        self._moments = None if expansion.moment is None else expansion.moment_weights()
+        heads, columns, length = W[0].shape
+        self.call = Scan(
+            *(heads, len(W), length, index_set.dimension, columns, index_set.rank),
+            *(self._last.data_ptr(), self._parents.data_ptr(), self._coefficients.data_ptr()),
+            *(None if y is None else y.data_ptr() for y in (self._moments, self.query)),
+            *(addresses(tensors) for tensors in (self.x, self.W, self.Z)),
+        )
+
+
+def stream_kernels(
+    index_set: IndexSet,
+    coefficients: Tensor,
+    factors: Sequence[float],
+    heads: int,
+    value_dim: int,
+    most: float,
+    norm: int,
+) -> NativeStream:
+    return NativeStream(monomial_table(index_set), coefficients, factors, heads, value_dim, most, norm)
 
 
 def _pointer(x: Tensor) -> ctypes.c_void_p:

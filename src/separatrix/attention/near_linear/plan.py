@@ -12,6 +12,7 @@ from separatrix.checks import positive
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from separatrix.attention.near_linear.approximation.monomials import IndexSet
     from separatrix.attention.near_linear.approximation.remainder import Polynomial
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the polynomial method expands: the index set, its polynomial (None if not of total degree), the dtype."""
+    """The polynomial that near-linear attention expands.
+
+    Attributes:
+        index_set: Its monomials.
+        polynomial: The polynomial of the scores; None if the index set is not of total degree.
+        dtype: The dtype in which monomials are computed.
+        key_powers: What the error of an index set that is not of total degree needs of the keys.
+    """
 
     index_set: IndexSet = field(repr=False)
     polynomial: Polynomial | None
     dtype: torch.dtype
+    key_powers: dict[int, Tensor] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,30 @@
-"""How many monomials a token has, how many of them are written, and what a product with them costs."""
+"""How many monomials a token has, and what a product with them is counted as in the cost of a plan.
+
+The count is that of products that leave the last factor of each monomial to the other operand: with l the largest
+coordinate of alpha and beta = alpha less one there, x^alpha W = x^beta (x_l W). A beta meets only coordinates from its
+largest on, in groups of `GROUP`. The rates of `cost` were measured with this count.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.approximation.monomials import IndexSet
 
 LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
 """The largest rank and degree of a polynomial that is ever tried."""
 GROUP = 4
-"""The number of coordinates in a group of `products`: with nine columns each, about what a product needs."""
+"""The number of coordinates in a group."""
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """How many monomials there are, and what a product with them costs if their last factors are left out.
+    """How many monomials there are, how many rows remain without their last factors, and the pairs that these form.
 
-    Then `rows` are written for a token, and a product has `pairs` of a row and a coordinate (see `products`).
+    A pair is a row and a coordinate that multiplies it.
     """
 
     rank: int
@@ -37,6 +46,17 @@ class Expanded:
 def direct(rank: int) -> Expanded:
     """Monomials that are all multiplied out."""
     return Expanded(rank, rank, rank)
+
+
+def expanded(index_set: IndexSet) -> Expanded:
+    """The cost of products with the monomials of a set."""
+    d = index_set.dimension
+    if index_set.degree < 2 or d == 0:
+        return direct(index_set.rank)
+    rows = index_set.levels[-1][0]
+    last = index_set.last[:rows]
+    pairs = sum(int((last < stop).sum()) * min(GROUP, stop) for stop in range(d, 0, -GROUP))
+    return Expanded(index_set.rank, rows, pairs)
 
 
 def expanded_total_degree(d: int, degree: int) -> Expanded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,26 +13,44 @@ from torch import Tensor
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.causal import attend_causal, backward_causal
-from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backward, states
+from separatrix.attention.near_linear.expansion import Expansion, Sums
+from separatrix.attention.near_linear.plan import Recipe
+from separatrix.attention.near_linear.sums import attend, backward, states
 
 
 @dataclass(frozen=True)
 class PolynomialRun:
-    """The results of near-linear attention, with what the backward pass needs."""
+    """The results of near-linear attention by a recipe, with what the certificate and the backward pass need."""
 
     call: Call
+    recipe: Recipe
     expansion: Expansion
     states: list[Tensor]
     sums: Sums
 
 
-def compute(call: Call, expansion: Expansion) -> PolynomialRun:
-    """Attend by the polynomial of an expansion."""
+def run_polynomial(analysis: Analysis, recipe: Recipe) -> PolynomialRun:
+    """Attend by the polynomial of a recipe, in the coordinates of an analysis."""
+    call, expansion = analysis.call, expand(analysis, recipe)
     if call.positions.is_causal:
-        return PolynomialRun(call, expansion, [], attend_causal(call, expansion))
-    made = states(call, expansion)
-    return PolynomialRun(call, expansion, made, attend(call, expansion, made))
+        return PolynomialRun(call, recipe, expansion, [], attend_causal(call, expansion))
+    key_states = states(call, expansion)
+    return PolynomialRun(call, recipe, expansion, key_states, attend(call, expansion, key_states))
+
+
+def expand(analysis: Analysis, recipe: Recipe) -> Expansion:
+    """The polynomial of a recipe as a sum of monomials in the coordinates of an analysis."""
+    index_set, polynomial = recipe.index_set, recipe.polynomial
+    if polynomial is None:
+        series = torch.tensor([1 / math.factorial(p) for p in range(index_set.degree + 1)], dtype=torch.float64)
+    else:
+        series = torch.tensor(polynomial.coefficients, dtype=torch.float64)
+    weights, degrees = torch.from_numpy(index_set.multinomials), torch.from_numpy(index_set.degrees)
+    coefficients = (series[degrees] * weights).to(analysis.call.query.device)
+    moment = None if polynomial is None else polynomial.moment
+    return Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
 
 
 class _Polynomial(torch.autograd.Function):

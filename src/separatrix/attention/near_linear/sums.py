@@ -12,93 +12,16 @@ key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Ste
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.arithmetic.incoming import Power
-from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.bounds import pieces
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.approximation.coordinates import Frame
-from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.chunks import chunk_tokens
-from separatrix.attention.near_linear.native import TOKENS_OF_A_LANE
-from separatrix.attention.near_linear.native_pass import native_pass
-from separatrix.attention.near_linear.torch import Products, products
-from separatrix.native_tensors import kernels_for
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
-
-    The coefficients are in float64 whatever the type of the coordinates: 1 / alpha! is below the range of float32 from
-    degree 34 on, where its terms may still be large. `moment` is the level whose sum over tuples, sum_t s_t^moment, is
-    computed beside the output; None for none.
-    """
-
-    frame: Frame
-    index_set: IndexSet
-    coefficients: Tensor
-    moment: int | None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type in which monomials are computed."""
-        return self.frame.dtype
-
-    def wide(self) -> Expansion:
-        """The expansion with its monomials in float64."""
-        return replace(self, frame=replace(self.frame, dtype=torch.float64))
-
-    def chunk(self, heads: int) -> int:
-        """The largest number of tokens in a chunk."""
-        return chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64)
-
-    def even_chunk(self, heads: int, length: int) -> int:
-        """The number of tokens in a chunk when `length` tokens are cut into as few, equally long chunks as possible.
-
-        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
-        first.
-        """
-        most, length = self.chunk(heads), max(length, 1)
-        pieces = max(-(-length // most), min(2, length // 2048), 1)
-        return min(-(-length // (64 * pieces)) * 64, most, length)
-
-    def products(self, heads: int, size: int, columns: int) -> Products:
-        """Products with the monomials of up to `size` tokens a head, `columns` wide."""
-        return products(self.index_set, heads, size, columns, self.coefficients.new_empty(0, dtype=self.dtype))
-
-
-def summing(call: Call, rank: int, dtype: torch.dtype) -> Summing:
-    """How a call that is not causal adds up its tokens, with monomials in `dtype`: in chunks.
-
-    The kernels in C++ add up fewer in float32, so that float32 keeps smaller tolerances with them than without.
-    """
-    chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
-    in_lanes = dtype == torch.float32 and kernels_for(*call.tensors) is not None
-    return Summing(min(chunk, TOKENS_OF_A_LANE) if in_lanes else chunk, chunk)
-
-
-@dataclass(frozen=True)
-class Sums:
-    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64."""
-
-    output: Tensor
-    denominator: Tensor
-    moment: Tensor
-
-
-def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """[V, 1]^T (H, d_v + 1, c), with zeros for hidden tokens."""
-    heads, length, d_v = value.shape
-    widened = value.new_empty(heads, d_v + 1, length, dtype=dtype)
-    widened[:, :d_v] = value.mT
-    widened[:, d_v] = 1.0
-    return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
+from separatrix.attention.near_linear.backend import backend_of
+from separatrix.attention.near_linear.expansion import Expansion, Sums, with_ones
 
 
 def states(call: Call, expansion: Expansion) -> list[Tensor]:
@@ -110,19 +33,19 @@ def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -
     """The state of the tokens in [start, stop) of key set m."""
     key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
     here = slice(start, stop)
-    one_pass = native_pass(expansion.frame, expansion.index_set, key[:, here], m + 1, value[:, here])
+    backend = backend_of(call)
+    one_pass = backend.one_pass(expansion, key[:, here], m + 1, value[:, here])
     if one_pass is not None:
         return one_pass.state(value[:, here], None if mask is None else mask[:, here])
     heads, _, d_v = value.shape
     size = expansion.even_chunk(heads, stop - start)
-    met = expansion.products(heads, size, d_v + 1)
-    state = met.start()
+    state = value.new_zeros(heads, expansion.index_set.rank, d_v + 1, dtype=torch.float64)
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
-        shown = None if mask is None else mask[:, here]
-        x = expansion.frame.coordinates(key[:, here], m + 1, shown)
-        met.add(state, x, with_ones(value[:, here], shown, expansion.dtype))
-    return met.finish(state)
+        seen = None if mask is None else mask[:, here]
+        x = expansion.frame.coordinates(key[:, here], m + 1, seen)
+        backend.add(expansion.index_set, state, x, with_ones(value[:, here], seen, expansion.dtype))
+    return state
 
 
 def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
@@ -130,13 +53,12 @@ def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
     product = Z[0]
     for z in Z[1:]:
         product = product * z
-    met = product * expansion.coefficients.unsqueeze(-1)
-    column = torch.zeros_like(met[..., :1])
+    weighted = product * expansion.coefficients.unsqueeze(-1)
+    moments = torch.zeros_like(weighted[..., :1])
     if expansion.moment is not None:
         level = slice(*expansion.index_set.levels[expansion.moment])
-        weights = torch.from_numpy(expansion.index_set.multinomials[level]).to(met)
-        column[:, level, 0] = product[:, level, -1] * weights
-    return torch.cat([met, column], -1)
+        moments[:, level, 0] = product[:, level, -1] * expansion.moment_weights()[level]
+    return torch.cat([weighted, moments], -1)
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
@@ -144,17 +66,16 @@ def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]
-    one_pass = native_pass(expansion.frame, expansion.index_set, query, 0, call.values[0])
+    backend, M = backend_of(call), contraction(Z, expansion)
+    one_pass = backend.one_pass(expansion, query, 0, call.values[0])
     if one_pass is not None:
-        return Sums(*one_pass.attend(contraction(Z, expansion)))
-    size = expansion.even_chunk(heads, length)
-    against = expansion.products(heads, size, d_v + 2)
-    met = against.prepare(contraction(Z, expansion))
+        return Sums(*one_pass.attend(M))
+    size, M = expansion.even_chunk(heads, length), M.to(expansion.dtype).contiguous()
     out = query.new_empty(heads, length, d_v)
     denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
     for start, stop in pieces(length, size):
         x = expansion.frame.coordinates(query[:, start:stop], 0)
-        sums = against.sums(x, met).to(torch.float64)
+        sums = backend.sums(expansion.index_set, x, M).to(torch.float64)
         D = denominator[:, start:stop] = sums[:, d_v]
         moment[:, start:stop] = sums[:, d_v + 1]
         out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
@@ -171,17 +92,17 @@ def backward(
         expansion = expansion.wide()
     dtype, frame = expansion.dtype, expansion.frame
     heads, length, _ = call.query.shape
-    size = expansion.even_chunk(2 * heads, length)
-    against = expansion.products(heads, size, grad_out.shape[2] + 1)
-    met = against.prepare(contraction(Z, expansion)[..., :-1])
-    state = against.start()
+    size, backend, index_set = expansion.even_chunk(2 * heads, length), backend_of(call), expansion.index_set
+    M = contraction(Z, expansion)[..., :-1].to(dtype).contiguous()
+    grad_product = torch.zeros_like(Z[0])
     grad_query = torch.empty_like(call.query)
     for start, stop in pieces(length, size):
         here = slice(start, stop)
         x = frame.coordinates(call.query[:, here], 0)
         d_sums = incoming.of_sums(here).mT.to(dtype)
-        grad_query[:, here] = power.multiply(frame.pull_back(against.gradient(x, met, d_sums, state)[0], 0))
-    grad_product = against.finish(state)
+        backend.add(index_set, grad_product, x, d_sums)
+        grad_x, _ = backend.gradient(index_set, x, M, d_sums)
+        grad_query[:, here] = power.multiply(frame.pull_back(grad_x, 0))
     grad_product *= expansion.coefficients.unsqueeze(-1)
     grad_keys, grad_values = [], []
     for m in range(len(call.keys)):
@@ -259,17 +180,16 @@ def state_backward(
         grad_value: Where the gradient of the values goes.
     """
     key, value = call.keys[m], call.values[m]
-    size = expansion.even_chunk(2 * key.shape[0], stop)
-    met = expansion.products(key.shape[0], size, value.shape[2] + 1)
+    size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)
     inner = Power.next_to(grad_Z.flatten(1))
-    prepared = met.prepare(inner.divide(grad_Z))
+    M = inner.divide(grad_Z).to(expansion.dtype).contiguous()
     power = outer.times(inner)
     for first, last in pieces(stop, size):
         here = slice(first, last)
         mask = call.masks[m][:, here] if call.masks else None
         x = expansion.frame.coordinates(key[:, here], m + 1, mask)
         V = with_ones(value[:, here], mask, expansion.dtype)
-        grad_x, grad_W = met.gradient(x, prepared, V, None)
+        grad_x, grad_W = backend.gradient(expansion.index_set, x, M, V)
         grad_K = power.multiply(expansion.frame.pull_back(grad_x, m + 1))
         grad_V = power.multiply(grad_W[:, :-1].mT.to(torch.float64))
         if mask is not None:

@@ -25,10 +25,11 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
+from separatrix.attention.near_linear.backend import summing
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion
-from separatrix.attention.near_linear.causal import causal_summing
-from separatrix.attention.near_linear.sums import Expansion, contraction
-from separatrix.attention.near_linear.torch import against_monomials
+from separatrix.attention.near_linear.differentiable_products import against_monomials
+from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.sums import contraction
 from separatrix.attention.sharded.agreement import RankPass, Report
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
@@ -142,8 +143,8 @@ def sharded_attention(
         lengths = call.key_lengths
         roundings = list(local.roundings)
         if is_causal:  # a shard is added up once more, behind those of the ranks before it
-            summing = causal_summing(call, local.plan.rank)
-            scan = [summing.tokens([length]) for length in lengths]
+            adds = summing(call, local.plan.rank, torch.float64)
+            scan = [adds.tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
         report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
         return (call, shard, local.plan), report

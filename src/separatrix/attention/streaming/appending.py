@@ -10,12 +10,11 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.near_linear.sums import with_ones
-from separatrix.attention.near_linear.torch import sum_of_monomials
-from separatrix.attention.streaming.few_choice import few_tokens_for
-from separatrix.attention.streaming.few_tokens import FewTokens, roundings_of_few
-from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
-from separatrix.attention.streaming.stream_rounding import roundings_of_chunks
+from separatrix.attention.near_linear.backend import StreamKernels
+from separatrix.attention.near_linear.differentiable_products import sum_of_monomials
+from separatrix.attention.near_linear.expansion import with_ones
+from separatrix.attention.streaming.few_tokens import few_tokens_kernels
+from separatrix.attention.streaming.stream_rounding import roundings_of_chunks, roundings_of_few
 from separatrix.attention.streaming.token_checks import as_sets, check_finite, seen_tokens
 from separatrix.errors import ArgumentError
 
@@ -32,7 +31,7 @@ def append(
     """Check tokens and add them to a state: its `append`."""
     require_ieee_arithmetic()
     key_sets, value_sets, masks = checked_tokens(state, keys, values, key_masks)
-    few = None if masks else few_tokens_for(state, key_sets, value_sets)
+    few = None if masks else few_tokens_kernels(state, key_sets, value_sets)
     if few is not None:
         return _append_few(state, few, key_sets, value_sets)
     refuse_tokens(state, key_sets, value_sets)
@@ -100,9 +99,7 @@ def _append(state: TensorAttentionState, m: int, key: Tensor, value: Tensor, mas
         state._hidden[m] += (~mask).sum(-1)
 
 
-def _append_few(
-    state: TensorAttentionState, few: FewTokens | FewTokensOnGpu, keys: list[Tensor], values: list[Tensor]
-) -> None:
+def _append_few(state: TensorAttentionState, few: StreamKernels, keys: list[Tensor], values: list[Tensor]) -> None:
     length = keys[0].shape[-2]
     largest = few.append(state._own_states(), keys, values, checked=False)
     if largest is None:

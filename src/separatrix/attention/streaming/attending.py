@@ -10,12 +10,11 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
+from separatrix.attention.near_linear.backend import StreamKernels
+from separatrix.attention.near_linear.bounded_plan import check_reached
+from separatrix.attention.near_linear.differentiable_products import against_monomials
 from separatrix.attention.near_linear.sums import contraction
-from separatrix.attention.near_linear.torch import against_monomials
-from separatrix.attention.streaming.few_choice import few_tokens_for
-from separatrix.attention.streaming.few_tokens import FewTokens
-from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
-from separatrix.errors import SeparatrixError
+from separatrix.attention.streaming.few_tokens import few_tokens_kernels
 
 if TYPE_CHECKING:
     from separatrix.attention.streaming.state import TensorAttentionState
@@ -25,7 +24,7 @@ def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
     """The outputs of queries over all tuples of tokens so far: the `attend` of a state."""
     require_ieee_arithmetic()
     state._check("query", query, state.head_dim)
-    few = None if _sees_nothing(state) else few_tokens_for(state, [query])
+    few = None if _sees_nothing(state) else few_tokens_kernels(state, [query])
     if few is None or 0 in state._tokens:
         state.refuse_beyond_bound("query", query)
     shape = (*state.batch_shape, query.shape[-2], state.value_dim)
@@ -51,7 +50,7 @@ def _attend(state: TensorAttentionState, query: Tensor) -> Tensor:
     return found.mT.to(state.dtype)
 
 
-def _attend_few(state: TensorAttentionState, few: FewTokens | FewTokensOnGpu, query: Tensor) -> Tensor:
+def _attend_few(state: TensorAttentionState, few: StreamKernels, query: Tensor) -> Tensor:
     states = [z.contiguous() for z in state._states]
     found = few.attend(states, query, checked=False)
     if found is None:
@@ -61,13 +60,3 @@ def _attend_few(state: TensorAttentionState, few: FewTokens | FewTokensOnGpu, qu
     out, reached = found
     check_reached(state.dtype, reached)
     return out
-
-
-def check_reached(dtype: torch.dtype, reached: float) -> None:
-    """Raise a `SeparatrixError` if outputs reach beyond the range of their type."""
-    most = torch.finfo(dtype).max
-    if not reached <= most:
-        raise SeparatrixError(
-            f"values: outputs reach {reached:.3g}, beyond {most:.3g}, the largest number of {dtype}. Use a wider type, "
-            "or multiply the values by a power of two."
-        )

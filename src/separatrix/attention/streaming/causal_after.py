@@ -11,7 +11,7 @@ from torch import Tensor
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.near_linear import causal
-from separatrix.attention.near_linear.sums import Expansion, Sums
+from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.positions import Positions
 
 

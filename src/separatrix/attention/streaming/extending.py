@@ -11,13 +11,12 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.near_linear.causal import causal_summing
+from separatrix.attention.near_linear.backend import summing
+from separatrix.attention.near_linear.bounded_plan import check_reached
 from separatrix.attention.streaming.appending import append_checked, checked_tokens, refuse_tokens
-from separatrix.attention.streaming.attending import check_reached
 from separatrix.attention.streaming.causal_after import attend_after, causal_call
-from separatrix.attention.streaming.few_choice import few_tokens_for
-from separatrix.attention.streaming.few_tokens import roundings_of_few
-from separatrix.attention.streaming.stream_rounding import roundings_of_chunks
+from separatrix.attention.streaming.few_tokens import few_tokens_kernels
+from separatrix.attention.streaming.stream_rounding import roundings_of_chunks, roundings_of_few
 from separatrix.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def extend(
     state.refuse_beyond_bound("query", query)
     if length == 1:  # whose queries are asked together
         chunk = state._expansion.even_chunk(state._heads, 1)
-        by_kernels = not masks and few_tokens_for(state, key_sets, value_sets) is not None
+        by_kernels = not masks and few_tokens_kernels(state, key_sets, value_sets) is not None
         roundings = [
             roundings_of_few(before, 1) if by_kernels else roundings_of_chunks(before, 1, chunk)
             for before in state._roundings
@@ -53,7 +52,7 @@ def extend(
         state.append(key_sets, value_sets, key_masks=key_masks)
         return state.attend(query.squeeze(-2)).unsqueeze(-2) if shared else state.attend(query)
     refuse_tokens(state, key_sets, value_sets)
-    few = None if masks else few_tokens_for(state, [query, *key_sets], value_sets)
+    few = None if masks else few_tokens_kernels(state, [query, *key_sets], value_sets)
     if few is not None and few.ONE_BY_ONE:
         roundings = [max(before, 1) + length for before in state._roundings]
         state._refuse_roundings([n + length for n in state._tokens], state._largest, roundings)
@@ -77,7 +76,7 @@ def _attend_after(
     outputs = []
     for one in query.unbind(-3):
         call = causal_call(state._flat(one), flat, masks, state.scale)
-        scan = causal_summing(call, state.plan.rank).tokens([length])
+        scan = summing(call, state.plan.rank, torch.float64).tokens([length])
         roundings = [before + scan.count() + scan.count(wide=True) for before in state._roundings]
         state._refuse_roundings([count + length for count in state._tokens], largest, roundings)
         out = attend_after(state._expansion, state.scale, masks, call.query, *flat, *state._states)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, check_tensor
+from separatrix.attention.near_linear.backend import StreamKernels
 from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
     expansion,
@@ -27,8 +28,6 @@ from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.attention.streaming.appending import append
 from separatrix.attention.streaming.attending import attend
 from separatrix.attention.streaming.extending import extend
-from separatrix.attention.streaming.few_tokens import FewTokens
-from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
 from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
 from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding
 from separatrix.attention.streaming.thread_guard import ThreadGuard
@@ -117,7 +116,7 @@ class TensorAttentionState:
         self._guard = ThreadGuard("state")
         shape = (self._heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
-        self._few: FewTokens | FewTokensOnGpu | None = None
+        self._kernels: tuple[str, StreamKernels | None] = ("", None)  # their backend's name, and the kernels
         self._tokens = [0] * (order - 1)
         self._largest = [0.0] * (order - 1)
         self._roundings = [0] * (order - 1)
@@ -127,7 +126,13 @@ class TensorAttentionState:
         """The attributes of a copy: lists of its own, and sums that either state copies before it changes them."""
         with self._guard.reading:
             lists = {name: list(getattr(self, name)) for name in ("_tokens", "_largest", "_roundings")}
-            own = {**lists, "_states": list(self.states), "_shared": True, "_few": None, "_guard": copy(self._guard)}
+            own = {
+                **lists,
+                "_states": list(self.states),
+                "_shared": True,
+                "_kernels": ("", None),
+                "_guard": copy(self._guard),
+            }
             return {**self.__dict__, **own}
 
     @property
@@ -289,7 +294,7 @@ class TensorAttentionState:
                 self._hidden = counts.index_select(1, chosen).flatten(1)
             if len(chosen) != self.batch_shape[0]:
                 self.batch_shape = (len(chosen), *self.batch_shape[1:])
-                self._heads, self._few = math.prod(self.batch_shape), None
+                self._heads, self._kernels = math.prod(self.batch_shape), ("", None)
                 self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
             self.states = states
 

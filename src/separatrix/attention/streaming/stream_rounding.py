@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.bounds import SMALLEST_SCALE
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan
-from separatrix.attention.near_linear.certificate import SMALLEST_SCALE, ValueRange
 from separatrix.errors import SeparatrixError
 
 
@@ -30,6 +30,15 @@ def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
     return max(before, added.count() + added.count(wide=True)) + 1
 
 
+def roundings_of_few(before: int, tokens: int) -> int:
+    """How many roundings a token has gone through after a call of so many tokens; `before` is the number before it.
+
+    >>> roundings_of_few(0, 1), roundings_of_few(1, 1), roundings_of_few(1, 4)
+    (2, 2, 5)
+    """
+    return max(before, tokens) + 1
+
+
 def relative_rounding(
     plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
 ) -> float:
@@ -46,16 +55,6 @@ def relative_rounding(
     if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
         return math.inf  # products of some of the sets, or sums of these, leave the range
     return plan.rounding(sum(roundings))
-
-
-def refuse_values(values: ValueRange) -> None:
-    """Raise a `SeparatrixError` if products of values, or sums of these over tuples, leave the range of float64."""
-    if not values.in_range(torch.float64):
-        raise SeparatrixError(
-            f"values: products of the sets' largest magnitudes range from 2^{values.low:.0f} to, summed over tuples, "
-            f"2^{values.high:.0f}; near-linear attention needs 2^-900 to 2^1022. Multiply the value sets by powers of "
-            "two, or use exact attention."
-        )
 
 
 def refuse_roundings(

@@ -9,7 +9,7 @@ from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation import monomials
-from separatrix.attention.near_linear.sums import Sums
+from separatrix.attention.near_linear.expansion import Sums
 from separatrix.attention.near_linear.triton import launch
 from separatrix.attention.near_linear.triton import products as gpu_products
 from separatrix.attention.near_linear.triton import scan as gpu_scan

@@ -159,65 +159,25 @@ def downward_closed(alphas: npt.ArrayLike) -> IndexSet:
     return IndexSet(rows, tuple(pairwise(bounds)), last, above)
 
 
-class MonomialMemory:
-    """Memory for the monomials (..., rank, n) of up to `size` tokens, used again for every chunk.
-
-    What is read and written where is worked out once for each number of tokens: with a few hundred tokens in a
-    product, making the views would take as long as the products.
-    """
-
-    def __init__(self, steps: Steps, leading: tuple[int, ...], size: int, like: Tensor) -> None:
-        self._steps = steps
-        self._memory = like.new_empty(*leading, steps.rank, size)
-        self._memory[..., 0, :] = 1.0
-        self._views: dict[int, tuple[Tensor, list[tuple[Tensor, slice]], list[_Product]]] = {}
-
-    def _view(self, n: int) -> tuple[Tensor, list[tuple[Tensor, slice]], list[_Product]]:
-        features = self._memory[..., :n]
-
-        def of(rows: slice) -> Tensor:
-            return features.narrow(-2, rows.start, rows.stop - rows.start)
-
-        copies = [(of(rows), coordinates) for rows, coordinates in self._steps.copies]
-        products: list[_Product] = []
-        for coordinate, parents, children in self._steps.products:
-            if isinstance(parents, slice):
-                products.append((coordinate, of(parents), None, of(children)))
-            else:
-                products.append((coordinate, features, torch.from_numpy(parents).to(features.device), of(children)))
-        return features, copies, products
-
-    def fill(self, x: Tensor) -> Tensor:
-        """x (..., d, n) to its monomials."""
-        n = x.shape[-1]
-        if n not in self._views:
-            self._views[n] = self._view(n)
-        features, copies, products = self._views[n]
-        for into, coordinates in copies:
-            into.copy_(x[..., coordinates, :])
-        factors = [row.unsqueeze(-2) for row in x.unbind(-2)]
-        for coordinate, parents, chosen, into in products:
-            rows = parents if chosen is None else parents.index_select(-2, chosen)
-            torch.mul(rows, factors[coordinate], out=into)
-        return features
-
-
-_Product = tuple[int, Tensor, Tensor | None, Tensor]
-"""The coordinate, the tensor with the parents, which of its rows if not all, and the tensor for the children."""
-
-
 def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
     """x (..., d, n) to the monomials (..., rank, n): tokens run fastest, so that a level is contiguous.
 
     >>> monomials(torch.tensor([[2.0], [3.0]]), total_degree(2, 2)).squeeze(-1).tolist()
     [1.0, 2.0, 3.0, 4.0, 6.0, 9.0]
     """
-    return MonomialMemory(index_set.steps, tuple(x.shape[:-2]), x.shape[-1], x).fill(x)
+    features = x.new_empty(*x.shape[:-2], index_set.rank, x.shape[-1])
+    features[..., 0, :] = 1.0
+    for rows, coordinates in index_set.steps.copies:
+        features[..., rows, :] = x[..., coordinates, :]
+    for coordinate, parents, children in index_set.steps.products:
+        above = parents if isinstance(parents, slice) else torch.from_numpy(parents).to(x.device)
+        features[..., children, :] = features[..., above, :] * x[..., coordinate : coordinate + 1, :]
+    return features
 
 
-def monomials_backward(x: Tensor, steps: Steps, features: Tensor, grad: Tensor) -> Tensor:
+def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
     """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten on the way."""
-    grad_x = torch.zeros_like(x)
+    steps, grad_x = index_set.steps, torch.zeros_like(x)
     for coordinate, parents, children in reversed(steps.products):
         child = grad[..., children, :]
         passed = child * x[..., coordinate : coordinate + 1, :]

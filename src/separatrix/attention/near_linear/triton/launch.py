@@ -7,6 +7,7 @@ multiply-adds of whole blocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -58,9 +59,9 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
     return Block(64, 64 if columns < 128 else 32, warps)
 
 
-def takes(like: Tensor, columns: int) -> bool:
-    """Whether the kernels compute with tensors like this one: plain ones of a GPU, in float32 or float64."""
-    return like.dtype in (torch.float32, torch.float64) and columns <= WIDEST and gpu.computes(like)
+def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
+    """Whether the kernels compute with these tensors, for so many key sets and columns."""
+    return columns <= WIDEST and sets <= MOST_SETS and gpu.computes(*tensors)
 
 
 def launch(kernel: str, programs: int, *arguments: Any, warps: int, **constants: Any) -> None:

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.triton.launch import blocked, launch, takes
+from separatrix.attention.near_linear.triton.launch import blocked, launch
 from separatrix.attention.near_linear.triton.tables import Tables, tables
-
-__all__ = ["GpuProducts", "add_parts", "coordinate_gradient", "takes"]
 
 PARTS, SHORTEST = 64, 256
 """How many parts tokens are split into at the most, so that a single head occupies a GPU; and their least length."""
@@ -61,46 +59,25 @@ def coordinate_gradient(found: Tables, x: Tensor, M: Tensor | None, weights: Ten
     return gradient
 
 
-class GpuProducts:
-    """The products of `Products`, by the kernels.
+def add(index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
+    n = x.shape[2]
+    if n:
+        parts = min(PARTS, -(-n // SHORTEST))
+        states = add_parts(tables(index_set, x.device), x, W, -(-n // parts), parts)
+        state += states.sum(1) if parts > 1 else states[:, 0]
 
-    Args:
-        index_set: The monomials.
-        heads: The number of heads.
-        columns: The columns of weights.
-        like: A tensor of the device and the type of the monomials.
-    """
 
-    def __init__(self, index_set: IndexSet, heads: int, columns: int, like: Tensor) -> None:
-        self._tables = tables(index_set, like.device)
-        self._shape, self._like = (heads, index_set.rank, columns), like
+def sums(index_set: IndexSet, x: Tensor, M: Tensor) -> Tensor:
+    heads, rank, columns = M.shape
+    of_set = tables(index_set, x.device)
+    out = x.new_empty(heads, columns, x.shape[2])
+    block, constants = blocked("against_state", x.dtype, columns)
+    sizes = (rank, x.shape[2], of_set.dimension, of_set.degree, columns)
+    programs = heads * -(-x.shape[2] // block.tokens)
+    launch("against_state", programs, x.contiguous(), of_set.factors, M.contiguous(), out, *sizes, **constants)
+    return out
 
-    def start(self) -> list[Tensor]:
-        return [self._like.new_zeros(self._shape, dtype=torch.float64)]
 
-    def add(self, state: list[Tensor], x: Tensor, W: Tensor) -> None:
-        n = x.shape[2]
-        if n:
-            parts = min(PARTS, -(-n // SHORTEST))
-            found = add_parts(self._tables, x, W, -(-n // parts), parts)
-            state[0] += found.sum(1) if parts > 1 else found[:, 0]
-
-    def finish(self, state: list[Tensor]) -> Tensor:
-        return state[0]
-
-    def prepare(self, M: Tensor) -> list[Tensor]:
-        return [M.to(self._like.dtype).contiguous()]
-
-    def sums(self, x: Tensor, M: list[Tensor]) -> Tensor:
-        heads, rank, columns = self._shape
-        out = x.new_empty(heads, columns, x.shape[2])
-        block, constants = blocked("against_state", x.dtype, columns)
-        sizes = (rank, x.shape[2], self._tables.dimension, self._tables.degree, columns)
-        programs = heads * -(-x.shape[2] // block.tokens)
-        launch("against_state", programs, x.contiguous(), self._tables.factors, M[0], out, *sizes, **constants)
-        return out
-
-    def gradient(self, x: Tensor, M: list[Tensor], W: Tensor, state: list[Tensor] | None) -> tuple[Tensor, Tensor]:
-        if state is not None:
-            self.add(state, x, W)
-        return coordinate_gradient(self._tables, x, M[0], W), self.sums(x, M)
+def gradient(index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    M = M.contiguous()
+    return coordinate_gradient(tables(index_set, x.device), x, M, W), sums(index_set, x, M)

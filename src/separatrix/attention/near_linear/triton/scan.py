@@ -10,20 +10,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from separatrix.attention.dispatch import gpu
+from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.call import Call
 from separatrix.attention.dispatch.gpu import padded
-from separatrix.attention.near_linear.sums import Expansion
-from separatrix.attention.near_linear.triton.launch import ENTRIES, WIDEST, block_of, launch
+from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.triton.launch import ENTRIES, block_of, launch
 from separatrix.attention.near_linear.triton.products import add_parts, coordinate_gradient
 from separatrix.attention.near_linear.triton.tables import tables
 
 STRETCH_BYTES = 1 << 28
 """How many bytes the gradients of the monomials of a stretch may take."""
-
-
-def scans_on_gpu(query: Tensor, columns: int) -> bool:
-    """Whether the kernels scan queries like these over key sets whose states have so many columns."""
-    return columns < WIDEST and gpu.computes(query)
 
 
 def piece_tokens(columns: int) -> int:
@@ -35,10 +32,16 @@ def piece_tokens(columns: int) -> int:
     return block_of("scan", torch.float64, padded(columns + 1)).tokens
 
 
-def stretch_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
+def scan_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
     """The number of tokens in a stretch, a multiple of a piece: their monomials' gradients take `STRETCH_BYTES`."""
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece
+
+
+def scan_summing(call: Call, rank: int) -> Summing:
+    """Keys before the first query are added up in chunks, and from there on in pieces."""
+    chunk, piece = chunk_tokens(call.query.shape[0], rank, True), piece_tokens(call.values[0].shape[2] + 1)
+    return Summing(max(chunk, piece), min(chunk, piece))
 
 
 class _Stretch:
@@ -65,7 +68,7 @@ class _Stretch:
     def scan(self, expansion: Expansion) -> Tensor:
         """The sums (H, c, d_v + 2) of the queries, the last column being the moments."""
         out = self.x.new_empty(self.heads, self.n, self.columns + 1)
-        moments = moment_weights(expansion)
+        moments = expansion.moment_weights()
         given = (self.x, self.tables.factors, self.W, self.before, expansion.coefficients.contiguous(), moments, out)
         self._launch("scan", self.heads, given)
         return out
@@ -93,34 +96,15 @@ class _Stretch:
         launch(kernel, places * self.pieces, *given, *sizes, **constexprs, warps=block.warps)
 
 
-def moment_weights(expansion: Expansion) -> Tensor:
-    """The weights (rank,) that make a level's sums those of s^moment, zero for the other levels."""
-    weights = torch.zeros_like(expansion.coefficients)
-    if expansion.moment is not None:
-        level = slice(*expansion.index_set.levels[expansion.moment])
-        weights[level] = torch.from_numpy(expansion.index_set.multinomials[level]).to(weights)
-    return weights
-
-
 def scan(
     expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them.
-
-    Args:
-        expansion: The polynomial.
-        query: The coordinates (H, d', c) of the query, in float64.
-        x: The coordinates (H, d', c) of each key set, in float64.
-        W: The values and ones (H, d_v + 1, c) of each key set, in float64; zero for hidden tokens.
-        Z: The states (H, rank, d_v + 1) of each key set before these tokens.
-    """
     stretch = _Stretch(expansion, [query, *x], W, Z)
     sums = stretch.scan(expansion)
     return sums[..., :-1], sums[..., -1], stretch.after
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
-    """The states after c tokens; `x` are the coordinates of the key sets alone."""
     return _Stretch(expansion, x, W, Z).after
 
 
@@ -133,16 +117,5 @@ def scan_backward(
     grad: Tensor,
     grad_Z: list[Tensor],
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """The gradients of the query, of the keys, of the values and ones, and of the states before the tokens.
-
-    Args:
-        expansion: As in `scan`; so are query, x, W and Z.
-        query: The coordinates of the query.
-        x: The coordinates of the key sets.
-        W: The values and ones.
-        Z: The states before these tokens.
-        grad: The gradient (H, c, d_v + 1) of the sums.
-        grad_Z: The gradient of the states after the tokens.
-    """
     by_coordinate, by_weight, before = _Stretch(expansion, [query, *x], W, Z).gradients(expansion, grad, grad_Z)
     return by_coordinate[0], list(by_coordinate[1:]), list(by_weight), before

@@ -15,57 +15,40 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers
 from separatrix.attention.dispatch.gpu import padded
-from separatrix.attention.near_linear.bounded_plan import BoundedPlan, balanced_exponents
-from separatrix.attention.near_linear.triton.launch import MOST_SETS, WIDEST, Block, block_of, launch
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.triton.launch import Block, block_of, launch
 from separatrix.attention.near_linear.triton.tables import tables
 
 
-class FewTokensOnGpu:
-    """The calls of the kernels for the states of one plan.
-
-    Args:
-        device: The GPU.
-        plan: The plan of the states.
-        heads: How many heads they have.
-        value_dim: The dimension of values.
-        bound: What bounds tokens, as in `TensorAttentionState`.
-        scale: The factor of every score.
-        most: What the entries of a token, or its norm, may be.
-        norm: "entries" or "order".
-    """
+class TritonStream:
+    """The calls of the kernels for the states of one plan; the arguments are those of `stream_kernels` in `backend`."""
 
     ONE_BY_ONE = False
-    """Whether causal attention of a few tokens is quicker token by token."""
 
     def __init__(
         self,
-        device: torch.device,
-        plan: BoundedPlan,
+        index_set: IndexSet,
+        coefficients: Tensor,
+        factors: Sequence[float],
         heads: int,
         value_dim: int,
-        bound: float,
-        scale: float,
         most: float,
-        norm: str,
+        norm: int,
     ) -> None:
-        powers = [2.0**exponent for exponent in balanced_exponents(plan.order, bound, scale)]
-        factors = torch.tensor([powers[0] * scale, *powers[1:]], dtype=torch.float64, device=device)
-        self._factors = list(factors.split(1))
-        self._tables, self._coefficients = tables(plan.index_set, device), plan.coefficients(device)
-        self._heads, self._columns, self._order, self._most, self._norm = heads, value_dim + 1, plan.order, most, norm
-
-    @staticmethod
-    def takes(order: int, value_dim: int) -> bool:
-        """Whether there are kernels for states of an order and a dimension of values."""
-        return order - 1 <= MOST_SETS and value_dim < WIDEST
+        device = coefficients.device
+        self._factors = list(torch.tensor(factors, dtype=torch.float64, device=device).split(1))
+        self._tables, self._coefficients = tables(index_set, device), coefficients
+        self._heads, self._columns, self._sets, self._most, self._norm = (
+            heads,
+            value_dim + 1,
+            len(factors) - 1,
+            most,
+            norm,
+        )
 
     def append(
         self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
     ) -> list[float] | None:
-        """Add tokens to contiguous states, in place, and give the largest magnitude of the values of each set.
-
-        None if a token is beyond the bound, unless it was `checked`, or a value is not finite: nothing is added then.
-        """
         sizes = [self._size(key) for key in keys] + [value.abs().amax().to(torch.float64) for value in values]
         found = numbers(torch.stack(sizes))
         beyond, largest = [not size <= self._most for size in found[: len(keys)]], found[len(keys) :]
@@ -77,14 +60,10 @@ class FewTokensOnGpu:
         return [float(size) for size in largest]
 
     def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
-        """The outputs of queries against contiguous states, and the largest magnitude of one before it was rounded.
-
-        None if a query is beyond the bound, unless it was `checked`.
-        """
         length, blocks = query.shape[-2], -(-self._tables.rank // self._block("ask_states").rows)
         parts = self._coefficients.new_empty(self._heads, blocks, length, self._columns)
         given = (query.contiguous(), tuple(states), self._tables.factors, self._factors[0], self._coefficients, parts)
-        self._launch("ask_states", length, given, SETS=self._order - 1)
+        self._launch("ask_states", length, given, SETS=self._sets)
         sums = parts.sum(1)
         out = sums[..., :-1] / sums[..., -1:]
         size, reached = numbers(torch.stack([self._size(query), out.abs().amax()]))
@@ -95,7 +74,7 @@ class FewTokensOnGpu:
     def _size(self, tokens: Tensor) -> Tensor:
         """The largest entry or norm of tokens in float64, which `refuse_beyond_bound` compares with the bound."""
         wide = tokens.to(torch.float64)
-        sizes = wide.abs() if self._norm == "entries" else torch.linalg.vector_norm(wide, self._order, dim=-1)
+        sizes = torch.linalg.vector_norm(wide, self._norm, dim=-1) if self._norm else wide.abs()
         return sizes.amax()
 
     def _block(self, kernel: str) -> Block:

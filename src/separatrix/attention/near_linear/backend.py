@@ -1,0 +1,162 @@
+"""The backends of near-linear attention: the interface that each of them implements, and the rule that chooses one.
+
+A backend multiplies monomials with values and with sums. Everything else is the same for all: coordinates, chunks of
+tokens, the passes over a call (`sums`, `causal`), certificates. To add a backend, write a module with the names of
+`NearLinearBackend` and put it into `BACKENDS`, before those that are slower on its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.backend import choose_backend
+from separatrix.attention.near_linear import native, triton
+from separatrix.attention.near_linear import torch as in_pytorch
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.native import NativePass
+
+Scanned = tuple[Tensor, Tensor, list[Tensor]]
+"""The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them."""
+ScanGradients = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
+"""The gradients of the queries' and the keys' coordinates, of values and ones, and of the states before the tokens."""
+
+
+class StreamKernels(Protocol):
+    """Appends a few tokens to the states of a stream, and attends them with a few queries, all heads in one call."""
+
+    ONE_BY_ONE: bool
+    """Whether causal attention of a few tokens is faster token by token."""
+
+    def append(
+        self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
+    ) -> list[float] | None:
+        """Add tokens to contiguous states, in place; return the largest magnitude of the values of each set.
+
+        Return None, and add nothing, if a value is not finite, or if a token may exceed the bound and was not
+        `checked` before.
+        """
+
+    def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
+        """The outputs of queries, and the largest magnitude of an output before it was rounded.
+
+        None if a query may exceed the bound and was not `checked` before.
+        """
+
+
+class NearLinearBackend(Protocol):
+    """A module with these names. H is the number of heads, d' that of coordinates, c the number of columns.
+
+    The products are those of the form B(x; M, W) = sum_n sum_alpha x_n^alpha <M_alpha, W_n>, with coordinates
+    x (H, d', n), columns W (H, c, n) and M (H, rank, c), all in one dtype.
+    """
+
+    NAME: str
+
+    def takes(self, tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
+        """Whether the backend computes with these tensors, for so many key sets and columns."""
+
+    def lane_tokens(self, chunk: int, dtype: torch.dtype) -> int:
+        """The number of tokens that are added up in `dtype` before float64, if a chunk has `chunk` tokens."""
+
+    def add(self, index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
+        """Add dB/dM to a state (H, rank, c) in float64, in place."""
+
+    def sums(self, index_set: IndexSet, x: Tensor, M: Tensor) -> Tensor:
+        """dB/dW (H, c, n)."""
+
+    def gradient(self, index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        """dB/dx (H, d', n) and dB/dW (H, c, n)."""
+
+    def one_pass(self, expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
+        """A pass over tokens (H, L, d) of set m as they are in memory; None if they must be cut into chunks."""
+
+    def scan_tokens(self, heads: int, rank: int, columns: int, sets: int) -> int:
+        """The number of tokens in a chunk of the causal scan."""
+
+    def scan_summing(self, call: Call, rank: int) -> Summing:
+        """How the causal scan adds up tokens."""
+
+    def scan(self, expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> Scanned:
+        """Causal attention over a chunk of c tokens, in float64.
+
+        Args:
+            expansion: The polynomial.
+            query: The coordinates (H, d', c) of the queries.
+            x: The coordinates (H, d', c) of each key set.
+            W: The values and ones (H, d_v + 1, c) of each key set, zero for hidden tokens.
+            Z: The states (H, rank, d_v + 1) of each key set before these tokens.
+        """
+
+    def scan_keys(self, expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
+        """The states after c tokens."""
+
+    def scan_backward(
+        self,
+        expansion: Expansion,
+        query: Tensor,
+        x: list[Tensor],
+        W: list[Tensor],
+        Z: list[Tensor],
+        grad: Tensor,
+        grad_Z: list[Tensor],
+    ) -> ScanGradients:
+        """The gradients of `scan`, from those of its sums and of the states after the tokens."""
+
+    def stream_kernels(
+        self,
+        index_set: IndexSet,
+        coefficients: Tensor,
+        factors: Sequence[float],
+        heads: int,
+        value_dim: int,
+        most: float,
+        norm: int,
+    ) -> StreamKernels | None:
+        """The kernels for a few tokens of a stream; None if the backend has none.
+
+        Args:
+            index_set: The monomials.
+            coefficients: Their coefficients (rank,), on the device of the states.
+            factors: What entries of the queries, and of the keys of each set, are multiplied with.
+            heads: The number of heads.
+            value_dim: The dimension of the values.
+            most: The largest entry of a token, or its largest norm.
+            norm: The order of that norm; 0 for the largest entry.
+        """
+
+
+BACKENDS: tuple[NearLinearBackend, ...] = (triton, native, in_pytorch)
+"""From the first to the last choice; plain PyTorch takes everything."""
+
+
+def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
+    """The backend that computes with these tensors, by their device, the sizes and what is installed, nothing else.
+
+    Args:
+        tensors: The tensors that it computes with.
+        sets: The number of key sets.
+        value_dim: The dimension of the values: an output, a denominator and a moment have two more columns.
+    """
+    return choose_backend(BACKENDS, tensors, sets, value_dim + 2)
+
+
+def backend_of(call: Call) -> NearLinearBackend:
+    """The backend that computes a call."""
+    return near_linear_backend(call.tensors, len(call.keys), call.values[0].shape[2])
+
+
+def summing(call: Call, rank: int, dtype: torch.dtype) -> Summing:
+    """How a call adds up its tokens, with monomials in `dtype`: in chunks, or by the causal scan, in float64."""
+    backend = backend_of(call)
+    if call.positions.is_causal:
+        return backend.scan_summing(call, rank)
+    chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
+    return Summing(backend.lane_tokens(chunk, dtype), chunk)

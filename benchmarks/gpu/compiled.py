@@ -182,8 +182,8 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     target = TARGETS[name]
     _, narrow, wide, _ = KINDS[kind]
     block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
-    package = "polynomial" if kernel in NEAR_LINEAR else "exact"
-    program = getattr(import_module(f"separatrix.attention.{package}.gpu.programs.{kernel}"), kernel)
+    package = "near_linear.triton" if kernel in NEAR_LINEAR else "exact.gpu"
+    program = getattr(import_module(f"separatrix.attention.{package}.programs.{kernel}"), kernel)
     limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     types = _near_linear_type if kernel in NEAR_LINEAR else _type
     sets = constants.get("SETS", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,14 +15,20 @@ HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
 """What exact attention takes beside the others, and computes with in float32."""
 
 
-def kernels_for(*tensors: Tensor) -> ctypes.CDLL | None:
+def kernels_for(
+    *tensors: Tensor, unless: Callable[[], int] = torch._C._len_torch_dispatch_stack
+) -> ctypes.CDLL | None:
     """The library, if it may compute with these tensors; None where plain PyTorch has to.
 
     That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
     by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
+
+    Args:
+        *tensors: The tensors.
+        unless: Whether plain PyTorch has to compute because of the modes that are active: by default, if any is.
     """
     library = native().library
-    if library is None or torch._C._len_torch_dispatch_stack():
+    if library is None or unless():
         return None
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     plain = all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu and not wrapped(x) for x in tensors)

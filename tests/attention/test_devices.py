@@ -19,7 +19,6 @@ from separatrix.attention import certified
 from separatrix.attention.call import check_call
 from separatrix.attention.dispatch import gpu as gpu_dispatch
 from separatrix.attention.exact import guarded
-from separatrix.attention.near_linear import call_plan
 from separatrix.attention.sharded import agreement, sharded_attention, sharded_exact_attention
 from separatrix.hf import interface
 from tests.contracts.attention_contract import draw
@@ -106,8 +105,7 @@ def test_top_tuples(name, ties):
 @pytest.fixture
 def readable(monkeypatch):
     """Let fake tensors pass where a tolerance asks for tensors that can be read: these tests answer for them."""
-    for module in (certified, call_plan):
-        monkeypatch.setattr(module, "check_readable", lambda call: None)
+    monkeypatch.setattr(certified, "check_readable", lambda call: None)
 
 
 @pytest.mark.usefixtures("readable")

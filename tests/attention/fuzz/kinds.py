@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.random import Generator
 
-from separatrix.attention.near_linear import choice, worst_case
+from separatrix.attention.near_linear import planner, worst_case
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
 from tests.attention.fuzz.calls import fuzz_call
 from tests.attention.fuzz.climbs import climb
@@ -48,7 +48,7 @@ LARGEST_RANK = 2000
 def quick_plans() -> Iterator[None]:
     """Refuse large ranks, and do not work out what an error's last sentence suggests: both take seconds."""
     with (
-        patch.object(choice, "LARGEST_RANK", LARGEST_RANK),
+        patch.object(planner, "LARGEST_RANK", LARGEST_RANK),
         patch.object(worst_case, "LARGEST_RANK", LARGEST_RANK),
         patch.object(worst_case, "worst_case_rank", lambda *_: math.inf),
     ):

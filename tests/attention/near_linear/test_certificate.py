@@ -15,12 +15,13 @@ from separatrix.attention import certified, reference
 from separatrix.attention.arithmetic.rounding import Summing, expanded_sum
 from separatrix.attention.call import check_call
 from separatrix.attention.checker import check
-from separatrix.attention.near_linear import analysis as forecast
 from separatrix.attention.near_linear import certificate as certificate
-from separatrix.attention.near_linear import choice
 from separatrix.attention.near_linear import exact_rounding as exact_rounding
+from separatrix.attention.near_linear import planner
+from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation import coordinates as frame
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, greedy_tail
+from separatrix.attention.near_linear.forecast import Forecast
 from tests.contracts.attention_contract import draw, inputs
 
 
@@ -91,7 +92,7 @@ def test_certificates_hold_inside_autocast(method):
 def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
-    for module in (choice, exact_rounding):
+    for module in (planner, exact_rounding):
         monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type: False)
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
     wide = certified.exact_attention
@@ -230,12 +231,12 @@ def test_sets_shaped_by_amplitudes_save_rank():
     exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
     assert "amplitudes" in result.plan.index_set
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
-    kept = choice._total_degree(plan_analysis(x), 0.9e-6, 0, math.inf)
+    kept = planner._total_degree(forecast_of(x), 0.9e-6, 0, math.inf)
     assert result.plan.rank * 4 < kept[1]
 
 
-def plan_analysis(x):
-    return forecast.analyse(check_call(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5))
+def forecast_of(x):
+    return Forecast(analyse(check_call(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)))
 
 
 def test_centring_the_keys_at_order_two():

@@ -9,13 +9,13 @@ import torch
 
 from separatrix.attention.arguments import check_arguments
 from separatrix.attention.call import flattened
-from separatrix.attention.near_linear import native_pass as passes
+from separatrix.attention.near_linear import native as kernels
 from separatrix.attention.near_linear import sums
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.native import TOKENS_OF_A_LANE
 from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.native import TOKENS_OF_A_LANE
 from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
@@ -50,8 +50,8 @@ def run(call, expansion):
 def taken(monkeypatch):
     """How many passes were taken."""
     count = []
-    true = passes.kernels_for
-    monkeypatch.setattr(passes, "kernels_for", lambda *x: (count.append(1), true(*x))[1])
+    true = kernels.NativePass
+    monkeypatch.setattr(kernels, "NativePass", lambda *given: (count.append(1), true(*given))[1])
     return count
 
 
@@ -72,7 +72,7 @@ def test_a_pass_gives_what_products_of_chunks_give(heads, lengths, d, d_v, types
     call, expansion = made(heads, lengths, d, d_v, given, computed, masked=masked)
     found = run(call, expansion)
     assert len(taken) == len(lengths)
-    monkeypatch.setattr(passes, "kernels_for", lambda *tensors: None)
+    monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     wanted = run(call, expansion)
     close = 1e-11 if computed == torch.float64 else 2e-4
     for one, other in zip(found, wanted, strict=True):
@@ -133,7 +133,7 @@ def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(arc
     """
     library, length = native().library, 700
     if by_chunks:
-        monkeypatch.setattr(sums, "native_pass", lambda *given: None)
+        monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     assert library.separatrix_choose(architecture.encode()) == 0
     try:
         for large in (0, 1, 255, 299, 699):
@@ -167,7 +167,8 @@ def test_a_factor_that_is_subnormal_in_float32_rounds_no_coordinate_more_often(a
         x = torch.tensor([[[1.7e30]]])
         exact = x.double() * factor
         values = torch.ones(1, 1, 1)
-        state = passes.native_pass(frame, total_degree(1, 1), x, 1, values).state(values, None)
+        expansion = Expansion(frame, total_degree(1, 1), torch.ones(2, dtype=torch.float64), None)
+        state = kernels.one_pass(expansion, x, 1, values).state(values, None)
         for coordinate in (state[0, 1, 0], frame.coordinates(x, 1).squeeze()):
             assert abs(coordinate.item() / exact.item() - 1) <= 3 * 2.0**-24
     finally:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import expanded_sum
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import backend, causal
+from separatrix.attention.near_linear import torch as plain
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.near_linear.chunks import chunk_tokens
-from separatrix.attention.near_linear.native_scan import scan, scan_backward
 from separatrix.attention.near_linear.expansion import Expansion, Sums
+from separatrix.attention.near_linear.native import scan, scan_backward
 from separatrix.attention.positions import Positions
 from separatrix.native import native, runnable
 
@@ -130,7 +131,7 @@ def in_pytorch(monkeypatch):
 
     def call(function, *arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(causal, "scans_natively", lambda *given: False)
+            patch.setattr(backend, "BACKENDS", (plain,))
             return function(*arguments)
 
     return call
@@ -256,7 +257,7 @@ def test_tokens_are_added_one_by_one_and_counted_so():
     error = (n - 1) * LOST
     assert float(sums[0, -1, 0]) == float(after[0][0, 0, 0]) == 1.0
     call = Call(x.mT, (x.mT,), (values.mT,), (), Positions(True, 0, (None,)), 1.0)
-    counted = expanded_sum(causal.causal_summing(call, 2).tokens([n]), 1, 1, 1, 2)
+    counted = expanded_sum(backend.summing(call, 2, torch.float64).tokens([n]), 1, 1, 1, 2)
     assert error <= counted.gamma(torch.float64) * (1 + error) <= 1.6 * error
     assert error > 2 * chunk_tokens(1, 2, True) * 2.0**-53
 

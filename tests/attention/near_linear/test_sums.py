@@ -9,9 +9,8 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import causal
-from separatrix.attention.near_linear import choice as planning
-from separatrix.attention.near_linear import sums as polynomial
+from separatrix.attention.near_linear import causal, expansion
+from separatrix.attention.near_linear import planner as planning
 from separatrix.attention.near_linear.approximation.remainder import taylor
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
@@ -33,7 +32,7 @@ class TestPolynomialInSmallChunks(TestPolynomial):
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
-        monkeypatch.setattr(polynomial.Expansion, "chunk", lambda self, heads: 2)
+        monkeypatch.setattr(expansion, "chunk_tokens", lambda *sizes: 2)
         monkeypatch.setattr(causal, "chunk_size", lambda call, rank: 2)
 
 

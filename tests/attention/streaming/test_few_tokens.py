@@ -9,7 +9,11 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.streaming.few_tokens import FEW, FewTokens, roundings_of_few
+from separatrix.attention.near_linear import backend
+from separatrix.attention.near_linear import torch as plain
+from separatrix.attention.near_linear.native_stream import NativeStream
+from separatrix.attention.streaming.few_tokens import FEW
+from separatrix.attention.streaming.stream_rounding import roundings_of_few
 from separatrix.native import native
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
@@ -21,13 +25,13 @@ def calls(monkeypatch):
     made = {"append": 0, "attend": 0}
 
     def counted(name):
-        plain = getattr(FewTokens, name)
+        plain = getattr(NativeStream, name)
 
         def call(self, *given, **options):
             made[name] += 1
             return plain(self, *given, **options)
 
-        monkeypatch.setattr(FewTokens, name, call)
+        monkeypatch.setattr(NativeStream, name, call)
 
     counted("append")
     counted("attend")
@@ -48,9 +52,7 @@ def part(sets, start, stop):
 
 
 def in_pytorch(monkeypatch):
-    monkeypatch.setattr("separatrix.attention.streaming.few_choice.kernels_for", lambda *tensors: None)
-    monkeypatch.setattr("separatrix.attention.near_linear.torch.kernels_for", lambda *tensors: None)
-    monkeypatch.setattr("separatrix.attention.near_linear.native_pass.kernels_for", lambda *tensors: None)
+    monkeypatch.setattr(backend, "BACKENDS", (plain,))
 
 
 @pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (2, 5, 16), (3, 3, 8), (3, 4, 7), (4, 2, 19), (5, 2, 2)])

@@ -10,9 +10,11 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arithmetic import host
-from separatrix.attention.streaming import few_choice, few_tokens_gpu
-from separatrix.attention.streaming.few_tokens import roundings_of_few
-from separatrix.attention.streaming.few_tokens_gpu import FewTokensOnGpu
+from separatrix.attention.near_linear import backend
+from separatrix.attention.near_linear import torch as in_pytorch
+from separatrix.attention.near_linear.triton import stream
+from separatrix.attention.near_linear.triton.stream import TritonStream
+from separatrix.attention.streaming.stream_rounding import roundings_of_few
 from tests.attention.streaming.test_few_tokens import part, tokens
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
@@ -22,8 +24,8 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 8 monomials, so that a state has several."""
-    shipped = few_tokens_gpu.block_of
-    monkeypatch.setattr(few_tokens_gpu, "block_of", lambda *given: shipped(*given)._replace(rows=8))
+    shipped = stream.block_of
+    monkeypatch.setattr(stream, "block_of", lambda *given: shipped(*given)._replace(rows=8))
 
 
 @pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (3, 2, 16), (4, 2, 3), (6, 1, 2)])
@@ -45,14 +47,13 @@ def check_stream(order, d, d_v, batch, sizes):
         return state, state.attend(query[..., :2, :])
 
     state, found = run()
-    assert isinstance(state._few, FewTokensOnGpu)
+    assert isinstance(state._kernels[1], TritonStream)
     exact, _ = reference.tensor_attention(query, keys, values)
     assert (found - exact[..., :2, :]).abs().max() <= state.certificate.total <= 1e-2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few_choice.gpu, "computes", lambda *given: False)
-        patch.setattr(few_choice, "kernels_for", lambda *given: None)
+        patch.setattr(backend, "BACKENDS", (in_pytorch,))
         plain, want = run()
-    assert plain._few is None
+    assert plain._kernels == ("torch", None)
     torch.testing.assert_close(found, want, atol=1e-13, rtol=0)
     for one, other in zip(state.states, plain.states, strict=True):
         torch.testing.assert_close(one, other, atol=1e-13, rtol=1e-13)

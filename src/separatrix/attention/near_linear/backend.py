@@ -16,12 +16,13 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.backend import choose_backend
-from separatrix.attention.near_linear import native, triton
+from separatrix.attention.near_linear import native
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.chunks import chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.native import NativePass
+from separatrix.attention.near_linear.triton import backend as triton
 
 Scanned = tuple[Tensor, Tensor, list[Tensor]]
 """The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them."""

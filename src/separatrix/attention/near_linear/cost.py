@@ -22,7 +22,8 @@ class Rates:
     Attributes:
         exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.
         exact_score: The rest of the work on a score: exponential, maximum and sum.
-        flop: A flop of the polynomial method's products in float32; float64 takes twice as much.
+        flop: A flop of the polynomial method's products in float32, as `product_cost` counts them; float64 takes twice
+            as much.
         written: A monomial that is written to memory; the kernels write none.
         scanned: A monomial and value column of a token of a causal call.
     """
@@ -103,9 +104,10 @@ def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
         return Cost(flops, held, START + tokens * rank * width * rates.scanned)
     rates = _rates()
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
-    flops = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
-    written = expanded.written(d, width) * keys + expanded.written(d, width + 1) * queries
-    time = START + (rates.flop * flops + rates.written * written) * (2.0 if wide else 1.0)
+    flops = 2 * rank * (width * keys + (width + 1) * queries)
+    work = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
+    written = rank * (keys + queries)
+    time = START + (rates.flop * work + rates.written * written) * (2.0 if wide else 1.0)
     return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
 
 
@@ -201,9 +203,12 @@ def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
     heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
     longest = max(shape.query_length, *shape.key_lengths)
     tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
+    written = expanded.written(d, width + 1)
     laid = expanded.pairs if expanded.is_factored(d, width + 1) else rank
+    if native().library is None:  # plain PyTorch writes all monomials
+        written = laid = 2 * rank
     states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
-    chunk = size * heads * tokens * (expanded.written(d, width + 1) + 4 * (width + 1) + 2 * d)
+    chunk = size * heads * tokens * (written + 4 * (width + 1) + 2 * d)
     column = 16 * heads * max(d, 1)
     certificate = 16 * max(min(PIECE, column * longest), column)
     sample = _sample_bytes(shape)

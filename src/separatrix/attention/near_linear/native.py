@@ -32,6 +32,7 @@ from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.chunks import chunk_tokens, scan_chunk
 from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.live_bytes import operators_are_watched
 from separatrix.attention.near_linear.native_stream import NativeStream
 from separatrix.native import (
     MOST_SETS,
@@ -53,7 +54,7 @@ more."""
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
-    return sets <= MOST_SETS and kernels_for(*tensors) is not None
+    return sets <= MOST_SETS and kernels_for(*tensors, unless=operators_are_watched) is not None
 
 
 def lane_tokens(chunk: int, dtype: torch.dtype) -> int:

@@ -9,10 +9,11 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import check_call
-from separatrix.attention.near_linear import analysis as forecast
-from separatrix.attention.near_linear import choice
+from separatrix.attention.near_linear import planner
+from separatrix.attention.near_linear.analysis import analyse, turned
 from separatrix.attention.near_linear.approximation import rotation
 from separatrix.attention.near_linear.approximation.coordinates import key_mean, make_frame
+from separatrix.attention.near_linear.forecast import Forecast
 
 WIDE = np.longdouble
 
@@ -83,9 +84,9 @@ def test_scores_move_by_no_more_than_the_drift(seed, n, d, decay, power):
 @pytest.mark.parametrize(("d", "decay", "size", "gain"), [(8, 0.5, 0.3, 20), (16, 0.6, 0.15, 20), (32, 0.6, 0.1, 50)])
 def test_rank_is_saved(d, decay, size, gain):
     query, key, value = draw(5, n=300, d=d, decay=decay, size=size)
-    before = forecast.analyse(check_call(query, key, value, scale=1.0))
+    before = analyse(check_call(query, key, value, scale=1.0))
     result = sx.certified_attention(query, key, value, tolerance=1e-3, scale=1.0, method="polynomial")
-    recipe = choice.recipes(before, 1e-3)
+    recipe = planner.recipes(Forecast(before), 1e-3)
     assert recipe is None or result.plan.rank * gain < recipe.index_set.rank
     exact, _ = reference.tensor_attention(query, [key], [value], scale=1.0)
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-3
@@ -127,8 +128,8 @@ def test_magnitudes_whose_squares_overflow_are_left_alone():
 
 def test_causal_attention_keeps_its_coordinates():
     query, key, value = draw(8, size=0.2)
-    analysis = forecast.analyse(check_call(query, key, value, scale=1.0, is_causal=True))
-    assert forecast.turned(analysis, 1e-3) is None
+    analysis = analyse(check_call(query, key, value, scale=1.0, is_causal=True))
+    assert turned(analysis, 1e-3) is None
 
 
 def test_coordinates_that_do_not_matter_are_left_out():

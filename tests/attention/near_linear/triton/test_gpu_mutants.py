@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
 from separatrix.attention.near_linear.triton import products as gpu_products
 from separatrix.attention.near_linear.triton import scan as gpu_scan
-from separatrix.attention.streaming import few_tokens_gpu
+from separatrix.attention.near_linear.triton import stream as gpu_stream
 from tests.attention.near_linear.test_native_scan import Case
 from tests.attention.near_linear.triton.test_gpu_products import check_derivatives
 from tests.attention.near_linear.triton.test_gpu_scan import check_scan
@@ -19,7 +20,7 @@ from tests.contracts.planted import Planted, seen_by
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
-PACKAGE = next(name for name in PROGRAMS if "polynomial" in name)
+PACKAGE = next(name for name in PROGRAMS if "near_linear" in name)
 
 
 def by_tiles():
@@ -92,10 +93,10 @@ def small(monkeypatch):
     def block(kernel, dtype, columns, of=None):
         return shipped(kernel, dtype, columns, of)._replace(rows=4, tokens=4)
 
-    for module in (launch, gpu_scan, few_tokens_gpu):
+    for module in (launch, gpu_scan, gpu_stream):
         monkeypatch.setattr(module, "block_of", block)
     monkeypatch.setattr(gpu_products, "SHORTEST", 3)
-    monkeypatch.setattr(gpu_scan, "stretch_tokens", lambda *sizes: 8)
+    monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
 
 
 programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen = seen_by(PACKAGE, CHECKS, PLANTED)

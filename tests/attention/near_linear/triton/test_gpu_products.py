@@ -8,14 +8,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import torch as polynomial_products
+from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
 from separatrix.attention.near_linear.approximation.monomials import downward_closed, total_degree
-from separatrix.attention.near_linear.torch import products
+from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
 from separatrix.attention.near_linear.triton import products as gpu_products
-from separatrix.attention.near_linear.triton.products import GpuProducts, takes
-from tests.attention.near_linear.test_native import drawn, form
+from tests.attention.near_linear.test_backend import check_products
 from tests.contracts.attention_contract import inputs
 from tests.contracts.devices import plain_pytorch
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -52,45 +51,30 @@ def test_they_are_the_derivatives_of_the_form(index_set, heads, n, columns, dtyp
 
 def check_derivatives(index_set, heads, n, columns, dtype):
     """States, sums and gradients of random tokens, against the derivatives of the form that defines them."""
-    x, W, M = (one.requires_grad_() for one in drawn(index_set, heads, n, columns, dtype))
-    grad_x, grad_W, grad_M = torch.autograd.grad(form(index_set, x.double(), W.double(), M.double()), (x, W, M))
-    x, W, M = x.detach(), W.detach(), M.detach()
-    met = products(index_set, heads, n, columns, torch.empty(0, dtype=dtype))
-    assert isinstance(met, GpuProducts)
-    close = dict.fromkeys(("atol", "rtol"), 1e-12 if dtype == torch.float64 else 2e-5)
-    prepared, state = met.prepare(M.double()), met.start()
-    found_x, found_W = met.gradient(x, prepared, W, state)
-    met.add(state, x[..., :5], W[..., :5])
-    assert met.finish(state).dtype == torch.float64
-    assert (found_x.shape, found_W.shape) == (x.shape, W.shape)
-    twice = met.start()
-    met.add(twice, x[..., :5], W[..., :5])
-    torch.testing.assert_close((met.finish(state) - met.finish(twice)).to(dtype), grad_M, **close)
-    torch.testing.assert_close(found_W, grad_W, **close)
-    torch.testing.assert_close(found_x, grad_x, **close)
-    assert torch.equal(met.sums(x, prepared), found_W)
+    check_products(triton, index_set, heads, n, columns, dtype)
 
 
 def test_which_tensors_are_taken():
+    def takes(x, columns, sets=1):
+        return triton.takes([x], sets, columns)
+
     assert takes(torch.empty(0), 128)
-    assert takes(torch.empty(0, dtype=torch.float64), 128)
+    assert takes(torch.empty(0, dtype=torch.float64), 128, 15)
     assert not takes(torch.empty(0), 129)
-    assert not takes(torch.empty(0, dtype=torch.float16), 4)
+    assert not takes(torch.empty(0), 4, 16)
     assert not takes(torch.empty(0, device="meta"), 4)
     with FlopCounterMode(display=False):  # it counts the operators of PyTorch
         assert not takes(torch.empty(0), 4)
-    seen = []
-    torch.func.vmap(lambda one: (seen.append(takes(one, 4)), one)[1])(torch.ones(2, 3))
-    assert seen == [False]
+    taken = []
+    torch.func.vmap(lambda x: (taken.append(takes(x, 4)), x)[1])(torch.ones(2, 3))
+    assert taken == [False]
 
 
 @pytest.mark.parametrize("options", [{}, {"masked": True}], ids=["all", "masked"])
 def test_certificates_hold(options, monkeypatch):
     """Certified attention of order 3 with all its products by the kernels: the error is within the certificate."""
     used = []
-    monkeypatch.setattr(
-        polynomial_products, "kernels_for", lambda *tensors: pytest.fail("the kernels in C++ were asked for")
-    )
+    monkeypatch.setattr(backend, "BACKENDS", (triton,))
     plain = launch.launch
     monkeypatch.setattr(
         gpu_products, "launch", lambda kernel, *args, **given: (used.append(kernel), plain(kernel, *args, **given))

@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
-from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import backend, causal
+from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation import monomials
+from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.expansion import Sums
+from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
 from separatrix.attention.near_linear.triton import products as gpu_products
 from separatrix.attention.near_linear.triton import scan as gpu_scan
@@ -37,9 +40,9 @@ def small(monkeypatch):
     for module in (launch, gpu_scan):
         monkeypatch.setattr(module, "block_of", block)
     monkeypatch.setattr(gpu_products, "SHORTEST", 8)
-    monkeypatch.setattr(gpu_scan, "stretch_tokens", lambda *sizes: 8)
-    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: CHUNK)
-    monkeypatch.setattr(causal, "chunk_tokens", lambda *sizes: CHUNK)
+    monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
+    for module in (backend, expansions, gpu_scan):
+        monkeypatch.setattr(module, "chunk_tokens", lambda *sizes: CHUNK)
     monkeypatch.setattr(test_rounding, "HEADS", 1)
 
 
@@ -70,14 +73,14 @@ def test_the_causal_scan_rounds_no_more_often_than_it_says(sets, d, degree):
     n, dtype = 14, torch.float64
     call, expansion = unrounded([n] * sets, d, n, dtype, True), expansion_of(d, degree, dtype)
     with counting_programs(dtype):
-        assert causal.scanner(call.query, call.values) is gpu_scan
-        summing = causal.causal_summing(call, expansion.index_set.rank)
+        assert backend_of(call) is triton
+        adds = summing(call, expansion.index_set.rank, dtype)
         sums = causal.attend_causal(call, expansion)
         output, wide = torch.zeros(1, n, D_V, dtype=dtype), torch.zeros(1, n, dtype=dtype)
         grads = causal.backward_causal(call, expansion, Sums(output, wide, wide), output, wide)
-    assert summing == Summing(CHUNK, PIECE)
-    tokens, rank = summing.tokens([n] * sets), expansion.index_set.rank
+    assert adds == Summing(CHUNK, PIECE)
+    tokens, rank = adds.tokens([n] * sets), expansion.index_set.rank
     holds(sums.denominator, total(expanded_sum(tokens, sets, d, degree, rank), dtype), 0.05)
-    promised = total(expanded_gradient_sum(tokens, summing.tokens([n]), sets, d, D_V, degree, rank), dtype)
+    promised = total(expanded_gradient_sum(tokens, adds.tokens([n]), sets, d, D_V, degree, rank), dtype)
     for grad in (grads[0], *grads[1], *grads[2]):
         holds(grad, promised, 0.02)

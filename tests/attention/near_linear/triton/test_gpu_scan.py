@@ -7,8 +7,11 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import backend, causal
+from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.backend import backend_of
+from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
 from separatrix.attention.near_linear.triton import scan as gpu_scan
 from tests.attention.near_linear.test_native_scan import UNEVEN, Case, by_definition, close, draw, incoming
@@ -39,7 +42,7 @@ def small_pieces(monkeypatch):
 
     for module in (launch, gpu_scan):
         monkeypatch.setattr(module, "block_of", small)
-    monkeypatch.setattr(gpu_scan, "stretch_tokens", lambda *sizes: 8)
+    monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -50,7 +53,7 @@ def test_sums_gradients_and_states_are_those_of_the_definition(case):
 def check_scan(case):
     """Sums, moments and gradients of a random call, against the definition and against plain PyTorch."""
     call, expansion, before = draw(case)
-    assert causal.scanner(call.query, call.values) is gpu_scan
+    assert backend_of(call) is triton
     found = causal.attend_causal(call, expansion, before)
     sums, moment = by_definition(call, expansion, before)
     close(found.denominator, sums[..., -1])
@@ -61,7 +64,7 @@ def check_scan(case):
     grad_out, grad_lse = incoming(found)
     by_kernels = causal.backward_causal_after(call, expansion, found, before, grad_out, grad_lse)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(causal, "scanner", lambda *given: None)
+        patch.setattr(backend, "BACKENDS", (in_pytorch,))
         patch.setattr(causal, "chunk_size", lambda *sizes: 5)
         plain = causal.backward_causal_after(call, expansion, found, before, grad_out, grad_lse)
     for ours, theirs in zip(by_kernels[1:], plain[1:], strict=True):
@@ -70,17 +73,10 @@ def check_scan(case):
     close(by_kernels[0], plain[0])
 
 
-def test_what_the_kernels_take():
-    query = torch.empty(1, 2, 3)
-    assert gpu_scan.scans_on_gpu(query, 127)
-    assert not gpu_scan.scans_on_gpu(query, 128)
-    assert not gpu_scan.scans_on_gpu(query.to("meta"), 4)
-
-
 def test_stretches_fill_their_memory_and_are_whole_pieces(monkeypatch):
     monkeypatch.undo()
-    assert gpu_scan.stretch_tokens(8, 495, 17, 2) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
-    assert gpu_scan.stretch_tokens(1 << 20, 1 << 17, 100, 2) == gpu_scan.piece_tokens(100) == 16
+    assert gpu_scan.scan_tokens(8, 495, 17, 2) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
+    assert gpu_scan.scan_tokens(1 << 20, 1 << 17, 100, 2) == gpu_scan.piece_tokens(100) == 16
 
 
 def test_a_causal_call_keeps_its_certificate():

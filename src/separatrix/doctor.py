@@ -16,8 +16,11 @@ from torch import Tensor
 
 from separatrix.attention import operator, reference
 from separatrix.attention.arithmetic.measured import Measurement, measure
+from separatrix.attention.call import check_call
 from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
+from separatrix.attention.exact.backend import exact_backend
+from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
 from separatrix.attention.near_linear.product_cost import expanded
 from separatrix.native import FILE, NONE, architectures, native, runnable
@@ -72,6 +75,7 @@ def machine() -> list[tuple[str, str]]:
         ("torch threads", str(torch.get_num_threads())),
         ("load", load),
         ("kernels", kernels()),
+        ("backends", chosen_backends()),
         ("GPU", gpu_engine()),
         *([("AMX", amx())] if amx_is_incomplete() else []),
     ]
@@ -94,6 +98,12 @@ def kernels() -> str:
         else "They run on one thread: this build of PyTorch does not lend its own."
     )
     return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
+
+
+def chosen_backends() -> str:
+    """Which backends compute a call of order 3 in float32 on the CPU, as the rule chooses them."""
+    call = check_call(*(torch.zeros(1, 2, 1), [torch.zeros(1, 2, 1)] * 2, [torch.zeros(1, 2, 1)] * 2))
+    return f"exact attention: {exact_backend(call).NAME}; near-linear attention: {backend_of(call).NAME} (on the CPU)"
 
 
 def _how_to_get_kernels() -> str:

@@ -15,9 +15,7 @@ HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
 """What exact attention takes beside the others, and computes with in float32."""
 
 
-def kernels_for(
-    *tensors: Tensor, unless: Callable[[], int] = torch._C._len_torch_dispatch_stack
-) -> ctypes.CDLL | None:
+def kernels_for(*tensors: Tensor, unless: Callable[[], int] = torch._C._len_torch_dispatch_stack) -> ctypes.CDLL | None:
     """The library, if it may compute with these tensors; None where plain PyTorch has to.
 
     That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped

@@ -7,13 +7,12 @@ from pathlib import Path
 
 ORDER = [
     {"reference", "arithmetic", "positions", "features"},
-    {"entries"},
+    {"bounds"},
     {"arguments"},
     {"call"},
     {"dispatch"},
-    {"linear", "exact", "polynomial"},
-    {"certificate", "weights"},
-    {"planning"},
+    {"linear", "exact"},
+    {"near_linear", "weights"},
     {"certified"},
     {"streaming", "checker"},
     {"sharded", "operator"},

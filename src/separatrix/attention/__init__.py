@@ -3,12 +3,12 @@
 How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
-2. `planning` looks at the entries, forecasts from a sample which polynomial keeps the tolerance, and compares its cost
-   with that of exact attention.
-3. If the polynomial is cheaper, `polynomial` adds up monomials of the keys once and multiplies the sums by those of the
-   queries; otherwise an engine of `exact` visits all tuples.
-4. `certificate` bounds the error of the output that was computed, with its roundings counted by `arithmetic`; while the
-bound exceeds the tolerance, the degree is raised, until exact attention is cheaper.
+2. `near_linear.analysis` bounds entries and scores, and `near_linear.planner` forecasts from a sample which polynomial
+   keeps the tolerance, and compares its cost with that of exact attention.
+3. If the polynomial is cheaper, `near_linear.run` adds up monomials of the keys once and multiplies the sums by those
+   of the queries; otherwise a backend of `exact` visits all tuples.
+4. `near_linear.certificate` bounds the error of the output that was computed, with its roundings counted by
+   `arithmetic`; while the bound exceeds the tolerance, the degree is raised, until exact attention is cheaper.
 5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
 
 Imports go one way, from the bottom of this list to its top:
@@ -16,18 +16,16 @@ Imports go one way, from the bottom of this list to its top:
 - `operator`: the calls `tensor_attention`, `certified_attention` and `plan_attention`.
 - `checker`: an independent oracle in ball arithmetic, which shares no code with the rest.
 - `sharded`: one sequence on many ranks of `torch.distributed`.
-- `streaming`: plans from a bound alone, for layers and for states that tokens are added to.
+- `streaming`: the state of a token stream, planned from a bound alone.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
-- `planning`: what is known of an input, what each algorithm would cost, and which plan is chosen.
 - `weights`: what a query attends to, as numbers and as a picture.
-- `certificate`: bounds on the errors of outputs and of gradients.
-- `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.
-- `exact`: attention over all tuples, by engines: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
+- `near_linear`: plans, near-linear attention (Algorithm 1 of Alman and Song for any order) and certificates.
+- `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
   (`exact.gpu`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
 - `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.
-- `entries`: the largest entries of a tensor, with an error for NaN and infinity.
+- `bounds`: largest entries, norms of tokens and ranges of values, with an error for NaN and infinity.
 - `arithmetic`: what is assumed of floating-point numbers, and how roundings are counted.
 - `reference`: the definition, literal, slow and obvious.
 """

@@ -32,7 +32,7 @@ class Call:
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
         copies: The largest number of heads that share one tensor of the call as it was given.
-        kept: What an engine keeps between its passes over the call; another call, made by `replace`, begins with none.
+        kept: What a backend keeps between its passes over the call; another call, made by `replace`, begins with none.
     """
 
     query: Tensor

@@ -257,7 +257,7 @@ def test_tokens_are_added_one_by_one_and_counted_so():
     error = (n - 1) * LOST
     assert float(sums[0, -1, 0]) == float(after[0][0, 0, 0]) == 1.0
     call = Call(x.mT, (x.mT,), (values.mT,), (), Positions(True, 0, (None,)), 1.0)
-    counted = expanded_sum(backend.summing(call, 2, torch.float64).tokens([n]), 1, 1, 1, 2)
+    counted = expanded_sum(backend.summing(backend.backend_of(call), call, 2, torch.float64).tokens([n]), 1, 1, 1, 2)
     assert error <= counted.gamma(torch.float64) * (1 + error) <= 1.6 * error
     assert error > 2 * chunk_tokens(1, 2, True) * 2.0**-53
 

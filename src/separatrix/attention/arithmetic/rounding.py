@@ -7,7 +7,7 @@ A computed sum of products is sum_t x_t (1 + delta_t). If no term goes through m
 whatever the order of the additions and whether or not multiplications and additions are fused (Nicholas Higham,
 "Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound needs to know one number of an
 algorithm, and a `Summation` derives it: it lists the steps that a term goes through, each with its roundings. An
-engine that adds in another order supplies another list, and nothing else of the certificate changes. The tests run the
+backend that adds in another order supplies another list, and nothing else of the certificate changes. The tests run the
 algorithms with counts in place of numbers and compare.
 
 A sum of n terms rounds each of them n - 1 times at the most, and adding the result to what was there once more: n.

@@ -4,5 +4,6 @@
 - `derivatives`: its derivatives, in reverse and in forward mode.
 - `second_derivatives`: the error for near-linear attention, which has only first ones.
 - `readable`: the error for calls whose numbers cannot be looked at.
+- `backend`: the rule that chooses a backend.
 - `gpu`: where the kernels in Triton run.
 """

@@ -1,13 +1,13 @@
 """Exact attention: all tuples are visited, and an output that would not be right is refused.
 
 - `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
-- `engine`: what an engine provides, and the rule that chooses one.
-- `kernels`: the engine in C++, for the CPU.
-- `gpu`: the engine in Triton, for GPUs.
-- `blocks`: the engine in plain PyTorch, for every device.
+- `backend`: what a backend provides, and the rule that chooses one.
+- `kernels`: the backend in C++, for the CPU.
+- `gpu`: the backend in Triton, for GPUs.
+- `blocks`: the backend in plain PyTorch, for every device.
 - `incoming_rows`: what the backward pass of `blocks` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.
-- `guarded`: the guards around every engine, against numbers out of range and against NaN and infinity.
+- `guarded`: the guards around every backend, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.
 - `error_bound`: a bound on the rounding, known before anything is computed.
 - `by_reference`: attention and its derivatives with the whole attention tensor held, for derivatives of derivatives and

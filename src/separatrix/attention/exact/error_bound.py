@@ -16,7 +16,7 @@ of the values is all that is promised. A log-sum-exp moves by delta at most.
 - *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
   of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
   of the exponential and what underflows (see `balance`), which is less than that.
-- *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `Engine` counts.
+- *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
@@ -38,8 +38,8 @@ from separatrix.attention.arithmetic.assumptions import EXP
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 from separatrix.attention.bounds import finite_extremes, largest_magnitudes
 from separatrix.attention.call import Call, flattened
+from separatrix.attention.exact.backend import exact_backend, require_proved
 from separatrix.attention.exact.balance import log2_abs, times_power
-from separatrix.attention.exact.engine import engine_for, require_proved
 from separatrix.attention.exact.operators import is_fused
 from separatrix.errors import SeparatrixError
 
@@ -146,7 +146,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
         nothing = call.shaped(call.query.new_zeros(call.query.shape[:2], dtype=torch.float64))
         return nothing, nothing
     radii, ends = score_radii(call), value_ends(call)
-    out, lse = engine_bounds(call, radii, ends, dtype)
+    out, lse = backend_bounds(call, radii, ends, dtype)
     if fused:
         out = torch.maximum(out, _fused_bound(call, radii, ends, dtype))
     return call.shaped(out), call.shaped(lse)
@@ -197,12 +197,12 @@ def value_ends(call: Call) -> Ends:
     return Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
 
 
-def engine_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its engine, in `dtype`."""
+def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its backend, in `dtype`."""
     require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
     delta = _score_error(call, u, radii)
-    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
+    sums = _relative(exact_backend(call, dtype).summation(call, dtype).count(), u)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
@@ -215,7 +215,7 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
     """
     require_proved(call, dtype)
     u = torch.finfo(dtype).eps / 2
-    sums = _relative(engine_for(call, dtype).summation(call, dtype).count(), u)
+    sums = _relative(exact_backend(call, dtype).summation(call, dtype).count(), u)
     return 1.01 * (2 * math.tanh(_score_error(call, u, radius) / 2) + 2 * sums + 4 * u)
 
 

@@ -1,9 +1,9 @@
-r"""Exact attention by an `engine` with guards against numbers out of range, and against NaN and infinity.
+r"""Exact attention by a `backend` with guards against numbers out of range, and against NaN and infinity.
 
 - Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
   An output that its type cannot hold is refused.
 - A call whose tuples cannot be counted in 64 bits is refused.
-- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In an engine it would
+- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In a backend it would
   reach others: what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot
   see it are computed once more, with every token that is not finite put to zero.
 
@@ -22,8 +22,8 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import truth
 from separatrix.attention.call import Call, Changes, Gradients
+from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.balance import Balance, Magnitudes, Size
-from separatrix.attention.exact.engine import engine_for
 from separatrix.errors import SeparatrixError
 
 _MOST_TUPLES = 2**62
@@ -32,29 +32,29 @@ _MOST_TUPLES = 2**62
 def forward(call: Call) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
 
-    A call that an engine takes as it is, in a half type or with heads that share their keys, is widened as a whole only
+    A call that a backend takes as it is, in a half type or with heads that share their keys, is widened as a whole only
     where its factors have to be balanced, or something is not finite.
     """
     _check_countable(call)
-    engine = engine_for(call)
-    if engine.TAKES_AS_GIVEN and (size := engine.size_of(call)).moderate:
-        out, lse = engine.forward(call)
+    backend = exact_backend(call)
+    if backend.TAKES_AS_GIVEN and (size := backend.size_of(call)).moderate:
+        out, lse = backend.forward(call)
         return _representable(out, size), lse
     return _forward_widened(call.widened(), call.query.dtype)
 
 
 def _forward_widened(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The output of a widened call, in `dtype`, and the log-sum-exp in the call's own type."""
-    engine = engine_for(call)
+    backend = exact_backend(call)
     if call.is_empty:
-        out, lse = engine.forward(call)
+        out, lse = backend.forward(call)
         return out.to(dtype), lse
-    size = engine.size_of(call)
+    size = backend.size_of(call)
     if size.moderate:
-        out, lse = engine.forward(call)
+        out, lse = backend.forward(call)
     elif (magnitudes := Magnitudes.of(call)).finite():
         balance = Balance.of(call, magnitudes)
-        out, lse = engine_for(balance.call).forward(balance.call)
+        out, lse = exact_backend(balance.call).forward(balance.call)
         out = balance.output(out)
     else:
         return _forward_not_finite(call, dtype)
@@ -64,13 +64,13 @@ def _forward_widened(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values in the type of a call, given those of the output and the log-sum-exp.
 
-    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the engine where
+    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the backend where
     it takes the call as it is, and by PyTorch where the call is widened.
     """
     _check_countable(call)
-    engine = engine_for(call)
-    if engine.TAKES_AS_GIVEN and engine.size_of(call).near_one:
-        return engine.backward(call, out, lse, grad_out, grad_lse)
+    backend = exact_backend(call)
+    if backend.TAKES_AS_GIVEN and backend.size_of(call).near_one:
+        return backend.backward(call, out, lse, grad_out, grad_lse)
     wide = call.widened()
     out, grad_out = out.to(wide.query.dtype), grad_out.to(wide.query.dtype)
     query, keys, values = _backward_widened(wide, out, lse, grad_out, grad_lse)
@@ -90,14 +90,14 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 def _backward_widened(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of a widened call, in its type."""
-    if call.is_empty or engine_for(call).size_of(call).near_one:
-        return engine_for(call).backward(call, out, lse, grad_out, grad_lse)
+    if call.is_empty or exact_backend(call).size_of(call).near_one:
+        return exact_backend(call).backward(call, out, lse, grad_out, grad_lse)
     magnitudes = Magnitudes.of(call)
     if not magnitudes.finite():
         return _backward_not_finite(call, out, lse, grad_out, grad_lse)
     balance = Balance.of(call, magnitudes, backward=True)
     incoming = balance.incoming(grad_out, grad_lse)
-    query, keys, values = engine_for(balance.call).backward(
+    query, keys, values = exact_backend(balance.call).backward(
         balance.call, balance.balanced_output(out), lse, incoming.output, incoming.lse
     )
     query, *sets = balance.gradients([query, *keys, *values], incoming)
@@ -109,13 +109,13 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 
     Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
     """
-    if call.is_empty or engine_for(call).size_of(call).moderate or not (magnitudes := Magnitudes.of(call)).finite():
-        return engine_for(call).tangents(call, out, lse, changes)
+    if call.is_empty or exact_backend(call).size_of(call).moderate or not (magnitudes := Magnitudes.of(call)).finite():
+        return exact_backend(call).tangents(call, out, lse, changes)
     balance = Balance.of(call, magnitudes)
     query, *sets = balance.balanced_tangents([changes[0], *changes[1], *changes[2]])
     count = len(call.keys)
     balanced = (query, tuple(sets[:count]), tuple(sets[count:]))
-    out_dot, lse_dot = engine_for(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)
+    out_dot, lse_dot = exact_backend(balance.call).tangents(balance.call, balance.balanced_output(out), lse, balanced)
     return balance.output(out_dot), lse_dot
 
 
@@ -146,7 +146,7 @@ def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]
     touched, clean = _cleaned(call)
     if not truth(touched.any()):
         return _forward_widened(clean, dtype)
-    out, lse = engine_for(call).forward(call)
+    out, lse = exact_backend(call).forward(call)
     out = out.to(dtype)
     if not truth(touched.all()):
         clean_out, clean_lse = _forward_widened(clean, dtype)
@@ -168,7 +168,7 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
     wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
     if truth(wanted.any()):
         others = ~wanted
-        found = engine_for(call).backward(
+        found = exact_backend(call).backward(
             call,
             out,
             lse,

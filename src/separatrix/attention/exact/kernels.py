@@ -1,4 +1,4 @@
-"""Exact attention by the kernels in C++: the engine for the CPU.
+"""Exact attention by the kernels in C++: the backend for the CPU.
 
 How the kernels work is told in csrc/exact_sets.hpp. They read tensors where they lie, in whatever type, and write
 results in it: half types are widened and rounded row by row (csrc/stored.hpp). Heads of queries that share keys and
@@ -33,7 +33,7 @@ from separatrix.native import (
 )
 from separatrix.native_tensors import HALF_TYPES, TYPES, put
 
-NAME = "kernels in C++"
+NAME = "native"
 TAKES_AS_GIVEN = True
 
 __all__ = [
@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 
-def takes(call: Call) -> bool:
-    """Whether there are kernels for a call: on the CPU, where the library is installed, with something to compute."""
+def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
+    """Whether there are kernels for a call, in any dtype: on the CPU, with the library installed, if it is not empty."""
     on_cpu = call.query.device.type == "cpu" and native().library is not None
     return on_cpu and len(call.keys) <= MOST_SETS and not call.is_empty
 

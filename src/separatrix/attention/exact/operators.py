@@ -1,4 +1,4 @@
-"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the engines.
+"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
 for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`

@@ -1,1 +1,32 @@
-"""Near-linear attention."""
+"""Near-linear attention: exp of a score is replaced by a polynomial, a sum of products of monomials of query and keys.
+
+A certified call goes through four steps, each a function of the one before:
+
+1. `analysis`: bounds on the entries and scores of a call, and the coordinates in which scores are expanded.
+2. `planner`: the `plan` with the lowest cost that keeps the tolerance, by a `forecast` from a sample of scores.
+3. `run`: the polynomial of the plan, computed and differentiable.
+4. `certificate`: a bound on the error of what was computed, with `gradient_certificate` for gradients.
+
+What the steps use:
+
+- `approximation`: polynomials near exp, their monomials, and coordinates.
+- `expansion`: the polynomial as a sum of monomials, and the sums that it gives.
+- `sums`: the states of the key sets, and queries against them, with gradients: Algorithm 1 of Alman and Song.
+- `causal`: the same where each query attends a prefix of the keys.
+- `differentiable_products`: sums of monomials as functions that autograd differentiates.
+- `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++, with `native_stream`
+  for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
+- `chunks`: how many tokens are taken at a time.
+- `cost`: flops, memory and time of each algorithm. `product_cost`: the count of a product with monomials.
+- `moments_in_reach`: which polynomials of a degree could keep a tolerance, without making them.
+- `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
+- `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
+- `exact_rounding`: the dtype in which exact attention keeps a tolerance, with `exact_gradient` for its gradients.
+- `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.
+
+Plans from a bound alone, for layers and streams:
+
+- `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
+- `bounded_choice`: whether exact attention computes a call of such a plan, because it is cheaper.
+- `bounded_attention`: attention by a bounded plan as PyTorch operators.
+"""

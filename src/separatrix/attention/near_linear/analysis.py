@@ -23,7 +23,7 @@ from separatrix.attention.bounds import (
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame, key_mean, make_frame
 from separatrix.attention.near_linear.approximation.rotation import drift, rotated
-from separatrix.attention.near_linear.backend import summing
+from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, summing
 from separatrix.attention.near_linear.chunks import PIECE, chunk_tokens
 from separatrix.attention.near_linear.cost import Shape
 
@@ -41,6 +41,7 @@ class Analysis:
         values: The range of the products of values.
         drift: Bounds (H, L_q) on the change of scores by the change of basis; None if the basis is not changed.
         differentiable: Whether gradients will be taken.
+        backend: The backend that computes the call by a polynomial.
     """
 
     call: Call
@@ -51,6 +52,7 @@ class Analysis:
     values: ValueRange
     drift: Tensor | None
     differentiable: bool
+    backend: NearLinearBackend
 
     @property
     def radius(self) -> float:
@@ -116,10 +118,10 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     radii = query_radii(call, frame, norms)
     heads, length, d = call.query.shape
     shape = Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
-    moved = drift(call, frame)
+    moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    return Analysis(call, shape, frame, norms, radii, values, moved, differentiable)
+    return Analysis(call, shape, frame, norms, radii, values, moved, differentiable, backend_of(call))
 
 
 def key_norms(call: Call, frame: Frame) -> Tensor:
@@ -177,7 +179,7 @@ def amplitudes(analysis: Analysis) -> Tensor:
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`)."""
     return relative_error(
-        analysis.shape, analysis.frame.width, degree, rank, summing(analysis.call, rank, dtype), dtype
+        analysis.shape, analysis.frame.width, degree, rank, summing(analysis.backend, analysis.call, rank, dtype), dtype
     )
 
 
@@ -191,7 +193,7 @@ def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtyp
     """The relative error of the sums of its backward pass, which adds up tokens in chunks whatever the backend."""
     shape, width = analysis.shape, analysis.frame.width
     chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
-    adds = summing(analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)
+    adds = summing(analysis.backend, analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)
     tokens, queries = adds.tokens(shape.key_lengths), adds.tokens([shape.query_length])
     sums = expanded_gradient_sum(tokens, queries, len(shape.key_lengths), width, shape.d_v, degree, rank)
     return sums.gamma(dtype)

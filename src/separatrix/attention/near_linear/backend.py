@@ -154,9 +154,8 @@ def backend_of(call: Call) -> NearLinearBackend:
     return near_linear_backend(call.tensors, len(call.keys), call.values[0].shape[2])
 
 
-def summing(call: Call, rank: int, dtype: torch.dtype) -> Summing:
-    """How a call adds up its tokens, with monomials in `dtype`: in chunks, or by the causal scan, in float64."""
-    backend = backend_of(call)
+def summing(backend: NearLinearBackend, call: Call, rank: int, dtype: torch.dtype) -> Summing:
+    """How a backend adds up the tokens of a call: in chunks, with monomials in `dtype`, or by the causal scan."""
     if call.positions.is_causal:
         return backend.scan_summing(call, rank)
     chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)

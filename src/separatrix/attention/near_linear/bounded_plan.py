@@ -32,7 +32,7 @@ from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, total_degree
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, least_chebyshev, taylor
-from separatrix.attention.near_linear.backend import summing
+from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
@@ -311,7 +311,7 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
 
 def sum_rounding(plan: BoundedPlan, call: Call) -> float:
     """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
-    adds = summing(call, plan.rank, torch.float64)
+    adds = summing(backend_of(call), call, plan.rank, torch.float64)
     return plan.summation(adds.tokens(call.key_lengths)).gamma(torch.float64)
 
 

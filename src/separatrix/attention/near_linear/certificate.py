@@ -47,6 +47,7 @@ from separatrix.attention.near_linear.analysis import (
     gradient_gamma,
     pieces_in_memory,
 )
+from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, taylor
 from separatrix.attention.near_linear.approximation.rotation import derivative_drift
@@ -55,7 +56,6 @@ from separatrix.attention.near_linear.gradient_certificate import (
     GradientCertificate,
     Weights,
     certify_gradient,
-    reaches,
 )
 from separatrix.attention.near_linear.run import PolynomialRun
 

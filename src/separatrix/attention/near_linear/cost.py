@@ -17,7 +17,7 @@ from separatrix.native import MOST_SETS, native
 
 @dataclass(frozen=True)
 class Rates:
-    """Nanoseconds that one kind of engine takes for a unit of each kind of work.
+    """Nanoseconds that one kind of backend takes for a unit of each kind of work.
 
     Attributes:
         exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.

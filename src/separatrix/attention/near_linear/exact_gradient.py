@@ -15,8 +15,8 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import EXPONENTIAL
 from separatrix.attention.bounds import largest_magnitudes
+from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.blocks.passes import lowest
-from separatrix.attention.exact.engine import engine_for
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient
 
@@ -32,7 +32,7 @@ def exact_gradient(
     moved = (shape.d + shape.order + 8) * u * (radii + largest_lse) + lse_error + 4 * u * largest_lse
     raised = tuples * math.exp(lowest(dtype) + 1)
     tau = torch.expm1(1.01 * moved) + 2 * EXPONENTIAL * u + raised
-    gamma = engine_for(call, dtype).gradient_summation(call, dtype).gamma(dtype) * (1 + tau)
+    gamma = exact_backend(call, dtype).gradient_summation(call, dtype).gamma(dtype) * (1 + tau)
     # |g . (v_t - o~)| is a sum of d_v + 1 products of magnitude at most 2 |v|_max |g|_1.
     against = (shape.d_v + shape.order + 6) * u * (1 + tau)
     weights = Weights(tau, tau, per_query, gamma + against, gamma)

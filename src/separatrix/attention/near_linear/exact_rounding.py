@@ -11,7 +11,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.bounds import largest_magnitudes
-from separatrix.attention.exact.error_bound import Ends, engine_bounds
+from separatrix.attention.exact.error_bound import Ends, backend_bounds
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.exact_gradient import exact_gradient
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
@@ -62,7 +62,7 @@ def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> ExactRou
             continue
         radii = _radii(analysis)
         ends = Ends(*(x.amax(1, keepdim=True) for x in (analysis.values.width, analysis.values.magnitude)))
-        per_query, lse = engine_bounds(call, radii, ends, dtype)
+        per_query, lse = backend_bounds(call, radii, ends, dtype)
         lse_error = number(lse.max()) if lse.numel() else 0.0
         worst = max(number(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
         if worst <= tolerance:

@@ -13,12 +13,11 @@ from separatrix.attention.arithmetic.host import number
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, amplitudes, gamma, gradient_gamma, relative_error
-from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.coordinates import Frame, reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
 from separatrix.attention.near_linear.approximation.monomials import Array
 from separatrix.attention.near_linear.approximation.remainder import Polynomial
 from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
-from separatrix.attention.near_linear.gradient_certificate import reaches
 
 
 @dataclass(frozen=True)

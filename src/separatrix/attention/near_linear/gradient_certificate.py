@@ -36,7 +36,6 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number
-from separatrix.attention.near_linear.approximation.coordinates import Frame
 
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of the bounds themselves, see `certificate`."""
@@ -89,21 +88,6 @@ class Weights:
     value_rounding: Tensor
 
 
-def reaches(frame: Frame) -> list[Tensor]:
-    """The largest derivative of a score by an entry of the query (first) and of each key set, (H,) each."""
-    found = []
-    for m in range(len(frame.largest)):
-        others = torch.ones_like(frame.largest[0])
-        for other, largest in enumerate(frame.largest):
-            if other != m:
-                others = others * largest
-        if frame.basis is not None:
-            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
-        by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
-        found.append(_largest(by_entry) * _SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
-    return found
-
-
 def certify_gradient(
     weights: Weights,
     reach: Sequence[Tensor],
@@ -138,11 +122,6 @@ def certify_gradient(
     values = tuple(_most(share * other.unsqueeze(-1) * _SLACK) for other in others)
     query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # infinity times 0 bounds nothing
     return GradientCertificate(query, tuple(_most(x) for x in found[1:]), values)
-
-
-def _largest(x: Tensor) -> Tensor:
-    """The largest of the last dimension of (H, d), 0 where there is none."""
-    return x.amax(-1) if x.shape[-1] else x.new_zeros(x.shape[:-1])
 
 
 def _most(x: Tensor) -> float:

@@ -20,9 +20,9 @@ import torch
 
 from separatrix.attention.arithmetic.host import number, numbers
 from separatrix.attention.near_linear.analysis import gamma, gradient_gamma
+from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.remainder import least_chebyshev, taylor_factor_of_number
 from separatrix.attention.near_linear.forecast import Forecast, SampledQuery
-from separatrix.attention.near_linear.gradient_certificate import reaches
 
 Floats = npt.NDArray[np.float64]
 _LESS = 0.99

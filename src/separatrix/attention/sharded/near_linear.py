@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.near_linear.backend import summing
+from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion
 from separatrix.attention.near_linear.differentiable_products import against_monomials
 from separatrix.attention.near_linear.expansion import Expansion
@@ -143,7 +143,7 @@ def sharded_attention(
         lengths = call.key_lengths
         roundings = list(local.roundings)
         if is_causal:  # a shard is added up once more, behind those of the ranks before it
-            adds = summing(call, local.plan.rank, torch.float64)
+            adds = summing(backend_of(call), call, local.plan.rank, torch.float64)
             scan = [adds.tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
         report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.near_linear.backend import summing
+from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.bounded_plan import check_reached
 from separatrix.attention.streaming.appending import append_checked, checked_tokens, refuse_tokens
 from separatrix.attention.streaming.causal_after import attend_after, causal_call
@@ -76,7 +76,7 @@ def _attend_after(
     outputs = []
     for one in query.unbind(-3):
         call = causal_call(state._flat(one), flat, masks, state.scale)
-        scan = summing(call, state.plan.rank, torch.float64).tokens([length])
+        scan = summing(backend_of(call), call, state.plan.rank, torch.float64).tokens([length])
         roundings = [before + scan.count() + scan.count(wide=True) for before in state._roundings]
         state._refuse_roundings([count + length for count in state._tokens], largest, roundings)
         out = attend_after(state._expansion, state.scale, masks, call.query, *flat, *state._states)

@@ -12,7 +12,7 @@ from separatrix.attention import reference
 from separatrix.attention.arithmetic import host
 from separatrix.attention.call import check_call
 from separatrix.attention.exact import gpu
-from separatrix.attention.exact.engine import engine_for
+from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.gpu import launch
 from tests.attention.arithmetic.test_precision import precision_of
 from tests.contracts.attention_contract import AttentionContract, draw, inputs
@@ -26,7 +26,7 @@ class TestTriton(AttentionContract):
 
     def attend(self, query, keys, values, **options):
         call = check_call(query, keys, values, **options)
-        assert (engine_for(call) is gpu) == (len(keys) > 1 and not call.is_empty)
+        assert (exact_backend(call) is gpu) == (len(keys) > 1 and not call.is_empty)
         return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
 
     @pytest.mark.parametrize("order", [2, 3])
@@ -50,7 +50,7 @@ class TestTriton(AttentionContract):
 def test_order_2_is_computed_elsewhere():
     call = check_call(*inputs(2, 3, [4]))
     assert not gpu.takes(call)
-    assert engine_for(call) is not gpu
+    assert exact_backend(call) is not gpu
 
 
 def test_steps_and_places_that_32_bits_do_not_hold_are_computed_elsewhere():

@@ -10,7 +10,7 @@ import torch
 
 from separatrix.attention import reference
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.exact import engine, gpu, guarded
+from separatrix.attention.exact import backend, gpu, guarded
 from separatrix.attention.exact.gpu import configurations
 from separatrix.attention.exact.gpu.configurations import Configuration
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -77,7 +77,7 @@ def checked(case, masked, dtype, size=1.0, seed=0):
     loss = (out * grad_out).sum() + (lse.masked_fill(empty, 0.0) * grad_lse).sum()
     expected = (out.detach(), lse.detach(), *torch.autograd.grad(loss, leaves))
     call = check_call(query, keys, values, **options)
-    assert engine.engine_for(call) is gpu
+    assert backend.exact_backend(call) is gpu
     found_out, found_lse = gpu.forward(call)
     by_query, by_keys, by_values = gpu.backward(call, found_out, found_lse, grad_out, grad_lse.to(found_lse.dtype))
     return (found_out, found_lse, by_query, *by_keys, *by_values), expected

@@ -74,7 +74,7 @@ def test_the_causal_scan_rounds_no_more_often_than_it_says(sets, d, degree):
     call, expansion = unrounded([n] * sets, d, n, dtype, True), expansion_of(d, degree, dtype)
     with counting_programs(dtype):
         assert backend_of(call) is triton
-        adds = summing(call, expansion.index_set.rank, dtype)
+        adds = summing(triton, call, expansion.index_set.rank, dtype)
         sums = causal.attend_causal(call, expansion)
         output, wide = torch.zeros(1, n, D_V, dtype=dtype), torch.zeros(1, n, dtype=dtype)
         grads = causal.backward_causal(call, expansion, Sums(output, wide, wide), output, wide)

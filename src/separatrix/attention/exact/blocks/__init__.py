@@ -1,4 +1,4 @@
-"""Exact attention in plain PyTorch, by blocks that stay in cache: the engine for every device.
+"""Exact attention in plain PyTorch, by blocks that stay in cache: the backend for every device.
 
 - `passes`: the forward and the backward pass.
 - `tangents`: forward mode.
@@ -12,9 +12,9 @@
 from separatrix.attention.exact.balance import size_of
 from separatrix.attention.exact.blocks.passes import backward, forward
 from separatrix.attention.exact.blocks.tangents import tangents
-from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, unproved
+from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, takes, unproved
 
-NAME = "PyTorch, by blocks"
+NAME = "torch"
 TAKES_AS_GIVEN = False
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "gradient_summation",
     "size_of",
     "summation",
+    "takes",
     "tangents",
     "unproved",
 ]

@@ -91,6 +91,11 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     )
 
 
+def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
+    """Every call is taken."""
+    return True
+
+
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
     """None: what the bounds assume of PyTorch's products is among the assumptions that are measured on each device."""
     return None

@@ -1,9 +1,9 @@
-"""Exact attention of every order from 3 on by kernels in Triton: the engine for GPUs.
+"""Exact attention of every order from 3 on by kernels in Triton: the backend for GPUs.
 
 - `programs`: the kernels, forward and backward, which are compiled when they are first launched.
 - `launch`: a call as the kernels take it, and their launches.
 - `configurations`: the blocks that the kernels are compiled for.
-- `engine`: what the rule of the engines asks for.
+- `engine`: what `exact.backend` asks of a backend.
 - `size`: whether the factors of a call may be multiplied as they are.
 
 They are tested in Triton's interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on hardware.
@@ -20,7 +20,7 @@ from separatrix.attention.exact.gpu.engine import (
 )
 from separatrix.attention.exact.gpu.size import size_of
 
-NAME = "kernels in Triton"
+NAME = "triton"
 TAKES_AS_GIVEN = True
 
 __all__ = [

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers, truth
-from separatrix.attention.bounds import largest_magnitudes
+from separatrix.attention.bounds import SLACK, largest_magnitudes
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -101,6 +101,22 @@ class Frame:
         whole = grad.new_zeros(*grad.shape[:-1], self.dimension)
         whole[..., self.kept] = grad
         return whole
+
+
+def reaches(frame: Frame) -> list[Tensor]:
+    """The largest derivative of a score by an entry of the query (first) and of each key set, (H,) each."""
+    bounds = []
+    for m in range(len(frame.largest)):
+        others = torch.ones_like(frame.largest[0])
+        for other, largest in enumerate(frame.largest):
+            if other != m:
+                others = others * largest
+        if frame.basis is not None:
+            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
+        by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
+        most = by_entry.amax(1) if by_entry.shape[1] else by_entry.sum(1)
+        bounds.append(most * SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
+    return bounds
 
 
 def key_mean(call: Call) -> Tensor:

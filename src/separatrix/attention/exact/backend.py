@@ -1,7 +1,7 @@
-"""The engines of exact attention: one interface, and the one rule that chooses among them.
+"""The backends of exact attention: the interface that each of them implements, and the rule that chooses one.
 
-An engine computes attention over all allowed tuples, and says in which order it adds up, from which the bounds on its
-rounding follow. It need not care for numbers out of range or not finite: `guarded` does that for every engine.
+A backend computes attention over all allowed tuples, and says in which order it adds up, from which the bounds on its
+rounding follow. It need not care about numbers out of range or not finite: `guarded` does that for every backend.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summation
 from separatrix.attention.call import Call, Changes, Gradients
+from separatrix.attention.dispatch.backend import choose_backend
 from separatrix.attention.exact import blocks, gpu, kernels
 from separatrix.attention.exact.balance import Size
 from separatrix.errors import SeparatrixError
 
 
-class Engine(Protocol):
-    """What an engine provides: a module with these names, or an object."""
+class ExactBackend(Protocol):
+    """A module with these names, or an object."""
 
     NAME: str
     TAKES_AS_GIVEN: bool
     """Whether it takes half types, heads that share keys, and anything under a mask; else a call has to be widened."""
+
+    def takes(self, call: Call, dtype: torch.dtype | None = None) -> bool:
+        """Whether the backend computes a call in a dtype, its own if none is given."""
 
     def size_of(self, call: Call) -> Size:
         """Whether the factors of a call are of a size that needs no balancing."""
@@ -47,15 +51,16 @@ class Engine(Protocol):
         """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
 
 
-def engine_for(call: Call, dtype: torch.dtype | None = None) -> Engine:
-    """The engine that computes a call in a type, by its device, its shape and what is installed, and by nothing else.
+BACKENDS: tuple[ExactBackend, ...] = (gpu, kernels, blocks)
+"""From the first to the last choice: Triton on a GPU, C++ on the CPU, and plain PyTorch, which takes everything."""
 
-    On a GPU that is `gpu`, the kernels in Triton, and on the CPU `kernels`, those in C++; `blocks`, in plain PyTorch,
-    has what they do not take. The type is that of the call if none is named.
+
+def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
+    """The backend that computes a call in a dtype, by its device, its shape and what is installed, nothing else.
+
+    The dtype is that of the call if none is given.
     """
-    if gpu.takes(call, dtype):
-        return gpu
-    return kernels if kernels.takes(call) else blocks
+    return choose_backend(BACKENDS, call, dtype)
 
 
 def require_proved(call: Call, dtype: torch.dtype) -> None:
@@ -63,8 +68,8 @@ def require_proved(call: Call, dtype: torch.dtype) -> None:
 
     Args:
         call: The call; its tensors may be of another type.
-        dtype: The type of the tensors that the engine is given.
+        dtype: The type of the tensors that the backend is given.
     """
-    missing = engine_for(call, dtype).unproved(call, dtype)
+    missing = exact_backend(call, dtype).unproved(call, dtype)
     if missing is not None:
         raise SeparatrixError(f"query: no bound on the error is known for {dtype} on this device. {missing}")

@@ -7,6 +7,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
+from separatrix.attention.streaming.stream_rounding import refuse_roundings
 from tests.attention.streaming.drawn_tokens import SEEN, part, tokens
 
 
@@ -48,7 +49,7 @@ def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(len
     state = sx.TensorAttentionState(3, 3, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     state.extend(query[:20], part(keys, 20), part(values, 20))
     before, held = state.tokens, [z.clone() for z in state.states]
-    state._roundings[0] = largest_that_is_kept(state)  # as after many tokens one by one; one more is one too many
+    state.ledger.roundings[0] = largest_that_is_kept(state)  # as after many tokens one by one; one more is one too many
     values = [x.requires_grad_(wants_gradient) for x in values]
     with pytest.raises(sx.SeparatrixError, match=r"tokens outputs are certain to"):
         state.extend(query[20 : 20 + length], part(keys, 20, 20 + length), part(values, 20, 20 + length))
@@ -59,7 +60,7 @@ def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(len
 
 def refused(state, roundings, counts):
     try:
-        state._refuse_roundings(counts, [1.0, 1.0], roundings)
+        refuse_roundings(state.plan, state.tolerance, counts, [1.0, 1.0], roundings)
     except sx.SeparatrixError:
         return True
     return False
@@ -70,7 +71,7 @@ def largest_that_is_kept(state):
     low, high = 0, 2**60
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if refused(state, [middle, state._roundings[1]], [20, 20]) else (middle, high)
+        low, high = (low, middle) if refused(state, [middle, state.ledger.roundings[1]], [20, 20]) else (middle, high)
     return low
 
 

@@ -111,7 +111,7 @@ def test_tokens_at_the_bound_are_taken_and_beyond_it_refused(calls):
     """A norm that rounding leaves undecided is looked at twice, by the kernels and by PyTorch."""
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, norm="order", dtype=torch.float64)
     value = torch.ones(1, 2, dtype=torch.float64)
-    key = torch.tensor([[state._most, 0.0]], dtype=torch.float64)  # its k-th power is 1, which is not below 1
+    key = torch.tensor([[state.largest_token, 0.0]], dtype=torch.float64)  # its k-th power is 1, which is not below 1
     state.append([key, key], [value, value])
     state.attend(key)
     assert calls == {"append": 2, "attend": 2}

@@ -47,13 +47,13 @@ def check_stream(order, d, d_v, batch, sizes):
         return state, state.attend(query[..., :2, :])
 
     state, found = run()
-    assert isinstance(state._kernels[1], TritonStream)
+    assert isinstance(state.kernels[1], TritonStream)
     exact, _ = reference.tensor_attention(query, keys, values)
     assert (found - exact[..., :2, :]).abs().max() <= state.certificate.total <= 1e-2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "BACKENDS", (in_pytorch,))
         plain, want = run()
-    assert plain._kernels == ("torch", None)
+    assert plain.kernels == ("torch", None)
     torch.testing.assert_close(found, want, atol=1e-13, rtol=0)
     for one, other in zip(state.states, plain.states, strict=True):
         torch.testing.assert_close(one, other, atol=1e-13, rtol=1e-13)

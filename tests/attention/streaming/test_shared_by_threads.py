@@ -92,7 +92,7 @@ CHANGES = {
 def test_no_change_while_another_thread_attends(change, length, monkeypatch):
     state, x = filled(), uniform(2, 3, length, 4)
     expected, before = state.attend(x), contents(state)
-    pause = Pause(monkeypatch, attending, "few_tokens_for")
+    pause = Pause(monkeypatch, attending, "few_tokens_kernels")
 
     def meanwhile():
         with pytest.raises(sx.SeparatrixError, match="another thread"):
@@ -117,7 +117,7 @@ def test_no_use_while_another_thread_appends(use, monkeypatch):
     state, x, uses = filled(), uniform(2, 3, 2, 4), READINGS | CHANGES
     alone = copy.deepcopy(state)
     alone.append([x, x], [x, x])
-    pause = Pause(monkeypatch, appending, "few_tokens_for")
+    pause = Pause(monkeypatch, appending, "few_tokens_kernels")
 
     def meanwhile():
         with pytest.raises(sx.SeparatrixError, match="another thread"):
@@ -143,12 +143,12 @@ def test_a_shallow_copy_has_sums_and_counts_of_its_own(length, masked):
     masks = {"key_masks": [torch.arange(length) % 2 == 1] * 2} if masked else {}
     state.append([x, x], [x, x], **masks)
     before, output = contents(state), state.attend(x)
-    hidden = state._hidden_counts().clone()
+    hidden = state.hidden_counts().clone()
     twin = copy.copy(state)
     twin.append([x, x], [x, x], **masks)
     assert twin.tokens == (12 + 2 * length,) * 2
     assert same(contents(state), before)
-    assert torch.equal(state._hidden_counts(), hidden)
+    assert torch.equal(state.hidden_counts(), hidden)
     assert torch.equal(state.attend(x), output)
     again = copy.copy(state)
     state.append([x, x], [x, x], **masks)

@@ -176,7 +176,7 @@ def test_outputs_that_rounding_may_spoil_are_refused():
     state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))
-    state._roundings = [10**9]  # as after so many tokens one by one
+    state.ledger.roundings = [10**9]  # as after so many tokens one by one
     with pytest.raises(sx.SeparatrixError, match="was promised"):
         state.attend(torch.ones(1, 2))
 

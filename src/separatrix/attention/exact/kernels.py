@@ -51,7 +51,7 @@ __all__ = [
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """Whether there are kernels for a call, in any dtype: on the CPU, with the library installed, if it is not empty."""
+    """Whether there are kernels for a call: on the CPU, where the library is installed, unless the call is empty."""
     on_cpu = call.query.device.type == "cpu" and native().library is not None
     return on_cpu and len(call.keys) <= MOST_SETS and not call.is_empty
 

@@ -12,6 +12,7 @@ key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Ste
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -
     return state
 
 
-def contraction(Z: list[Tensor], expansion: Expansion) -> Tensor:
+def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
     """What Phi(Q) is multiplied by: c Z (H, rank, d_v + 1), and a last column that gives the moment."""
     product = Z[0]
     for z in Z[1:]:

@@ -1,6 +1,7 @@
 """The state of a token stream: near-linear attention planned from a bound alone, token by token.
 
 - `state`: a fixed-size summary of a token stream: append tokens, then attend with queries.
+- `ledger`: the record of its tokens that the certificate rests on.
 - `thread_guard`: which threads may use a state at the same time.
 - `appending`: how tokens are added to its sums.
 - `attending`: how queries are asked of them.

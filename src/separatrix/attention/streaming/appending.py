@@ -50,8 +50,8 @@ def checked_tokens(
     """
     key_sets, value_sets = as_sets("keys", keys, state.order), as_sets("values", values, state.order)
     for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):
-        state._check(f"keys[{m}]", key, state.head_dim)
-        state._check(f"values[{m}]", value, state.value_dim)
+        state.check_tokens(f"keys[{m}]", key, state.head_dim)
+        state.check_tokens(f"values[{m}]", value, state.value_dim)
         if key.shape[-2] != value.shape[-2]:
             expected = f"as many values as keys[{m}] has tokens, {key.shape[-2]}"
             raise ArgumentError(f"values[{m}]", expected=expected, got=str(value.shape[-2]))
@@ -66,7 +66,7 @@ def checked_tokens(
         [x.masked_fill(~mask.unsqueeze(-1), 0.0) for x, mask in zip(sets, seen, strict=True)]
         for sets in (key_sets, value_sets)
     )
-    return key_sets, value_sets, [mask.reshape(state._heads, mask.shape[-1]) for mask in seen]
+    return key_sets, value_sets, [mask.reshape(state.heads, mask.shape[-1]) for mask in seen]
 
 
 def refuse_tokens(state: TensorAttentionState, keys: list[Tensor], values: list[Tensor]) -> None:
@@ -79,34 +79,32 @@ def refuse_tokens(state: TensorAttentionState, keys: list[Tensor], values: list[
 def append_checked(state: TensorAttentionState, keys: list[Tensor], values: list[Tensor], masks: list[Tensor]) -> None:
     """Add tokens that were checked to the sums of a state, as products of monomials."""
     for m, (key, value) in enumerate(zip(keys, values, strict=True)):
-        _append(state, m, state._flat(key), state._flat(value), masks[m] if masks else None)
+        _append(state, m, state.flattened(key), state.flattened(value), masks[m] if masks else None)
 
 
 def _append(state: TensorAttentionState, m: int, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
     length = key.shape[1]
-    if length == 0 or state._heads == 0:
+    if length == 0 or state.heads == 0:
         return
-    size = state._expansion.even_chunk(state._heads, length)
-    x = state._expansion.frame.coordinates(key.to(torch.float64), m + 1)
+    size = state.expansion.even_chunk(state.heads, length)
+    x = state.expansion.frame.coordinates(key.to(torch.float64), m + 1)
     W = with_ones(value, mask, torch.float64)
-    state._states[m] = state._states[m] + sum_of_monomials(x, W, state.plan.index_set, size)
-    state._shared = True  # it may be part of a graph
-    state._roundings[m] = roundings_of_chunks(state._roundings[m], length, size)
-    state._tokens[m] += length
-    state._largest[m] = max(state._largest[m], number(value.detach().abs().max()))
+    states = list(state.held_states)
+    states[m] = states[m] + sum_of_monomials(x, W, state.plan.index_set, size)
+    state.states = states  # the new sums may be part of a graph
+    roundings = roundings_of_chunks(state.ledger.roundings[m], length, size)
+    state.ledger.add(m, length, number(value.detach().abs().max()), roundings)
     if mask is not None:
-        state._hidden = state._hidden_counts().clone()
-        state._hidden[m] += (~mask).sum(-1)
+        state.ledger.hidden = state.hidden_counts().clone()
+        state.ledger.hidden[m] += (~mask).sum(-1)
 
 
 def _append_few(state: TensorAttentionState, few: StreamKernels, keys: list[Tensor], values: list[Tensor]) -> None:
     length = keys[0].shape[-2]
-    largest = few.append(state._own_states(), keys, values, checked=False)
+    largest = few.append(state.own_states(), keys, values, checked=False)
     if largest is None:
         refuse_tokens(state, keys, values)
-        largest = few.append(state._own_states(), keys, values, checked=True)
+        largest = few.append(state.own_states(), keys, values, checked=True)
         assert largest is not None
-    state._roundings = [roundings_of_few(before, length) for before in state._roundings]
     for m, magnitude in enumerate(largest):
-        state._tokens[m] += length
-        state._largest[m] = max(state._largest[m], magnitude)
+        state.ledger.add(m, length, magnitude, roundings_of_few(state.ledger.roundings[m], length))

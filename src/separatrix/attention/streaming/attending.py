@@ -15,6 +15,7 @@ from separatrix.attention.near_linear.bounded_plan import check_reached
 from separatrix.attention.near_linear.differentiable_products import against_monomials
 from separatrix.attention.near_linear.sums import contraction
 from separatrix.attention.streaming.few_tokens import few_tokens_kernels
+from separatrix.attention.streaming.stream_rounding import refuse_roundings
 
 if TYPE_CHECKING:
     from separatrix.attention.streaming.state import TensorAttentionState
@@ -23,27 +24,27 @@ if TYPE_CHECKING:
 def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
     """The outputs of queries over all tuples of tokens so far: the `attend` of a state."""
     require_ieee_arithmetic()
-    state._check("query", query, state.head_dim)
+    state.check_tokens("query", query, state.head_dim)
     few = None if _sees_nothing(state) else few_tokens_kernels(state, [query])
-    if few is None or 0 in state._tokens:
+    if few is None or 0 in state.ledger.tokens:
         state.refuse_beyond_bound("query", query)
     shape = (*state.batch_shape, query.shape[-2], state.value_dim)
-    if 0 in state._tokens or 0 in shape:
+    if 0 in state.ledger.tokens or 0 in shape:
         return query.new_zeros(shape)
-    state._refuse_roundings(state._tokens, state._largest, state._roundings)
+    refuse_roundings(state.plan, state.tolerance, state.ledger.tokens, state.ledger.largest, state.ledger.roundings)
     return _attend(state, query).reshape(shape) if few is None else _attend_few(state, few, query)
 
 
 def _sees_nothing(state: TensorAttentionState) -> bool:
     """Whether masks hide all tokens of some set from some head, for which its column of ones adds up to 0."""
-    return state._hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in state._states)
+    return state.ledger.hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in state.held_states)
 
 
 def _attend(state: TensorAttentionState, query: Tensor) -> Tensor:
-    flat = state._flat(query)
-    met = contraction(state._states, state._expansion)[..., :-1]
-    x = state._expansion.frame.coordinates(flat.to(torch.float64), 0)
-    sums = against_monomials(x, met, state.plan.index_set, state._expansion.even_chunk(state._heads, flat.shape[1]))
+    flat = state.flattened(query)
+    met = contraction(state.held_states, state.expansion)[..., :-1]
+    x = state.expansion.frame.coordinates(flat.to(torch.float64), 0)
+    sums = against_monomials(x, met, state.plan.index_set, state.expansion.even_chunk(state.heads, flat.shape[1]))
     D = sums[:, -1:]
     found = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
     check_reached(state.dtype, number(found.detach().abs().max()))
@@ -51,7 +52,7 @@ def _attend(state: TensorAttentionState, query: Tensor) -> Tensor:
 
 
 def _attend_few(state: TensorAttentionState, few: StreamKernels, query: Tensor) -> Tensor:
-    states = [z.contiguous() for z in state._states]
+    states = [z.contiguous() for z in state.held_states]
     found = few.attend(states, query, checked=False)
     if found is None:
         state.refuse_beyond_bound("query", query)

@@ -16,7 +16,7 @@ from separatrix.attention.near_linear.bounded_plan import check_reached
 from separatrix.attention.streaming.appending import append_checked, checked_tokens, refuse_tokens
 from separatrix.attention.streaming.causal_after import attend_after, causal_call
 from separatrix.attention.streaming.few_tokens import few_tokens_kernels
-from separatrix.attention.streaming.stream_rounding import roundings_of_chunks, roundings_of_few
+from separatrix.attention.streaming.stream_rounding import refuse_roundings, roundings_of_chunks, roundings_of_few
 from separatrix.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -36,26 +36,30 @@ def extend(
     length = key_sets[0].shape[-2]
     shared = isinstance(query, Tensor) and query.dim() == len(state.batch_shape) + 3
     for one in query.unbind(-3) if shared else [query]:
-        state._check("query", one, state.head_dim)
+        state.check_tokens("query", one, state.head_dim)
     for name, x in (("query", query), *((f"keys[{m}]", key) for m, key in enumerate(key_sets))):
         if x.shape[-2] != length:
             raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
     state.refuse_beyond_bound("query", query)
     if length == 1:  # whose queries are asked together
-        chunk = state._expansion.even_chunk(state._heads, 1)
+        chunk = state.expansion.even_chunk(state.heads, 1)
         by_kernels = not masks and few_tokens_kernels(state, key_sets, value_sets) is not None
         roundings = [
             roundings_of_few(before, 1) if by_kernels else roundings_of_chunks(before, 1, chunk)
-            for before in state._roundings
+            for before in state.ledger.roundings
         ]
-        state._refuse_roundings([n + 1 for n in state._tokens], state._largest, roundings)
+        refuse_roundings(
+            state.plan, state.tolerance, [n + 1 for n in state.ledger.tokens], state.ledger.largest, roundings
+        )
         state.append(key_sets, value_sets, key_masks=key_masks)
         return state.attend(query.squeeze(-2)).unsqueeze(-2) if shared else state.attend(query)
     refuse_tokens(state, key_sets, value_sets)
     few = None if masks else few_tokens_kernels(state, [query, *key_sets], value_sets)
     if few is not None and few.ONE_BY_ONE:
-        roundings = [max(before, 1) + length for before in state._roundings]
-        state._refuse_roundings([n + length for n in state._tokens], state._largest, roundings)
+        roundings = [max(before, 1) + length for before in state.ledger.roundings]
+        refuse_roundings(
+            state.plan, state.tolerance, [n + length for n in state.ledger.tokens], state.ledger.largest, roundings
+        )
         tokens = zip(*(x.split(1, -2) for x in (query, *key_sets, *value_sets)), strict=True)
         return torch.cat([state.extend(q, x[: state.order - 1], x[state.order - 1 :]) for q, *x in tokens], -2)
     out = _attend_after(state, query if shared else query.unsqueeze(-3), key_sets, value_sets, masks)
@@ -68,18 +72,20 @@ def _attend_after(
 ) -> Tensor:
     """The outputs (*batch_shape, s, L, d_v) of queries (*batch_shape, s, L, d) for tokens not appended yet."""
     length = query.shape[-2]
-    if 0 in query.shape or state._heads == 0:
+    if 0 in query.shape or state.heads == 0:
         return query.new_zeros(*query.shape[:-1], state.value_dim)
-    flat = [state._flat(x) for x in (*keys, *values)]
+    flat = [state.flattened(x) for x in (*keys, *values)]
     magnitudes = [number(value.detach().abs().max()) for value in values]
-    largest = [max(pair) for pair in zip(state._largest, magnitudes, strict=True)]
+    largest = [max(pair) for pair in zip(state.ledger.largest, magnitudes, strict=True)]
     outputs = []
     for one in query.unbind(-3):
-        call = causal_call(state._flat(one), flat, masks, state.scale)
+        call = causal_call(state.flattened(one), flat, masks, state.scale)
         scan = summing(backend_of(call), call, state.plan.rank, torch.float64).tokens([length])
-        roundings = [before + scan.count() + scan.count(wide=True) for before in state._roundings]
-        state._refuse_roundings([count + length for count in state._tokens], largest, roundings)
-        out = attend_after(state._expansion, state.scale, masks, call.query, *flat, *state._states)
+        roundings = [before + scan.count() + scan.count(wide=True) for before in state.ledger.roundings]
+        refuse_roundings(
+            state.plan, state.tolerance, [count + length for count in state.ledger.tokens], largest, roundings
+        )
+        out = attend_after(state.expansion, state.scale, masks, call.query, *flat, *state.held_states)
         if not truth(torch.isfinite(out).all()):
             check_reached(state.dtype, math.inf)
         outputs.append(out.reshape(*state.batch_shape, length, state.value_dim))

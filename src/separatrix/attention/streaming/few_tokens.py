@@ -26,24 +26,24 @@ def few_tokens_kernels(
     The backend has to have such kernels, and no gradient may be wanted.
     """
     length = tokens[0].shape[-2]
-    if not 0 < length <= FEW or state._heads == 0:
+    if not 0 < length <= FEW or state.heads == 0:
         return None
     if len(tokens) > 1 and any(x.shape[-2] != length for x in tokens):
         return None
-    tensors = (*tokens, *values, *state._states)
+    tensors = (*tokens, *values, *state.held_states)
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return None
     backend = near_linear_backend(tensors, state.order - 1, state.value_dim)
-    if state._kernels[0] != backend.NAME:
+    if state.kernels[0] != backend.NAME:
         powers = [2.0**exponent for exponent in balanced_exponents(state.order, state.bound, state.scale)]
         kernels: StreamKernels | None = backend.stream_kernels(
             state.plan.index_set,
             state.plan.coefficients(state.device),
             [powers[0] * state.scale, *powers[1:]],
-            state._heads,
+            state.heads,
             state.value_dim,
-            state._most,
+            state.largest_token,
             state.order if state.norm == "order" else 0,
         )
-        state._kernels = (backend.NAME, kernels)
-    return state._kernels[1]
+        state.kernels = (backend.NAME, kernels)
+    return state.kernels[1]

@@ -23,6 +23,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.bounded_plan import balanced_exponents
+from separatrix.attention.streaming.ledger import StreamLedger
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import digest
 
@@ -40,12 +41,12 @@ def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
 
 def _entries(state: TensorAttentionState) -> dict[str, Tensor]:
     """The entries of a saved state but for their digest."""
-    saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(state._states)}
-    saved["tokens"] = torch.tensor(state._tokens)
-    saved["largest"] = torch.tensor(state._largest, dtype=torch.float64)
-    saved["roundings"] = torch.tensor(state._roundings)
+    saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(state.held_states)}
+    saved["tokens"] = torch.tensor(state.ledger.tokens)
+    saved["largest"] = torch.tensor(state.ledger.largest, dtype=torch.float64)
+    saved["roundings"] = torch.tensor(state.ledger.roundings)
     saved["configuration"] = as_bytes(configuration(state))
-    return saved if state._hidden is None else {**saved, "hidden": state._hidden.clone()}
+    return saved if state.ledger.hidden is None else {**saved, "hidden": state.ledger.hidden.clone()}
 
 
 def _digest(entries: Mapping[str, Tensor]) -> Tensor:
@@ -60,16 +61,15 @@ def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
         compare("saved", configuration(state), from_bytes(saved["configuration"]))
     entries = {name: x for name, x in _entries(state).items() if name != "hidden"}
     entries["digest"] = torch.empty(32, dtype=torch.uint8)
-    check_entries(saved, {**entries, "hidden": state._hidden_counts()} if "hidden" in saved else entries)
+    check_entries(saved, {**entries, "hidden": state.hidden_counts()} if "hidden" in saved else entries)
     states = [saved[f"states.{m}"].detach().to(state.device, copy=True) for m in range(state.order - 1)]
     tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
     largest = [float(x) for x in saved["largest"]]
     hidden = saved["hidden"].to(state.device, copy=True) if "hidden" in saved else None
-    check_sums_of(state, "saved", states, tokens, largest, roundings, hidden)
+    check_sums_of(state, "saved", states, StreamLedger(tokens, largest, roundings, hidden))
     if not torch.equal(saved["digest"].cpu(), _digest({name: x for name, x in saved.items() if name != "digest"})):
         raise ArgumentError("saved", expected="the tensors that their digest was made of", got="others")
-    state.states, state._tokens, state._largest, state._roundings = states, tokens, largest, roundings
-    state._hidden = hidden
+    state.states, state.ledger = states, StreamLedger(tokens, largest, roundings, hidden)
 
 
 def configuration(state: TensorAttentionState) -> dict[str, object]:
@@ -87,15 +87,12 @@ def check_sums_of(
     state: TensorAttentionState,
     argument: str,
     states: list[Tensor],
-    tokens: list[int],
-    largest: list[float],
-    roundings: list[int],
-    hidden: Tensor | None,
+    ledger: StreamLedger,
 ) -> None:
     """Raise an `ArgumentError` unless the sums can be those of tokens that the state would have accepted."""
     exponents = balanced_exponents(state.order, state.bound, state.scale)
-    sizes = [state._most * 2.0**exponent for exponent in exponents[1:]]
-    check_sums(argument, states, tokens, largest, roundings, sizes, state.plan.index_set, hidden)
+    sizes = [state.largest_token * 2.0**exponent for exponent in exponents[1:]]
+    check_sums(argument, states, ledger, sizes, state.plan.index_set)
 
 
 def as_bytes(configuration: Configuration) -> Tensor:
@@ -149,21 +146,19 @@ def check_entries(saved: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> No
 def check_sums(
     argument: str,
     states: Sequence[Tensor],
-    tokens: Sequence[int],
-    largest: Sequence[float],
-    roundings: Sequence[int],
+    ledger: StreamLedger,
     sizes: Sequence[float],
     index_set: IndexSet,
-    hidden: Tensor | None = None,
 ) -> None:
     """Raise an `ArgumentError` unless the sums can be those of so many tokens with values of such magnitudes.
 
     The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly, but for the
-    `hidden` ones (sets, heads), which were not added. Any other sum is at most count * size^degree * |v|_max, with
+    hidden ones, which were not added. Any other sum is at most count * size^degree * |v|_max, with
     `sizes[m]` the largest coordinate of set m. And n numbers are not added up in fewer than log2(n) roundings.
     """
-    degrees = torch.from_numpy(index_set.degrees).to(torch.float64)
-    for m, (Z, count, magnitude, steps) in enumerate(zip(states, tokens, largest, roundings, strict=True)):
+    degrees, hidden = torch.from_numpy(index_set.degrees).to(torch.float64), ledger.hidden
+    records = zip(states, ledger.tokens, ledger.largest, ledger.roundings, strict=True)
+    for m, (Z, count, magnitude, steps) in enumerate(records):
         if count < 0:
             raise ArgumentError(f"{argument}['tokens'][{m}]", expected="a count >= 0", got=count)
         if not (0 <= magnitude < math.inf) or (count == 0 and magnitude):

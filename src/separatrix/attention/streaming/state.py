@@ -28,8 +28,9 @@ from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.attention.streaming.appending import append
 from separatrix.attention.streaming.attending import attend
 from separatrix.attention.streaming.extending import extend
+from separatrix.attention.streaming.ledger import StreamLedger
 from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
-from separatrix.attention.streaming.stream_rounding import refuse_roundings, relative_rounding
+from separatrix.attention.streaming.stream_rounding import relative_rounding
 from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices, check_bound
 from separatrix.checks import is_whole, positive
@@ -108,29 +109,25 @@ class TensorAttentionState:
             raise ArgumentError("batch_shape", expected="a sequence of integers >= 0", got=batch_shape)
         self.norm, self.batch_shape, self.dtype = norm, tuple(batch_shape), dtype
         self.device = torch.device(device)
-        self._most = largest_token(order, head_dim, self.bound, norm, dtype)
+        self.largest_token = largest_token(order, head_dim, self.bound, norm, dtype)
         radius = score_radius(order, head_dim, self.bound, self.scale, norm, dtype)
         self.plan: BoundedPlan = plan_bounded(order, head_dim, radius, self.tolerance, dtype)
-        self._heads = math.prod(self.batch_shape)
-        self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+        self.heads = math.prod(self.batch_shape)
+        self.expansion = expansion(self.plan, self.heads, self.scale, self.device, self.bound)
         self._guard = ThreadGuard("state")
-        shape = (self._heads, self.plan.rank, value_dim + 1)
+        shape = (self.heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
-        self._kernels: tuple[str, StreamKernels | None] = ("", None)  # their backend's name, and the kernels
-        self._tokens = [0] * (order - 1)
-        self._largest = [0.0] * (order - 1)
-        self._roundings = [0] * (order - 1)
-        self._hidden: Tensor | None = None  # how many tokens of each set a mask hid from each head, (order - 1, heads)
+        self.kernels: tuple[str, StreamKernels | None] = ("", None)  # their backend's name, and the kernels
+        self.ledger = StreamLedger.empty(order - 1)
 
     def __getstate__(self) -> dict[str, object]:
         """The attributes of a copy: lists of its own, and sums that either state copies before it changes them."""
         with self._guard.reading:
-            lists = {name: list(getattr(self, name)) for name in ("_tokens", "_largest", "_roundings")}
             own = {
-                **lists,
+                "ledger": copy(self.ledger),
+                "kernels": ("", None),
                 "_states": list(self.states),
                 "_shared": True,
-                "_kernels": ("", None),
                 "_guard": copy(self._guard),
             }
             return {**self.__dict__, **own}
@@ -146,7 +143,12 @@ class TensorAttentionState:
     def states(self, states: list[Tensor]) -> None:
         self._states, self._shared = states, True
 
-    def _own_states(self) -> list[Tensor]:
+    @property
+    def held_states(self) -> Sequence[Tensor]:
+        """The sums of each set, to be read before the next token is appended, which may change them in place."""
+        return self._states
+
+    def own_states(self) -> list[Tensor]:
         """The states, for the kernels to change in place; one that others hold, such as a graph, is copied first."""
         if self._shared:
             with torch.no_grad():
@@ -158,19 +160,19 @@ class TensorAttentionState:
     def largest(self) -> tuple[float, ...]:
         """The largest magnitude among the values of each set."""
         with self._guard.reading:
-            return tuple(self._largest)
+            return tuple(self.ledger.largest)
 
     @property
     def roundings(self) -> tuple[int, ...]:
         """How many roundings a token of each set has gone through at most."""
         with self._guard.reading:
-            return tuple(self._roundings)
+            return tuple(self.ledger.roundings)
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """How many tokens were appended to each set, those that a mask hides among them."""
         with self._guard.reading:
-            return tuple(self._tokens)
+            return tuple(self.ledger.tokens)
 
     @property
     def nbytes(self) -> int:
@@ -181,10 +183,10 @@ class TensorAttentionState:
     def certificate(self) -> Certificate:
         """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
         with self._guard.reading:
-            return self.plan.certificate_of_all(self._relative(), math.prod(self._largest), self.device)
+            return self.plan.certificate_of_all(self._relative(), math.prod(self.ledger.largest), self.device)
 
     def _relative(self) -> float:
-        return relative_rounding(self.plan, self._tokens, self._largest, self._roundings)
+        return relative_rounding(self.plan, self.ledger.tokens, self.ledger.largest, self.ledger.roundings)
 
     def append(
         self,
@@ -214,10 +216,6 @@ class TensorAttentionState:
         """
         with self._guard.reading:
             return attend(self, query)
-
-    def _refuse_roundings(self, tokens: list[int], largest: list[float], roundings: list[int]) -> None:
-        """Refuse to attend sums that were rounded too often for what was promised."""
-        refuse_roundings(self.plan, self.tolerance, tokens, largest, roundings)
 
     def extend(
         self,
@@ -263,13 +261,11 @@ class TensorAttentionState:
         with self._guard.changing, other._guard.reading:
             compare("other", configuration(self), configuration(other))
             compare("other", {"device": str(self.device)}, {"device": str(other.device)})
-            check_sums_of(self, "other", other.states, other._tokens, other._largest, other._roundings, other._hidden)
-            if other._hidden is not None:
-                self._hidden = other._hidden + self._hidden_counts()
+            check_sums_of(self, "other", other.states, other.ledger)
+            hidden = None if other.ledger.hidden is None else other.ledger.hidden + self.hidden_counts()
             self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
-            self._tokens = [a + b for a, b in zip(self._tokens, other._tokens, strict=True)]
-            self._largest = [max(a, b) for a, b in zip(self._largest, other._largest, strict=True)]
-            self._roundings = [max(a, b) + 1 for a, b in zip(self._roundings, other._roundings, strict=True)]
+            self.ledger.merge(other.ledger)
+            self.ledger.hidden = self.ledger.hidden if hidden is None else hidden
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
         """Make the sequence at `indices[i]` of the batch, the first of the leading dimensions, the one at i.
@@ -289,13 +285,13 @@ class TensorAttentionState:
                 z.reshape(*self.batch_shape, *z.shape[1:]).index_select(0, chosen).flatten(0, len(self.batch_shape) - 1)
                 for z in self._states
             ]
-            if self._hidden is not None:
-                counts = self._hidden.unflatten(1, self.batch_shape)
-                self._hidden = counts.index_select(1, chosen).flatten(1)
+            if self.ledger.hidden is not None:
+                counts = self.ledger.hidden.unflatten(1, self.batch_shape)
+                self.ledger.hidden = counts.index_select(1, chosen).flatten(1)
             if len(chosen) != self.batch_shape[0]:
                 self.batch_shape = (len(chosen), *self.batch_shape[1:])
-                self._heads, self._kernels = math.prod(self.batch_shape), ("", None)
-                self._expansion = expansion(self.plan, self._heads, self.scale, self.device, self.bound)
+                self.heads, self.kernels = math.prod(self.batch_shape), ("", None)
+                self.expansion = expansion(self.plan, self.heads, self.scale, self.device, self.bound)
             self.states = states
 
     def trim(self, length: int) -> None:
@@ -304,10 +300,10 @@ class TensorAttentionState:
         Raises:
             ArgumentError: The length is not that of the tokens appended so far.
         """
-        if any(count != length for count in self._tokens):
+        if any(count != length for count in self.ledger.tokens):
             raise ArgumentError(
                 "length",
-                expected=f"{self._tokens[0]}, all tokens: a summed state cannot forget (keep a copy by state_dict)",
+                expected=f"all {self.ledger.tokens[0]} tokens: a summed state cannot forget (copy it by state_dict)",
                 got=length,
             )
 
@@ -334,19 +330,19 @@ class TensorAttentionState:
         with self._guard.changing:
             load(self, saved)
 
-    def _hidden_counts(self) -> Tensor:
+    def hidden_counts(self) -> Tensor:
         """How many tokens of each set a mask hid from each head, (order - 1, heads)."""
-        if self._hidden is not None:
-            return self._hidden
-        return torch.zeros(self.order - 1, self._heads, dtype=torch.int64, device=self.device)
+        if self.ledger.hidden is not None:
+            return self.ledger.hidden
+        return torch.zeros(self.order - 1, self.heads, dtype=torch.int64, device=self.device)
 
-    def _check(self, name: str, x: Tensor, width: int) -> None:
+    def check_tokens(self, name: str, x: Tensor, width: int) -> None:
         shape: tuple[int | str, ...] = (*self.batch_shape, "length", width)
         check_tensor(name, x, of="state", dtype=self.dtype, device=self.device, shape=shape)
 
     def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
         """Refuse, by name and token, what the state is not planned for."""
-        check_bound(name, x, self.bound, self._most, self.norm, self.order)
+        check_bound(name, x, self.bound, self.largest_token, self.norm, self.order)
 
-    def _flat(self, x: Tensor) -> Tensor:
-        return x.reshape(self._heads, *x.shape[-2:])
+    def flattened(self, x: Tensor) -> Tensor:
+        return x.reshape(self.heads, *x.shape[-2:])

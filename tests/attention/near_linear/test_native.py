@@ -75,7 +75,7 @@ def test_the_same_bits_with_one_thread_and_two(heads, n, dtype):
 
 
 def test_every_monomial_is_a_row_times_a_coordinate(index_set):
-    left, right, parents, coordinates = native.monomial_table(index_set).arrays
+    left, right, parents, coordinates = native.native_monomials(index_set).arrays
     rows = [(0,) * index_set.dimension]
     steps = [*(tuple(row) for row in torch.eye(index_set.dimension, dtype=torch.int64).tolist()), rows[0]]
 

@@ -62,7 +62,7 @@ def lane_tokens(chunk: int, dtype: torch.dtype) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class MonomialTable:
+class NativeMonomials:
     """An index set as the kernels take it, and the arrays that it points to."""
 
     monomials: Monomials
@@ -70,12 +70,12 @@ class MonomialTable:
 
 
 @lru_cache(maxsize=64)
-def monomial_table(index_set: IndexSet) -> MonomialTable:
+def native_monomials(index_set: IndexSet) -> NativeMonomials:
     """The monomials as products of a stored row and a coordinate: see csrc/tile.hpp.
 
     Example:
         >>> from separatrix.attention.near_linear.approximation.monomials import total_degree
-        >>> [array.tolist() for array in monomial_table(total_degree(2, 2)).arrays]
+        >>> [array.tolist() for array in native_monomials(total_degree(2, 2)).arrays]
         [[0, 1, 2, 1, 1, 2], [2, 2, 2, 0, 1, 1], [0, 0, 0], [0, 0, 1]]
     """
     parents, last, d = index_set.parents, index_set.last, index_set.dimension
@@ -87,7 +87,7 @@ def monomial_table(index_set: IndexSet) -> MonomialTable:
     of_rows = place[parents[stored]], np.maximum(last[stored], 0)
     arrays = tuple(np.ascontiguousarray(column, dtype=np.int32) for column in (left, right, *of_rows))
     sizes = (index_set.rank, d, int(stored.sum()))
-    return MonomialTable(Monomials(*sizes, *(array.ctypes.data for array in arrays)), arrays)
+    return NativeMonomials(Monomials(*sizes, *(array.ctypes.data for array in arrays)), arrays)
 
 
 class _Products:
@@ -95,7 +95,7 @@ class _Products:
 
     def __init__(self, index_set: IndexSet, x: Tensor, W: Tensor | None, columns: int) -> None:
         self.x, self.W = _contiguous_tokens(x), None if W is None else _contiguous_tokens(W)
-        self._table = monomial_table(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._table = native_monomials(index_set)  # held here: the calls of other threads may evict it from the cache
         self._call = ProductsCall(TYPES[x.dtype], x.shape[0], x.shape[2], columns)
         self._call.set = ctypes.pointer(self._table.monomials)
         put(self._call.x, self.x)
@@ -138,7 +138,7 @@ class NativePass:
         self._factors = (frame.factors[m] * (1.0 if m else frame.scale)).contiguous()
         self._shape = (x.shape[0], index_set.rank, d_v + 1)
         self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], x.shape[0], x.shape[1], d_v)
-        self._table = monomial_table(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._table = native_monomials(index_set)  # held here: the calls of other threads may evict it from the cache
         self._call.set = ctypes.pointer(self._table.monomials)
         self._call.factors = self._factors.data_ptr()
         put(self._call.x, x)
@@ -255,7 +255,7 @@ def stream_kernels(
     most: float,
     norm: int,
 ) -> NativeStream:
-    return NativeStream(monomial_table(index_set), coefficients, factors, heads, value_dim, most, norm)
+    return NativeStream(native_monomials(index_set), coefficients, factors, heads, value_dim, most, norm)
 
 
 def _pointer(x: Tensor) -> ctypes.c_void_p:

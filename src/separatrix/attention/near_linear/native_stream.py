@@ -18,7 +18,7 @@ from separatrix.native import MOST_SETS, REFUSED, StreamCall, done, function
 from separatrix.native_tensors import TYPES
 
 if TYPE_CHECKING:
-    from separatrix.attention.near_linear.native import MonomialTable
+    from separatrix.attention.near_linear.native import NativeMonomials
 
 
 class NativeStream:
@@ -34,7 +34,7 @@ class NativeStream:
 
     def __init__(
         self,
-        table: MonomialTable,
+        table: NativeMonomials,
         coefficients: Tensor,
         factors: Sequence[float],
         heads: int,

@@ -1,7 +1,7 @@
 """A few tokens appended to the states of a stream, or asked of them, by the kernels in Triton, on a GPU.
 
 The tokens of a call are added up before they are added to the state, as by the kernels in C++, so that
-`roundings_of_few` counts for both; monomials are added up in blocks, and then the blocks. Each call reads numbers from
+`stream_rounding` counts the same for both; monomials are added up in blocks, and then the blocks. Each call reads numbers from
 the GPU once: what bounds the tokens, and how large the values or the outputs are.
 """
 
@@ -72,7 +72,7 @@ class TritonStream:
         return out.to(query.dtype).reshape(*query.shape[:-1], self._columns - 1), reached
 
     def _size(self, tokens: Tensor) -> Tensor:
-        """The largest entry or norm of tokens in float64, which `refuse_beyond_bound` compares with the bound."""
+        """The largest entry or norm of tokens in float64, which a state compares with its bound."""
         wide = tokens.to(torch.float64)
         sizes = torch.linalg.vector_norm(wide, self._norm, dim=-1) if self._norm else wide.abs()
         return sizes.amax()

@@ -1,8 +1,8 @@
 """A few tokens appended to the states of a stream, or asked of them, by the kernels in Triton, on a GPU.
 
-The tokens of a call are added up before they are added to the state, as by the kernels in C++, so that
-`stream_rounding` counts the same for both; monomials are added up in blocks, and then the blocks. Each call reads numbers from
-the GPU once: what bounds the tokens, and how large the values or the outputs are.
+The tokens of a call are added up before they are added to the state, as by the kernels in C++, and their roundings are
+counted in the same way; monomials are added up in blocks, and then the blocks. Each call reads numbers from the GPU
+once: what bounds the tokens, and how large the values or the outputs are.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from separatrix import native_tensors
+from separatrix.attention import bounds
 from separatrix.attention.arithmetic import assumptions, measured
 from separatrix.attention.arithmetic.assumptions import ASSUMPTIONS
-from separatrix.attention.near_linear import certificate as certificate
-from separatrix.attention.near_linear.approximation import greedy
 from separatrix.errors import SeparatrixError
 from separatrix.native import native
 
@@ -149,8 +148,7 @@ def test_a_number_that_is_nan_holds_nothing():
 
 
 def test_the_slack_of_bounds_is_a_thousand_times_what_their_functions_may_err():
-    for slack in (certificate._SLACK, greedy._SLACK):
-        assert slack - 1 >= 1000 * assumptions.BOUNDS * 2.0**-53
+    assert bounds.SLACK - 1 >= 1000 * assumptions.BOUNDS * 2.0**-53
 
 
 def test_the_page_says_what_is_assumed(root):

@@ -22,7 +22,9 @@ from separatrix.attention.call import Call
 from separatrix.attention.exact.blocks import passes as blocks
 from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, tiling_of
 from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
+from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.expansion import Expansion, Sums
@@ -87,9 +89,8 @@ def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:
 def test_near_linear_attention_rounds_no_more_often_than_it_says(
     order, lengths, d, degree, is_causal, chunk, monkeypatch
 ):
-    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
-    monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
-    monkeypatch.setattr(causal, "scans_natively", lambda *given: False)
+    monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(in_pytorch, "causal_chunk", lambda *sizes: 8)
     lengths = [min(lengths)] * len(lengths) if is_causal else lengths
     for dtype in (torch.float32, torch.float64):
         call, expansion = unrounded(lengths, d, min(lengths), dtype, is_causal), expansion_of(d, degree, dtype)
@@ -109,9 +110,8 @@ def test_near_linear_attention_rounds_no_more_often_than_it_says(
 @pytest.mark.parametrize(("order", "lengths", "d", "degree"), SHAPES)
 @pytest.mark.parametrize(("is_causal", "chunk"), [(False, 16), (False, 64), (True, 16)])
 def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, degree, is_causal, chunk, monkeypatch):
-    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
-    monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 8)
-    monkeypatch.setattr(causal, "scans_natively", lambda *given: False)
+    monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(in_pytorch, "causal_chunk", lambda *sizes: 8)
     lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
     for dtype in (torch.float32, torch.float64):
         call, expansion = unrounded(lengths, d, queries, dtype, is_causal), expansion_of(d, degree, dtype)

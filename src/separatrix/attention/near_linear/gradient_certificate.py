@@ -36,9 +36,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import number
-
-_SLACK = 1 + 2.0**-30
-"""Covers the rounding of the bounds themselves, see `certificate`."""
+from separatrix.attention.bounds import SLACK
 
 
 @dataclass(frozen=True)
@@ -112,14 +110,14 @@ def certify_gradient(
         copies: How many heads share a tensor, at the most: their gradients are added up in that type.
     """
     unit = copies * torch.finfo(out).eps / 2
-    w = (width + weights.output) * _SLACK
+    w = (width + weights.output) * SLACK
     off = w * weights.scores + weights.output + 2 * weights.score_rounding * magnitude
     found = []
     for most, change in zip(reach, moved, strict=True):
         error = most.unsqueeze(-1) * off + w * change
-        found.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * _SLACK)
+        found.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * SLACK)
     share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
-    values = tuple(_most(share * other.unsqueeze(-1) * _SLACK) for other in others)
+    values = tuple(_most(share * other.unsqueeze(-1) * SLACK) for other in others)
     query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # infinity times 0 bounds nothing
     return GradientCertificate(query, tuple(_most(x) for x in found[1:]), values)
 

@@ -20,15 +20,13 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.host import numbers
-from separatrix.attention.bounds import pieces
+from separatrix.attention.bounds import SLACK, pieces
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import Array
 
 POWERS = (0, 2, 4, 6)
 """The e that are summed."""
-_SLACK = 1 + 2.0**-30
-"""Covers the rounding of the bound itself, as in `certificate`."""
 
 
 def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
@@ -131,7 +129,7 @@ def greedy_error(
     for start, stop in pieces(query.shape[1], 1 << 14):
         for e, power in _even_powers(_relative(frame, query[:, start:stop], 0, None)):
             E[:, start:stop] += (power * weights[e].unsqueeze(-1)).sum(1)
-    return E * _SLACK * (1 + 64 * torch.finfo(frame.dtype).eps)
+    return E * SLACK * (1 + 64 * torch.finfo(frame.dtype).eps)
 
 
 def _relative(frame: Frame, x: Tensor, m: int, mask: Tensor | None) -> Tensor:

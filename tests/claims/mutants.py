@@ -83,6 +83,7 @@ ONE_CELL: Mutants = {
         "kronecker/theorem-4.7/time": [{"plus": "0"}, {"claimed": "10000"}],
         "selection/appendix-a.2": [{"loss_ratio": 1.5}, {"slope_ratio": 0.5}],
         "selection/corollary-e.16": [{"induction": 1.1}, {"loss": 1.1}],
+        "selection/corollary-e.16/overlaps": [{"overlap": 0.5}, {"delta": 0.11}, {"share": 1.001}, {"dual": 0.2}],
         "selection/corollary-e.8": [{"above": 1.7}, {"high": 1.7}, {"low": -0.2}, {"time": 100.0}, {"fell": 1}],
         "selection/corollary-e.9": [{"trained": 0.1, "late": [1.0, 1.0, 1.0, 1.0, 100000.0]}, {"before": [1e-06] * 5}],
         "selection/corollary-e.9/proof": [{"terms": [1.0, 1.0, 1.1, 0.1]}, {"loss": 1.1}, {"expanded": 0.001}],

@@ -58,8 +58,8 @@ D_5 = (
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
-        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. (The proof of Lemma E.7 prints $W(t) "
-        "= 0$ in the same place.)",
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after Lemma 3.2, "
+        "and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,

@@ -8,6 +8,7 @@ encodings, thresholds   positional encodings, and how orthogonal random ones can
 isometry                how orthogonal an encoding is (Definition A.1)
 transformer             the one-layer transformer
 construction            the transformer that solves the task without training (Theorem C.3)
+worst_overlap           how far a valid encoding can be from separating a subset from other positions
 
 dynamics, flow          training on the population loss with one-hot encodings, by a recursion and as an equation
 laws                    how long that training takes
@@ -79,6 +80,7 @@ from separatrix.selection.transformer import (
     ground_truth,
     selection_loss,
 )
+from separatrix.selection.worst_overlap import dual_overlap, worst_overlap, worst_overlap_encoding
 
 __all__ = [
     "FCN",
@@ -110,6 +112,7 @@ __all__ = [
     "coherence",
     "construct",
     "cosine",
+    "dual_overlap",
     "encoding_loss",
     "encoding_losses",
     "exact_descent",
@@ -153,4 +156,6 @@ __all__ = [
     "train_fcn",
     "train_learner",
     "trained_lengths",
+    "worst_overlap",
+    "worst_overlap_encoding",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from separatrix.claims.selection.proof_chain import Chain, steps
@@ -30,3 +32,33 @@ def test_the_time_is_that_of_descent() -> None:
     counted = time_to_loss(SMALL.T, SMALL.q, SMALL.d, rate, SMALL.epsilon) * rate
     assert SMALL.time() == pytest.approx(counted, rel=1e-3)
     assert counted < SMALL.total()
+
+
+def test_literal_steps_stay_below_the_proved_bounds() -> None:
+    """At sizes from the smallest to T = 10^7 the quotients of literal steps are at most the bounds for all sizes."""
+    bounds = {step: 1.5 * attained for step, attained in (("(S2)", 0.2), ("induction above alpha*", 0.1758))}
+    largest = dict.fromkeys(bounds, 0.0)
+    for T, q, d in ((9, 2, 1), (41, 10, 3), (1000, 2, 1), (10**5, 2, 4), (10**7, 50, 2)):
+        for width in (T * d // 100 + 1, T * d // 2 + 1, T * d):
+            kappa = width / (T * d)
+            eta = min(width**2 / (40 * d**2 * T), q / 2)
+            chain = Chain(T, q, d, 1e-3 / q, eta, d / width, 2 * d / width, kappa)
+            for step, quotient in induction_quotients(chain).items():
+                largest[step] = max(largest[step], quotient)
+    assert all(largest[step] <= bound for step, bound in bounds.items())
+    assert largest["(S2)"] > 0.05
+    assert largest["induction above alpha*"] > 0.01
+
+
+def induction_quotients(chain: Chain) -> dict[str, float]:
+    """The two quotients of the induction at or above alpha*, by literal steps at the fast speed."""
+    turn = 1 / math.sqrt(chain.T * chain.q)
+    late = ((1 - np.geomspace(1 - chain.q * turn, 1e-3, 300)) / chain.q)[:, None]
+    share = np.linspace(0, 1, 21)[None]
+    best, middle, top = chain.best(late), chain.upper(late, 1 / 4), chain.upper(late, 1 / 8)
+    low, high = best + share * (middle - best), middle + share * (top - middle)
+    ends = [chain.upper(chain.moved(late, chain.gain(late, alpha, chain.fast)), 1 / 8) for alpha in (low, high)]
+    return {
+        "(S2)": float(((top - ends[0]) / (top - middle)).max()),
+        "induction above alpha*": float(((high - ends[1]) / (chain.eta * late * (high / best - 1))).max()),
+    }

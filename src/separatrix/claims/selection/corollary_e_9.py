@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
 from separatrix.claims.misprint_pairs import as_printed, compared
@@ -147,16 +148,26 @@ LAST_LINE = (
         why=r"It is $\frac{d}{2} \cdot \frac{T_2}{(T_2 - q_2) q_2}$ times the square of the bound on $1 - q_2 s'$, "
         r"which has $\sqrt{\epsilon}$.",
     ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        at="Corollary E.9, and the loss in its proof",
+        shown_by="q for q_2",
+        printed=r"$\alpha^2 \frac{(1 - q s')^2}{T_2 - q_2}$, and $(1 - q s')$ in the terms after it. The corollary itself "
+        r"has $T$ and $q$ in its conditions, and the text before it $q_2 > q$.",
+        right=r"$1 - q_2 s'$ in the loss and its terms; $T_1$ and $q_1$ in the conditions and in the text.",
+        why=r"$q_2$ positions have the weight $s'$, so that the others have $1 - q_2 s'$ together; training is with $T_1$ "
+        "and $q_1$.",
+    ),
 )
 
 
-@experiment(version=2, name="selection.corollary_e9_proof")
+@experiment(version=3, name="selection.corollary_e9_proof")
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
     """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one.
 
     `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of
     each of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has
-    the bounds over epsilon. The third term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before
+    the bounds over epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms. The third term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before
     the last is printed with d / q_2.
     """
     x = math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d))
@@ -181,7 +192,10 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
     ]
     s, alpha = (1 - w) / q2, 1 + off
     loss = d / 2 * ((1 - q2 * alpha * s) ** 2 / q2 + alpha**2 * w**2 / (T2 - q2))
+    weights = torch.softmax(torch.cat([torch.zeros(q2), torch.full((T2 - q2,), -3.0)]).double(), 0)
+    outside = float(weights[q2:].sum())
     return {
+        "q for q_2": [abs(1 - q * float(weights[0]) - outside) for q in (q1, q2)],
         "epsilon of the first term": [
             abs(printed / first - 1) - 1,
             max(abs(exact / first - 1), first / (printed * epsilon) - 1),

@@ -44,10 +44,22 @@ UPDATES = (
         why=r"The gradient in $W$ has $V^\top$ before the residual. With orthogonal encodings the second term is "
         "zero, and the first is the whole gradient.",
     ),
+    Erratum(
+        rank=Rank.PROOF,
+        at="Lemma E.7, the bounds on C",
+        shown_by="order of the bounds on C",
+        printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 - q s_+) "
+        r"s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
+        right=r"For all $t$ at which the last factor is not negative; else the two bounds change places. That it never is "
+        r"follows from $\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one "
+        "induction.",
+        why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are proved "
+        "in a circle.",
+    ),
 )
 
 
-@experiment(version=3, name="selection.lemma_e7")
+@experiment(version=4, name="selection.lemma_e7")
 def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, seed: int) -> dict[str, object]:
     """The gradient of the loss of the mean (equation (4)) at V = alpha V*, W = C W*, over all valid encodings.
 
@@ -94,6 +106,13 @@ def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, 
         "update of alpha": [abs(step - forms[1]), abs(step - forms[-1])],
         "update of V": [abs(step - forms[-1] / eta), abs(step - forms[-1])],
         "first term of C": _one_hot_term(T, q, d, alpha, C),
+        "order of the bounds on C": [
+            max(low - moved, moved - high)
+            for low, high in (
+                ((1 - largest) * middle, (1 + largest) * middle),
+                sorted(((1 - largest) * middle, (1 + largest) * middle)),
+            )
+        ],
     }
 
 
@@ -116,6 +135,9 @@ def _cells() -> Iterator[Cell]:
     yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=1.4, C=1.3)
     for T, q, width in SMALL_OVERLAPS:
         yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=0.9, C=8.0)
+    # alpha is beyond the end of (IH2), so that C falls.
+    T, q, width = SMALL_OVERLAPS[0]
+    yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=2.5, C=4.0)
 
 
 @claim(

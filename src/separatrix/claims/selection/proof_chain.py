@@ -103,8 +103,8 @@ def steps(chain: Chain) -> dict[str, float]:
 
     Quotients are of what moves and what it may move, so that they do not come near to 1 by themselves. Above alpha*, in
     the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by less than the two
-    parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to alpha*, and above, falls by
-    less than that to the lower end. The others are the least steps of C, the two stages, the loss at the end, and all
+    parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next upper end, which is
+    alpha* until s has passed 1 / sqrt(T q), and above, falls by less than that to the lower end. The others are the least steps of C, the two stages, the loss at the end, and all
     steps to epsilon against those that the proof counts. The first is in proportion to kappa, (S2) to eta: what they
     have to spare is by how much larger kappa and the rate could be.
     """
@@ -113,7 +113,7 @@ def steps(chain: Chain) -> dict[str, float]:
     late = ((1 - np.geomspace(1 - q * turn, 1e-4, _GRID)) / q)[:, None]  # from 1 / sqrt(T q) to nearly 1 / q
     share = np.linspace(0, 1, _GAMMAS)[None]
     best, middle, top = chain.best(late), chain.upper(late, 1 / 4), chain.upper(late, 1 / 8)
-    above, high, low = best + share * (top - best), middle + share * (top - middle), least + share * (middle - least)
+    above, high, low = best + share * (top - best), middle + share * (top - middle), best + share * (middle - best)
     found: dict[str, float] = {}
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
         end = chain.upper(chain.moved(late, chain.gain(late, high, speed)), 1 / 8)
@@ -123,10 +123,14 @@ def steps(chain: Chain) -> dict[str, float]:
     early = np.linspace(1 / T, turn, _GRID + 1)[1:-1, None]
     below = least + share * (chain.best(early) - least)
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
-        under = below[:, :-1]  # at alpha* itself alpha does not move
-        after = np.minimum(chain.moved(early, chain.gain(early, under, speed)), turn)
-        rise = eta * early * (1 - under / chain.best(early))
-        found[f"induction below alpha*, {name}"] = float((rise / (chain.best(after) - under)).max())
+        quotients = []
+        for weight, alpha in ((early, below), (late, least + share * (best - least))):
+            under = alpha[:, :-1]  # at alpha* itself alpha does not move
+            after = chain.moved(weight, chain.gain(weight, under, speed))
+            end = np.where(after < turn, chain.best(after), chain.upper(after, 1 / 8))
+            rise = eta * weight * (1 - under / chain.best(weight))
+            quotients.append(float((rise / (end - under)).max()))
+        found[f"induction below alpha*, {name}"] = max(quotients)
     found["lower end"] = float((eta * late * (above / best - 1) / (above - least)).max())
     states = [(early, below), (late, above), (late, least + share * (best - least))]
     w = [1 - q * weight for weight, _ in states]
@@ -148,6 +152,40 @@ def steps(chain: Chain) -> dict[str, float]:
     return found
 
 
+def crossing(chain: Chain, speed: float) -> tuple[float, float]:
+    """A run from zero up to the step in which s passes 1 / sqrt(T q): the steps in which alpha* falls, and how far
+    alpha is above the end of its interval after a step, at most, relative to it.
+    """
+    turn, alpha, C = 1 / math.sqrt(chain.T * chain.q), 0.0, 0.0
+    falls, above = 0, -math.inf
+    s = 1 / chain.T
+    while s < turn:
+        gain = float(chain.gain(np.array(s), np.array(alpha), speed))
+        best = float(chain.best(np.array(s)))
+        alpha += chain.eta * s * (1 - alpha / best)
+        C += gain
+        s = 1 / (chain.q + (chain.T - chain.q) * math.exp(-C))
+        after = float(chain.best(np.array(s)))
+        end = after if s < turn else float(chain.upper(np.array(s), 1 / 8))
+        falls += after < best
+        above = max(above, alpha / end - 1)
+    return float(falls), above
+
+
+def below_the_interval(chain: Chain) -> tuple[float, float]:
+    """For alpha below alpha* and s from 1 / sqrt(T q) on: by how much the two forms of the induction are missed.
+
+    The first is (S2), by which the upper end after a step is no less than the middle of the interval before it; the
+    second, by which it is no less than alpha after the step. Both are relative to alpha*.
+    """
+    late = ((1 - np.geomspace(1 - chain.q / math.sqrt(chain.T * chain.q), 1e-4, _GRID)) / chain.q)[:, None]
+    best, least = chain.best(late), 1 - 0.1 * chain.x
+    alpha = least + np.linspace(0, 1, _GAMMAS)[None] * (best - least)
+    end = chain.upper(chain.moved(late, chain.gain(late, alpha, chain.fast)), 1 / 8)
+    after = alpha + chain.eta * late * (1 - alpha / best)
+    return float(((chain.upper(late, 1 / 4) - end) / best).max()), float(((after - end) / best).max())
+
+
 def sharper(factors: Mapping[str, float]) -> tuple[Neighbour, ...]:
     """Wrong statements about single steps, one for each: its quotient, multiplied by a factor, must then exceed 1.
 
@@ -165,8 +203,8 @@ def chain_holds(found: Sequence[Found], step: str = "", factor: float = 1.0) -> 
 
     Where `step` begins the name of a step, its quotient is multiplied by `factor`.
     """
-    names = found[0].result["chain"]
-    worst = {name: max(one.result["chain"][name] for one in found) for name in names}
+    chains = [one.result["chain"] for one in found if "chain" in one.result]
+    worst = {name: max(chain[name] for chain in chains) for name in chains[0]}
     held = all(
         quotient * (factor if step and name.startswith(step) else 1.0) <= 1 + 1e-9 for name, quotient in worst.items()
     )

@@ -90,7 +90,7 @@ def dual_vector(E: Tensor, y: Tensor) -> Tensor:
         out = (E @ w).index_fill(0, y, 0.0)
         if float(out.abs().max()) < least:
             least, best = float(out.abs().max()), w
-        large = out.abs().topk(q).indices
+        large = out.abs().index_fill(0, y, -1.0).topk(min(q, len(E) - q)).indices
         w = w - _solved(E, torch.cat([y, large]), torch.cat([torch.zeros(q, dtype=E.dtype), out[large]]))
     return best
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
@@ -51,6 +51,13 @@ MATRICES = (
         why=r"The last line sums $\lvert 1/q - S_i \rvert$ and $S_i$ without the norms of the tokens; "
         "the error grows with them.",
     ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="width of the construction",
+        printed=r"$Q$, $K$ and $V$ represent $v_{y_i}$, $e_i$ and $x_i$ with width $\Theta(d + q d_e)$.",
+        right=r"They represent $e_y$, $e_i$ and $x_i$ with width $d + 2 d_e$, as in the theorem.",
+        why="The input has $d + 2 d_e$ rows: one code of the whole subset, not one for each of its positions.",
+    ),
 )
 
 
@@ -66,7 +73,7 @@ def zero_net(T: int, q: int, d: int, seed: int) -> dict[str, list[float]]:
     return {"scale of the pair": short}
 
 
-@experiment(version=1, name="selection.theorem_c3_matrices")
+@experiment(version=2, name="selection.theorem_c3_matrices")
 def matrices(T: int, q: int, d: int, width: int, epsilon: float, seed: int) -> dict[str, list[float]]:
     """The construction written out on the input of Equation (8): shapes, Q X, and the error with tokens of norm R."""
     source = torch.Generator().manual_seed(seed)
@@ -86,12 +93,27 @@ def matrices(T: int, q: int, d: int, width: int, epsilon: float, seed: int) -> d
     wanted[:, -1] = alpha * e_y
     S = torch.softmax((K @ given).mT @ (alpha * Q @ given), 0)[:, -1]
     error = float((S @ X - X[:q].mean(0)).norm())
-    heights = ([d, width, width], [width, width, width])
+    blocks = [_selected(torch.zeros(rows, d, dtype=torch.float64), given) for rows in (d, width)]
+    long = X * 10 * epsilon / error
     return {
-        "blocks of Q and K": [float(len(set(each)) > 1) for each in heights],
+        # 1 without a meaning, or how far the product is from the encodings.
+        "blocks of Q and K": [1.0 if K_X is None else float((K_X - E.mT).abs().max()) for K_X in blocks],
+        "width of the construction": [abs(rows / len(given) - 1) for rows in (d + q * width, d + 2 * width)],
         "scale in Q": [float((scale * Q @ given - wanted).abs().max()) for scale in (1.0, alpha)],
-        "tokens beyond the unit ball": [1e9 * error - epsilon, error - epsilon],
+        "tokens beyond the unit ball": [
+            float((S @ tokens - tokens[:q].mean(0)).norm()) - epsilon for tokens in (long, X)
+        ],
     }
+
+
+def _selected(left: Tensor, given: Tensor) -> Tensor | None:
+    """K X for K = [left, 0, I] and the input of Equation (8), or None where the blocks do not fit together."""
+    width = (len(given) - left.shape[1]) // 2
+    eye, none = torch.eye(width, dtype=given.dtype), torch.zeros(width, width, dtype=given.dtype)
+    try:
+        return torch.cat([left, none, eye], 1) @ given
+    except RuntimeError:
+        return None
 
 
 def _zero_cells() -> Iterator[Cell]:
@@ -129,5 +151,5 @@ def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
     neighbours=as_printed(MATRICES),
 )
 def theorem_c_3_matrices(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The matrices written out on the input of Equation (8); tokens of norm 1, and of norm 10^9."""
+    """The matrices written out on the input of Equation (8); tokens of norm 1, and so long that the error exceeds epsilon."""
     return compared(found, MATRICES, misprint=misprint)

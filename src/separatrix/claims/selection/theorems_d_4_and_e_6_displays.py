@@ -114,10 +114,26 @@ E_6 = (
         right=r"$1 - \frac{q \alpha (T s - 1)}{T - q}$, as in the update rule.",
         why=r"$\alpha$ is bounded by (IH2) in the next step, and may be above 1, where the printed factor is larger.",
     ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="decrement of alpha*",
+        printed=r"$\alpha^\ast(t) - \frac{(T - q) T q \Delta s}{T q s - 2 q + 1 / s + 1} \alpha^\ast(t)$, for the line before it.",
+        right=r"$\alpha^\ast(t) - \frac{T q \Delta s}{T q s - 2 q + 1 / s} \alpha^\ast(t)$.",
+        why=r"$\alpha^\ast = \frac{T - q}{T q s - 2 q + 1 / s}$ takes the factor $T - q$ and one power of the denominator of "
+        r"$\frac{(T - q) T q \Delta s}{(T q s - 2 q + 1 / s)^2}$. The display after it has the right term.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        shown_by="names of the statements",
+        printed="After (***): And therefore, (S2) is proved, which also leads to (S1).",
+        right="(S4) is proved, which also leads to (S3).",
+        why=r"(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval for $\alpha$ "
+        "is another one.",
+    ),
 )
 
 
-@experiment(version=2, name="selection.proof_displays")
+@experiment(version=3, name="selection.proof_displays")
 def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
     """Each display along s from 1 / sqrt(T q) to nearly 1 / q: the pair [printed, right] of what it is missed by."""
     eta = min(width**2 / (40 * d**2 * T), q / 2)
@@ -151,6 +167,11 @@ def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[fl
         factors = [1 - q * alpha * (T * s - 1) / (T - q) for alpha in (1.0, end)]
         found["alpha in the factor of the update"].append(_apart(_factor(T, q, s, end), factors))
         found["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
+        base = T * q * s - 2 * q + 1 / s
+        forms = [(T - q) * T * q / (base + 1) * best, T * q / base * best]
+        found["decrement of alpha*"].append(_apart((T - q) * T * q / base**2, forms))
+        ends = [_end(T, q, s, less) for less in (1 / (8 * d), width / (8 * T * d))]
+        found["names of the statements"].append(_apart(end, ends))
         assert best >= 1 - 1e-12
     counts = [_first_stage(T, q, d, width, rate) for rate in (eta, eta / 4)]
     found["rate in the first stage's count"] = [(abs(counts[1] / counts[0] - 1), abs(counts[1] / counts[0] / 4 - 1))]

@@ -1,4 +1,4 @@
-"""Shapes and an index in the proofs of Lemmas D.1, D.5 and E.2 of Wang, Wei, Hsu and Lee."""
+"""Shapes and an index in Lemmas D.1, D.5, E.2 and E.4 and their proofs, of Wang, Wei, Hsu and Lee."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ def _value(shown_by: str, printed: str, right: str) -> Erratum:
     )
 
 
+def _row(shown_by: str) -> Erratum:
+    return Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip="Y as a row",
+        shown_by=shown_by,
+        printed=r"$Y = (\mathbb{1}\{1 \in y\}, \ldots, \mathbb{1}\{T \in y\})$.",
+        right=r"$Y = (\ldots)^\top$, as in Lemmas D.2 and E.3.",
+        why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single character of the "
+        "text that we read.)",
+    )
+
+
 D_1 = (
     _value(
         "V X in Lemma D.1",
@@ -37,12 +49,27 @@ D_1 = (
         r"+ \ldots$",
         r"$V Z d(\operatorname{softmax}(\ldots))$, as in the next display.",
     ),
+    _row("Y in Lemma D.1"),
 )
 E_2 = (
     _value(
         "V X in Lemma E.2",
         r"At the end of the proof $\nabla_W \mathcal{L}$ has $\frac{1}{q} X Y - V X E[S_y]$.",
         "It is $V Z E[S_y]$, as in the lemma (and the mean of $V Z S_y$, where $V$ multiplies the encodings).",
+    ),
+    _row("Y in Lemma E.2"),
+)
+E_4 = (
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
+        slip="blocks of zeros",
+        shown_by="V in Lemma E.4",
+        printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have $W(t) = C(t) "
+        r"(I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of Appendix E "
+        r"has $W = \alpha I_d$.",
+        right=r"$V(t) = \alpha(t) [I_d, 0]$, and $W(t)$ with its blocks of zeros; in Appendix E the block is $\alpha "
+        "I_{d_e}$.",
+        why="$V$ and $W$ are multiplied with $Z$, which has $d + d_e$ rows. Only the blocks that are not zero are printed.",
     ),
 )
 D_5 = (
@@ -58,8 +85,8 @@ D_5 = (
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
-        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. (The proof of Lemma E.7 prints $W(t) "
-        "= 0$ in the same place.)",
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after Lemma 3.2, "
+        "and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -71,7 +98,7 @@ D_5 = (
 )
 
 
-@experiment(version=2, name="selection.proof_shapes")
+@experiment(version=3, name="selection.proof_shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
     """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step.
 
@@ -90,10 +117,19 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     for W in Ws:
         S = torch.softmax(W[d:, d:] @ y, 0)
         gaps.append(float(S[0] - S[-1]))
+    Y = torch.zeros(1, T, dtype=torch.float64)
+    Y[0, :q] = 1
+    X = torch.randn(d, T, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    rows = [_apart(X, form / q, X[:, :q].mean(1, keepdim=True)) for form in (Y, Y.mT)]
+    Z = torch.cat([X, signs.mT])
+    blocks = [_apart(V, Z, 0.7 * X) for V in (0.7 * torch.eye(d, dtype=X.dtype), 0.7 * torch.eye(d, len(Z), dtype=X.dtype))]
     identities = (torch.eye(size, dtype=torch.float64) for size in (d, T))
     return {
         "V X in Lemma D.1": onehot[:2],
         "V X in Lemma E.2": near[:2],
+        "Y in Lemma D.1": rows,
+        "Y in Lemma E.2": rows,
+        "V in Lemma E.4": blocks,
         "exchanged": [onehot[2], near[2]],
         "size of the identity": [
             float((mean - d * eye).abs().max()) if eye.shape == mean.shape else 1.0 for eye in identities
@@ -101,6 +137,11 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
         "start of V": [float(Vs[t].abs().max()) for t in (1, 0)],
         "weights at the start": [float(min(gaps) <= 0), float(min(gaps) < 0)],
     }
+
+
+def _apart(left: Tensor, right: Tensor, wanted: Tensor) -> float:
+    """How far a product of matrices is from a matrix; 1 where it has no meaning."""
+    return float((left @ right - wanted).abs().max()) if left.shape[1] == len(right) else 1.0
 
 
 def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
@@ -157,3 +198,4 @@ _register(
     D_5,
 )
 _register("Lemma E.2", "The residual contains $V Z S_y$, which is the output of the model.", E_2, 1)
+_register("Lemma E.4", r"$V = \alpha [I_d, 0]$ has as many columns as $Z$ has rows, and selects the tokens.", E_4)

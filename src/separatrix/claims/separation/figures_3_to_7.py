@@ -224,7 +224,8 @@ _OUTSIDE_F_1 = Erratum(
 
 def _leaves(result: Mapping[str, Any], parameter: str, allowed: Callable[[float], bool]) -> bool:
     """Whether a panel leaves a definition at just the points at which the swept parameter is not allowed."""
-    left = [any(f"({parameter} in " in name for name in broken) for broken in result["broken"]]
+    ranges = [[name for name in broken if f"({parameter} in " in name] for broken in result["broken"]]
+    left = [any(name.startswith("Definition") for name in names) for names in ranges]
     return any(left) and left == [not allowed(x) for x in result["x"]]
 
 

@@ -127,8 +127,8 @@ def linear_border(found: Sequence[Found], border: float = 0.1, least: float = 1 
     where="Border of the separation",
     part="m of softmax attention",
     says=r"With $Q K^\top = \mathbf{1}$, $b = 0.2$, $c = 0.8$ and $0.7 \le a_1 < 1$, softmax attention fires on a "
-    r"quarter of the sign vectors on $\mathcal{D}_1$. The least $m$ for which $F_{\text{exp}} = 0$ has a chance of at most "
-    r"$\delta / n$ is $\log(n / \delta) / \log(4/3)$, rounded up.",
+    r"quarter of the sign vectors on $\mathcal{D}_1$. The least $m$ for which $F_{\text{exp}} = 0$ has a chance of at "
+    r"most $\delta / n$ is $\log(n / \delta) / \log(4/3)$, rounded up.",
     cells=_width_cells,
     figures=("width_border",),
     neighbours=(Neighbour("one sign vector less is enough", {"which": "fewer"}),),

@@ -1,4 +1,4 @@
-"""The exact border of the separation: the share of sign vectors that fire against a_1, and the chances around least m."""
+"""The exact border of the separation: the share of sign vectors that fire against a_1, and the least m."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def width_border(results: Results) -> Chart:
         for row in rows_of(results)
     ]
     return rows, (
-        "With the least m for which (3/4)^m is at most delta / n the chance that softmax attention stays silent on D1 is "
-        "at most delta / n, and with one sign vector less it is above."
+        "With the least m for which (3/4)^m is at most delta / n the chance that softmax attention stays silent on D1 "
+        "is at most delta / n, and with one sign vector less it is above."
     )

@@ -23,13 +23,14 @@ from tests.claims.declared import declare
 from tests.lab.experiments import counts_runs, fails, number
 
 
-def test_the_ten_verdicts() -> None:
+def test_the_eleven_verdicts() -> None:
     assert [str(verdict) for verdict in Verdict] == [
         "proved",
         "defined here",
         "holds",
         "holds corrected",
         "holds asymptotically",
+        "holds asymptotically when corrected",
         "fails as printed",
         "not reproduced",
         "illustrated",
@@ -190,6 +191,10 @@ def corrects(found: Sequence[Found]) -> Finding:
     return Finding(Verdict.HOLDS_CORRECTED)
 
 
+def corrects_asymptotically(found: Sequence[Found]) -> Finding:
+    return Finding(Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED)
+
+
 def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
     return Finding(Verdict.HOLDS, shows={"a": True})
 
@@ -199,6 +204,7 @@ def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
     [
         (breaks, "KeyError: 'no such number'"),
         (corrects, "errata and a proof say whether it is corrected"),
+        (corrects_asymptotically, "errata and a proof say whether it is corrected"),
         (shows_what_is_not_asked, "its errata are shown by [], and its check shows ['a']"),
     ],
 )
@@ -212,11 +218,24 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
     assert told in sentence
 
 
+def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptotically(empty) -> None:
+    """Until verdicts had two attributes, such a claim was recorded as "holds corrected": readable, and a difference."""
+    slip = Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)
+    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
+        lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, shows={"a": True})
+    )
+    one = Judgement(made, made.judged([]), ("k",), 0.0)
+    assert differences([one], {made.id: Verdict("holds corrected")}, "quick", everything=True) == [
+        f"{made.id}: holds asymptotically when corrected, and holds corrected is recorded."
+    ]
+
+
 @pytest.mark.parametrize(
     ("verdict", "shows", "found"),
     [
         (Verdict.HOLDS, {"a": True, "b": True}, Verdict.HOLDS_CORRECTED),
-        (Verdict.HOLDS_ASYMPTOTICALLY, {"a": True, "b": True}, Verdict.HOLDS_CORRECTED),
+        (Verdict.HOLDS_ASYMPTOTICALLY, {"a": True, "b": True}, Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED),
+        (Verdict.HOLDS_ASYMPTOTICALLY, {"a": True, "b": False}, Verdict.UNDECIDED),
         (Verdict.HOLDS, {"a": True, "b": False}, Verdict.UNDECIDED),
         (Verdict.HOLDS, {"a": False, "b": False}, Verdict.UNDECIDED),
         (Verdict.FAILS_AS_PRINTED, {"a": True, "b": True}, Verdict.FAILS_AS_PRINTED),

@@ -53,10 +53,10 @@ class ClaimsOfPaper:
         assert finding.numbers
 
     def test_what_is_misprinted_is_named(self, any_id: str) -> None:
-        """A claim that holds corrected names its errata; one that holds as printed has none, one not reproduced too."""
+        """A claim with a corrected verdict names its errata; one that holds or is not reproduced has none."""
         claim, verdict = CLAIMS[any_id], recorded()[any_id]
         if verdict not in (FAILS, Verdict.ILLUSTRATED):
-            assert bool(claim.errata) == (verdict is Verdict.HOLDS_CORRECTED)
+            assert bool(claim.errata) == verdict.is_corrected
         for erratum in claim.errata:
             assert erratum.printed != erratum.right
             assert erratum.why

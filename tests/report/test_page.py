@@ -14,11 +14,12 @@ import pytest
 from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
+from separatrix import report
 from separatrix.claims.ledger import Claim, Finding, Verdict, claims
 from separatrix.claims.verdicts import Judgement, judge
 from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
-from separatrix.report.claim_parts import called, statement
+from separatrix.report.claim_parts import MARKS, called, css_class, statement
 from separatrix.report.claim_section import KEY_DIGITS
 from separatrix.report.closing import provenance
 from separatrix.report.evidence import CellFacts, Entry
@@ -405,3 +406,13 @@ def test_markup_escapes_what_it_did_not_make() -> None:
     assert inert('{"a":"</script>"}') == '<script type="application/json">{"a":"\\u003c/script>"}</script>'
     with pytest.raises(ValueError, match="zip"):
         table(["a", "b"], [["1"]])
+
+
+def test_every_verdict_has_its_own_mark_and_a_corrected_one_the_colour_of_corrections() -> None:
+    style = (Path(report.__file__).parent / "assets" / "page.css").read_text("utf-8")
+    assert len({MARKS[verdict] for verdict in Verdict}) == len(Verdict)
+    corrected = [verdict for verdict in Verdict if verdict.is_corrected]
+    assert len(corrected) == 2
+    for verdict in corrected:
+        for kind in ("badge", "tile"):
+            assert f".{kind}.{css_class(verdict)} {{ background: var(--fixed-back); color: var(--fixed); }}" in style

@@ -40,18 +40,28 @@ Profile = Literal["quick", "full"]
 
 
 class Verdict(StrEnum):
-    """What we find of a claim."""
+    """What we find of a claim.
+
+    A statement that holds has two independent attributes: whether it holds at every size or only asymptotically, and
+    whether errata correct what is printed (`is_corrected`).
+    """
 
     PROVED = "proved"
     DEFINED = "defined here"
     HOLDS = "holds"
     HOLDS_CORRECTED = "holds corrected"
     HOLDS_ASYMPTOTICALLY = "holds asymptotically"
+    HOLDS_ASYMPTOTICALLY_CORRECTED = "holds asymptotically when corrected"
     FAILS_AS_PRINTED = "fails as printed"
     NOT_REPRODUCED = "not reproduced"
     ILLUSTRATED = "illustrated"
     UNDECIDED = "undecided"
     NOT_RUN = "not run here"
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the verdict is on a corrected statement, which differs from the printed one."""
+        return self in _CORRECTED.values()
 
 
 MEANINGS: Mapping[Verdict, str] = {
@@ -61,9 +71,11 @@ MEANINGS: Mapping[Verdict, str] = {
     "with the printed formula, and differs from its wrong neighbours.",
     Verdict.HOLDS: "The printed statement passes the check, and the wrong neighbours that are named with it do not.",
     Verdict.HOLDS_CORRECTED: "The printed text has a misprint, which the check shows; the corrected statement "
-    "passes the check.",
+    "passes the check at every size that we looked at.",
     Verdict.HOLDS_ASYMPTOTICALLY: "The statement holds from some size on, or in the limit, but not at every size "
     "that we looked at.",
+    Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED: "The printed text has a misprint, which the check shows; the corrected "
+    "statement holds from some size on, or in the limit, but not at every size that we looked at.",
     Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts the printed statement.",
     Verdict.NOT_REPRODUCED: "The printed result does not come out with the settings that we chose where the paper "
     "prints none; they are listed with the claim, and were varied. With other settings it may come out, so this is "
@@ -232,17 +244,18 @@ class Claim:
         """The finding on what is printed.
 
         Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
-        passes, the claim then holds corrected, or, without misprints, is defined here or proved. If the check fails or
-        does not decide, that is the verdict. A wrong neighbour that the check does not reject on the same evidence
+        passes, errata make the verdict a corrected one, which still says whether the claim holds only asymptotically;
+        without misprints a claim that holds is defined here or proved where the declaration says so. If the check fails
+        or does not decide, that is the verdict. A wrong neighbour that the check does not reject on the same evidence
         leaves a claim undecided that it does not reject.
         """
         finding = self.check(found)
         names = {erratum.shown_by for erratum in self.errata}
-        if finding.verdict in (Verdict.HOLDS_CORRECTED, Verdict.PROVED, Verdict.DEFINED):
+        if finding.verdict.is_corrected or finding.verdict in (Verdict.PROVED, Verdict.DEFINED):
             raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
         if finding.verdict is Verdict.NOT_REPRODUCED and not self.chosen:
             raise TypeError(f"claim {self.id}: a claim that is not reproduced lists the settings that were chosen")
-        passes = finding.verdict in (*_PASSES, Verdict.ILLUSTRATED)
+        passes = finding.verdict in (*_CORRECTED, Verdict.ILLUSTRATED)
         if not finding.shows.keys() <= names or (passes and finding.shows.keys() != names):
             raise TypeError(
                 f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
@@ -256,8 +269,8 @@ class Claim:
         finding = self._beside_neighbours(finding, found)
         if finding.verdict is Verdict.HOLDS and not names and (self.defines or self.proof):
             return replace(finding, verdict=Verdict.DEFINED if self.defines else Verdict.PROVED)
-        if finding.verdict in _PASSES and names:
-            return replace(finding, verdict=Verdict.HOLDS_CORRECTED)
+        if finding.verdict in _CORRECTED and names:
+            return replace(finding, verdict=_CORRECTED[finding.verdict])
         return finding
 
     def accepts(self, neighbour: Neighbour, found: Sequence[Found], verdict: Verdict = Verdict.HOLDS) -> bool:
@@ -287,7 +300,10 @@ class Claim:
         return f"separatrix reproduce --profile {self.profile} --only {self.id}"
 
 
-_PASSES = (Verdict.HOLDS, Verdict.HOLDS_ASYMPTOTICALLY)
+_CORRECTED = {
+    Verdict.HOLDS: Verdict.HOLDS_CORRECTED,
+    Verdict.HOLDS_ASYMPTOTICALLY: Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED,
+}
 _REJECTS = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED)
 _REGISTRY: dict[str, Claim] = {}
 

@@ -102,6 +102,7 @@ def _told(one: Judgement) -> dict[str, Any]:
         "place": claim.where,
         "says": claim.says,
         "verdict": one.verdict.value,
+        "corrected": one.verdict.is_corrected,
         "note": finding.note,
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
         "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],

@@ -26,6 +26,7 @@ MARKS = {
     Verdict.HOLDS: "✓",
     Verdict.HOLDS_CORRECTED: "✎",
     Verdict.HOLDS_ASYMPTOTICALLY: "≈",
+    Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED: "≈✎",
     Verdict.FAILS_AS_PRINTED: "✗",
     Verdict.NOT_REPRODUCED: "≠",
     Verdict.ILLUSTRATED: "◇",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -70,6 +70,21 @@ def classes(path: str, k: int) -> int:
     if not path.isdigit():
         raise ArgumentError("path", expected="a number, log n, or n^ and an exponent", got=path)
     return int(path)
+
+
+def parameter(written: str, n: int) -> Fraction:
+    """The value of a parameter at n: a number, or a power of n, rounded down.
+
+    >>> parameter("1.2", 10**4), parameter("n^0.5", 10**4), parameter("n^1", 10**4)
+    (Fraction(6, 5), Fraction(100, 1), Fraction(10000, 1))
+    """
+    base, _, power = written.partition("^")
+    if base != "n":
+        return Fraction(written)
+    exponent = Fraction(power)
+    with localcontext() as context:
+        context.prec = len(str(n)) + 10
+        return Fraction(int(Decimal(n) ** (Decimal(exponent.numerator) / exponent.denominator)))
 
 
 def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttention:

@@ -3,7 +3,7 @@
 learning     what small causal models learn that differ in their attention alone
 matching     triples by training: heads of order 3 against heads of order 2
 selection    sparse token selection with other attentions, encodings and lengths than the paper's
-separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams
+separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border
 seeds        what a few seeds of one kind of run, or of two, say together
 
 Importing this package imports no study. `load` imports them, and the papers' claims too.

@@ -52,6 +52,7 @@ NARROW = {"setting": "cross-attention", "mechanism": "linear, identity"}
         (TAU, {**NARROW, "n": 20_000}, {"best": [0.2] * 14 + [0.0] * 32}),
         (REGRESSION, {"mechanism": "softmax"}, {"success": [0.8, 0.7, 0.9]}),
         (REGRESSION, {"mechanism": "linear, taylor2"}, {"success": [0.1, 0.05, 0.2]}),
+        (REGRESSION, {"mechanism": "random features, 64"}, {"success": [0.15, 0.1, 0.2]}),
         (REGRESSION, {"mechanism": "softmax, beta = 0.25"}, {"success": [0.5, 0.4, 0.6]}),
         (REGRESSION, {"mechanism": "order 3, values twice"}, {"success": [0.5, 0.4, 0.6]}),
         (REGRESSION, {"mechanism": "softmax, beta = 4"}, {"silent_on_d0": [1.0, 0.99, 1.0]}),

@@ -94,9 +94,9 @@ LAYERS = Erratum(
     rank=Rank.TYPOGRAPHICAL,
     printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
     "network (Definition 3.6).",
-    right="Both networks have the same number of layers: three, as Definition 3.5 counts them.",
+    right="Both networks have the same number of layers. Theorems 1.1 and 1.2 call both of them four-layer networks.",
     why=r"They differ only in $\text{exp}$ and $\text{lin}$: each has attention, $m$ neurons, and the neuron that "
-    "sums them.",
+    "sums them. (The caption of Figure 1 places the network in Section 4; Section 3.2 defines it.)",
     shown_by="the two networks differ in their weights alone",
 )
 

@@ -79,7 +79,8 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
             printed=r"$\text{vec}$ is not defined.",
             right=r"$\text{vec}$ stacks rows. (If it stacks columns, as is usual, $A_1 \otimes A_2$ must be replaced "
             r"by $A_2 \otimes A_1$.)",
-            why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 need rows as well.",
+            why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 need rows as well. (The "
+            r"notation of Section 3 has a slip too: it defines $\exp(u)$ by $\exp(x)_i = \exp(x_i)$.)",
             rank=Rank.STATEMENT,
             shown_by="stacking columns is another matrix",
         ),

@@ -10,7 +10,7 @@ probabilities, point by point and all together, and which of the settings lie wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
@@ -193,20 +193,40 @@ def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
 
 
 _SWEPT_TWICE = Erratum(
-    printed="In panel (e) $a_0$ is swept, but $a_0 = 0.01$ is also in the list of the fixed parameters.",
-    right="$a_0$ is swept.",
+    printed="In panel (e) $a_0$ is swept, but $a_0 = 0.01$ is also in the list of the fixed parameters; in panel (f) "
+    "$a_0$ is not given.",
+    right="$a_0$ is swept in panel (e), and we take $a_0 = 0.01$ in panel (f).",
     why="A parameter has one value at a time, and at most one point of the sweep has $a_0 = 0.01$.",
     rank=Rank.TYPOGRAPHICAL,
     slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
 )
-_SUM_OF_B_AND_C = Erratum(
-    printed=r"Panel (f) takes its data from Definition D.1 with $c \in [0.5, 0.9]$ and $b = 0.2$.",
-    right="Only $c = 0.8$ is a setting of Definition D.1; the other points are outside it.",
-    why="Definition D.1 has $b + c = 1$.",
+_OUTSIDE_D_1 = Erratum(
+    printed=r"The data are set as described in Section D.1, with $a_1 \in [0.1, 3]$ in panel (d), $a_0 \in "
+    r"[0.01, 0.8]$ in panel (e), and $c \in [0.5, 0.9]$ with $b = 0.2$ in panel (f).",
+    right=r"The points with $a_1 < 0.7$, those with $a_0 \ge 0.1$, and those of panel (f) but for $c = 0.8$ are "
+    "outside Definition D.1.",
+    why=r"Definition D.1 has $a_1 \ge 0.7$, $a_0 < 0.1$ and $b + c = 1$.",
     rank=Rank.STATEMENT,
-    shown_by="b + c = 1 at c = 0.8 alone",
+    slip="sweeps that leave the definition",
+    shown_by="points of panels (d), (e) and (f) outside Definition D.1",
 )
+_OUTSIDE_F_1 = Erratum(
+    printed=r"The data are set as described in Section F.1, with $a_1 \in [0.1, 3]$ in panel (d) and $a_0 \in "
+    "[0.01, 0.9]$ in panel (e).",
+    right=r"The points with $a_1 \le 1$ and those with $a_0 \ge 0.1$ are outside Definition F.1.",
+    why="Definition F.1 has $a_1 > 1$ and $a_0 < 0.1$.",
+    rank=Rank.STATEMENT,
+    slip="sweeps that leave the definition",
+    shown_by="points of panels (d) and (e) outside Definition F.1",
+)
+
+
+def _leaves(result: Mapping[str, Any], parameter: str, allowed: Callable[[float], bool]) -> bool:
+    """Whether a panel leaves a definition at just the points at which the swept parameter is not allowed."""
+    ranges = [[name for name in broken if f"({parameter} in " in name] for broken in result["broken"]]
+    left = [any(name.startswith("Definition") for name in names) for names in ranges]
+    return any(left) and left == [not allowed(x) for x in result["x"]]
 
 
 def _self_shows(figure: str, found: Sequence[Found]) -> dict[str, bool]:
@@ -215,7 +235,9 @@ def _self_shows(figure: str, found: Sequence[Found]) -> dict[str, bool]:
     summed = [not any("b + c = 1" in one for one in broken) for broken in f["broken"]]
     return {
         _SWEPT_TWICE.shown_by: e["x"].count(0.01) == 1 < len(e["x"]),
-        _SUM_OF_B_AND_C.shown_by: _only(summed, f["x"], 0.8),
+        _OUTSIDE_D_1.shown_by: _leaves(panels[f"{figure}d"], "a1", lambda a1: a1 >= 0.7)
+        and _leaves(e, "a0", lambda a0: a0 < 0.1)
+        and _only(summed, f["x"], 0.8),
     }
 
 
@@ -237,7 +259,7 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
     figures=("figure_4",),
     errata=(
         _SWEPT_TWICE,
-        _SUM_OF_B_AND_C,
+        _OUTSIDE_D_1,
     ),
     neighbours=(_SMALLER,),
 )
@@ -258,11 +280,13 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
     figures=("figure_5",),
     errata=(
         _SWEPT_TWICE,
-        _SUM_OF_B_AND_C,
+        _OUTSIDE_D_1,
         Erratum(
             printed=r"$X = \mathbf{1}_{n^2}$ (Section 7.2.2 and the caption).",
-            right=r"$X = \mathbf{1}_{d^2}$.",
-            why=r"$X$ stands for $\text{vec}(Q K^\top)$, which has $d^2$ entries (Definition C.1).",
+            right=r"$x = \mathbf{1}_{d^2}$.",
+            why=r"$X$ stands for $\text{vec}(Q K^\top)$, which has $d^2$ entries and is $x$ in Definition C.1; in "
+            r"Equation (1) $X$ is the $d \times d$ matrix. (Sections 7.2.1 and F.6 print $X = \text{vec}(I_d)$ for "
+            "$x$ as well.)",
             rank=Rank.TYPOGRAPHICAL,
             shown_by="QK^T has d^2 and not n^2 entries",
         ),
@@ -303,6 +327,7 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
             slip="swept and fixed",
             shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",
         ),
+        _OUTSIDE_F_1,
     ),
     neighbours=(_SMALLER,),
 )
@@ -317,6 +342,8 @@ def figure_7(found: Sequence[Found], scale: float = 1.0) -> Finding:
         "n = (d - 1) t fails at d = 12, holds at d = 11": all(cut) and not any(even),
         "a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)": printed["7e"]["x"].count(0.01) == 1
         and printed["7c"]["x"].count(9.0) == 1,
+        _OUTSIDE_F_1.shown_by: _leaves(printed["7d"], "a1", lambda a1: a1 > 1)
+        and _leaves(printed["7e"], "a0", lambda a0: a0 < 0.1),
     }
     numbers, least = _numbers(found, scale)
     numbers["largest difference between the readings d = 12 and d = 11"] = apart

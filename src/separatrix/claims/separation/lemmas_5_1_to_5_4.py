@@ -110,7 +110,8 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
         Erratum(
             printed=r"$F_{\text{lin}}(A, x) = \phi(\sum_l \phi_\tau(\langle f_{\text{exp}}(A, x), y_l \rangle))$.",
             right=r"$F_{\text{exp}}(A, x)$ on the left.",
-            why="The two networks have different values on the same data.",
+            why="The two networks have different values on the same data. (The proof of Lemma 4.2, Part 1, prints $u$ "
+            r"for $u_{\text{lin}}$.)",
             rank=Rank.TYPOGRAPHICAL,
             at="Lemma 5.1, proof",
             shown_by="F_exp and F_lin differ on the same data",

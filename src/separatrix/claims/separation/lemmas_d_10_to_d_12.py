@@ -9,10 +9,11 @@ from separatrix.claims.separation.row_lemmas import (
     Statement,
     at_corners,
     both_rows,
+    bounded_a1,
     off_centre,
     row_lemma,
 )
-from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
+from separatrix.claims.separation.section_d_ones import any_key, cells, not_circ, output_lin, weights_lin
 from separatrix.separation.statements import Reading
 
 register(
@@ -22,7 +23,7 @@ register(
         r"j_3)$, $(1 + a_1) \log n$ in the rest of that row and column, $\log n$ elsewhere; $f_{\text{lin}}$ is at "
         "most $(1 + a_1)/n$ in column $j_3$ and $1/n$ elsewhere.",
         Reading(1, "ones", "lin", weights_lin(1)),
-        (any_key(1, "lin"),),
+        (any_key(1, "lin"), not_circ(1)),
     ),
     cells,
     __name__,
@@ -44,7 +45,7 @@ register(
 
 row_lemma(
     "Lemma D.12",
-    r"With $Q K^\top = \mathbf{1}$ and $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, for the rows "
+    r"With $Q K^\top = \mathbf{1}$, $d = \omega(n^{0.02})$ and $a_1 = O(1)$, on $\mathcal{D}_1$, for the rows "
     r"$c_{j_0}$ of $c_{\text{lin}}$: "
     f"{SIZE}.",
     NARROW,
@@ -53,6 +54,15 @@ row_lemma(
         Statement("2", "ones", "lin", "1.2", "other", "0.1", "near its centre"),
         *at_corners("lin", 1),
     ),
-    (off_centre("lin", "1.2"),),
+    (
+        off_centre("lin", "1.2"),
+        bounded_a1(
+            "ones",
+            "n^0.5",
+            "0.1",
+            r"At $a_1 = \sqrt{n}$ the first entry of every row is $a_1 (1 + a_1) / (n + a_1) = 1$ times "
+            r"$\sqrt{\log n}$, and a quarter of the sign vectors exceed the bound.",
+        ),
+    ),
     home=__name__,
 )

@@ -13,7 +13,7 @@ from separatrix.claims.separation.row_lemmas import (
     off_centre,
     row_lemma,
 )
-from separatrix.claims.separation.section_d_ones import any_key, cells, output_lin, weights_lin
+from separatrix.claims.separation.section_d_ones import any_key, cells, not_circ, output_lin, weights_lin
 from separatrix.separation.statements import Reading
 
 register(
@@ -35,6 +35,7 @@ register(
                 ),
             ),
             any_key(0, "lin"),
+            not_circ(0),
         ),
     ),
     cells,

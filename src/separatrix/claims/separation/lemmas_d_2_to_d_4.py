@@ -5,7 +5,7 @@ from __future__ import annotations
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
-from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, weights_exp
+from separatrix.claims.separation.section_d_ones import CLASSES, HALF, cells, one_for_b, weights_exp
 from separatrix.separation.statements import Line, Reading, at
 
 register(
@@ -72,9 +72,10 @@ register(
                     r"$(n^{a_1 - 1} + (t - 1)/n) b \sqrt{\log n}$, as Lemma D.7 says for $\mathcal{D}_0$.",
                     why=r"The proof uses $f \le 1/n$ at the key $j_3$ too, where Part 4a of Lemma D.2 applies. The "
                     r"error passes on to the proof of Lemma D.4, Part 2, whose set $S = \lbrace 1, d \rbrace$ must "
-                    "contain that column as well.",
+                    r"contain that column as well. (The proof also prints $=$ for $\le$ in its first step.)",
                 ),
             ),
+            one_for_b("ones"),
         ),
     ),
     cells,
@@ -109,7 +110,8 @@ row_lemma(
                 right="Part 2 holds for $a_1 < 1$.",
                 why=r"For $a_1 \ge 1$ every row gives a fixed share of its weight to $j_3$ (Lemma D.3, Part 4, says "
                 "nothing then), and fires as often as row $j_3$. This only makes the conclusion of Theorem D.5 "
-                "easier.",
+                r"easier. (The proof prints $\lvert c_{j_0, S}, \sigma \rvert$ for $\lvert \langle c_{j_0, S}, \sigma "
+                r"\rangle \rvert$.)",
             ),
         ),
     ),

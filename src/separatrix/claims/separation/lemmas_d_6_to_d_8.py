@@ -37,6 +37,20 @@ register(
                 ),
             ),
             any_key(0, "exp"),
+            EntrySlip(
+                Reading(
+                    0, "ones", "exp", (Line("1a", "u", at(row=True, key=True), "=", lambda v: {(v.a0 + v.c) ** 2: 1}),)
+                ),
+                Erratum(
+                    rank=Rank.TYPOGRAPHICAL,
+                    at="Lemma D.6, proof of Part 1a",
+                    shown_by="Part 1a without the term that lacks its n",
+                    printed=r"$\exp((a_0 \sqrt{\log n} + b \sqrt{\log} + c \sqrt{\log n})^2)$.",
+                    right=r"$b \sqrt{\log n}$ in the middle.",
+                    why=r"A logarithm has lost its argument. The exponent $(1 + a_0)^2 \log n$ of the next line needs "
+                    "the term.",
+                ),
+            ),
         ),
     ),
     cells,

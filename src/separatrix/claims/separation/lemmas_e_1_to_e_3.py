@@ -12,7 +12,7 @@ from typing import Any
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, entry_lemma, outcome, register
 from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LARGE_B, NARROW, WIDE, Statement, row_lemma
-from separatrix.claims.separation.section_d_ones import HALF, places
+from separatrix.claims.separation.section_d_ones import HALF, one_for_b, places
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.statements import Line, Reading, at
@@ -65,7 +65,7 @@ _E2_FIRST = Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.b**
 _E2_SPECIAL = Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a1 / 2})
 
 
-@experiment(version=1, name="separation.identity_entries")
+@experiment(version=2, name="separation.identity_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
     """A lemma of Section E at every entry. Nothing is drawn."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))
@@ -104,6 +104,19 @@ register(
                     right="$n^{a_1^2 + b^2 + c^2} = n^{1 + a_1^2}$.",
                     why=r"With $Q K^\top = I$ there are no products of different columns; the proof has the right "
                     "exponent.",
+                ),
+            ),
+            EntrySlip(
+                _reading(Line("hypotheses", "c", at(column="last"), "=", lambda v: {0: 1 - v.b})),
+                Erratum(
+                    rank=Rank.STATEMENT,
+                    at="Lemma E.1, hypotheses",
+                    slip="b + c = 1 and b^2 + c^2 = 1",
+                    shown_by="b + c = 1 where b^2 + c^2 = 1",
+                    printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge "
+                    "0.1$.",
+                    right="Only one of the two can be asked for. We check the lemma with $b^2 + c^2 = 1$.",
+                    why="Together the two equations give $b c = 0$.",
                 ),
             ),
             EntrySlip(
@@ -200,12 +213,15 @@ register(
                     rank=Rank.STATEMENT,
                     shown_by="Part 1 at a_1 = 0.7",
                     printed=r"The data are those of Definition D.1, which allows $a_1 \ge 0.7$.",
-                    right=r"The lemma needs $a_1 \ge 1$, as in Lemma E.1 (and so does Lemma E.3).",
-                    why="At $a_1 = 0.7$ the weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against about $n$, and "
-                    "Part 1 fails.",
+                    slip="a_1 >= 1 in Section E",
+                    right=r"With $a_1 \ge 1$, as in Lemma E.1, the lemma holds at every $n$; for large $n$ it is "
+                    "enough that $a_1^2 + b^2 > 1$ and $t = o(n^{a_1^2})$.",
+                    why="The weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against $n - t + (t - 1) n^{b^2}$. At "
+                    "$a_1 = 0.7$ and a small $b$ Part 1 fails.",
                 ),
                 Fraction(7, 10),
             ),
+            one_for_b("identity"),
             EntrySlip(
                 _reading(Line("5", "c", at(row=False, column=_CLASSES), "=", lambda v: {-1: v.t * v.b})),
                 Erratum(
@@ -226,9 +242,9 @@ register(
 
 row_lemma(
     "Lemma E.3",
-    r"With $Q K^\top = I$ and $d = \omega(n^{2 b^2 + 0.02})$, on $\mathcal{D}_1$, $\langle c_{\text{exp}}, \sigma "
-    r"\rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row $j_3$, and with probability at "
-    r"most $\delta / \text{poly}(n)$ in the other rows.",
+    r"With $Q K^\top = I$, $a_1^2 + b^2 > 1$ and $d = \omega(n^{2 b^2 + 0.02})$, on $\mathcal{D}_1$, "
+    r"$\langle c_{\text{exp}}, \sigma \rangle \ge (c + 0.1) \sqrt{\log n}$ with probability at least $1/10$ in row "
+    r"$j_3$, and with probability at most $\delta / \text{poly}(n)$ in the other rows.",
     WIDE,
     (
         Statement("1", "identity", "exp", "1.2", "special", "0.1", "often"),
@@ -240,8 +256,23 @@ row_lemma(
         Statement("2", "identity, large b", "exp", "1.2", "own class", "0.1", "rarely", LARGE_B),
         Statement("2", "identity, large b", "exp", "1.2", "other class", "0.1", "rarely", LARGE_B),
         Statement("2", "identity", "exp", "10", "other class", "0.1", "rarely"),
+        # a_1^2 + b^2 is 1.116, although a_1 < 1.
+        Statement("1", "identity, large b", "exp", "0.8", "special", "0.1", "often", LARGE_B),
     ),
-    note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2, or b = 20/29 and c = 21/29; a_1 >= 1 is needed, "
-    "as in Lemma E.2. " + AS_N_GROWS,
+    (
+        (
+            Statement("1", "identity", "exp", "0.7", "special", "0.1", "often"),
+            Erratum(
+                rank=Rank.STATEMENT,
+                slip="a_1 >= 1 in Section E",
+                shown_by="Part 1 at a_1 = 0.7",
+                printed=r"The data are those of Definition D.1, which allows $a_1 \ge 0.7$.",
+                right=r"The lemma needs $a_1^2 + b^2 > 1$, for which $a_1 \ge 1$, as in Lemma E.1, is enough.",
+                why="The weight of $j_3$ in its row is $n^{a_1^2 + b^2}$ against about $n$. At $a_1 = 0.7$ and $b = "
+                "11/61$ it vanishes, and row $j_3$ rarely reaches the threshold.",
+            ),
+        ),
+    ),
+    note="b = 11/61 and c = 60/61, so that b^2 + c^2 = 1 and b < 0.2, or b = 20/29 and c = 21/29. " + AS_N_GROWS,
     home=__name__,
 )

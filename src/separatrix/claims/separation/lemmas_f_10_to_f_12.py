@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from separatrix.claims.ledger import Erratum, Rank
 from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
-from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
+from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, bounded_a1, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
 from separatrix.separation.statements import Reading
 
@@ -81,11 +81,20 @@ LEMMAS[CITED.where] = CITED
 
 row_lemma(
     "Lemma F.12",
-    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_1$, "
+    r"In cross-attention with $d = \omega(n^{0.02})$ and $a_1 = O(1)$, on $\mathcal{D}_1$, "
     r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
     "in every row.",
     NARROW,
     (*both_rows("cross", "lin", "3", "0.5", "rarely in size"), *at_cross_corners("lin", 1)),
+    (
+        bounded_a1(
+            "cross",
+            "n^1",
+            "0.5",
+            "At $a_1 = n$ row $j_2$ has two entries of about $1/2$, in the first column and in that of $j_3$'s class, "
+            "and half of the sign vectors exceed the bound.",
+        ),
+    ),
     cited=(CITED, cells),
     home=__name__,
 )

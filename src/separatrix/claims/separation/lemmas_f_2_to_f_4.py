@@ -39,7 +39,8 @@ register(
                     "stacked $I_{d - 1}$.",
                     right="These are the columns from the second to column $d$, the last.",
                     why=r"$I_{d - 1}$ has $d - 1$ columns. With one column less, $u_{\text{exp}}$ is 1 and not $n$ "
-                    "for the class that has no column.",
+                    "for the class that has no column. (The proofs of Lemmas F.3, F.7, F.11 and F.15 call the first "
+                    "column of Type I and the others of Type II, which Definition F.1 does not.)",
                 ),
             ),
         ),

@@ -99,9 +99,10 @@ CITED = Lemma(
                 shown_by="Lemma F.3 on D0",
                 printed=r"The proof takes the entries of $c_{\text{exp}}$ on $\mathcal{D}_0$ from Lemma F.3, Parts "
                 "1 to 6.",
-                right="From Lemma F.7, which has four parts, as has Lemma F.3.",
+                right="From Lemma F.7, which has four parts, printed as 1, 2, 4 and 5; Lemma F.3 has four as well.",
                 why=r"Lemma F.3 is about $\mathcal{D}_1$: its Part 1, $c_{\text{exp}} \ge 1/2$ in row $j_2$, is "
-                r"false on $\mathcal{D}_0$.",
+                r"false on $\mathcal{D}_0$. (Both parts of the statement print $\lvert c_{j_0, \sigma} \rvert$ for "
+                r"$\lvert \langle c_{j_0}, \sigma \rangle \rvert$.)",
             ),
         ),
     ),

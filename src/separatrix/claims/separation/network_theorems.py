@@ -6,14 +6,16 @@ delta = 0.01, along the paths d(n) that it allows, from some n on (see `growth`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
 from separatrix.claims.separation.growth import cells
+from separatrix.claims.separation.row_lemmas import NARROW, bounded_a1
 from separatrix.lab.cell import Cell
-from separatrix.separation.paths import ALLOWED, MODELS, power_of_ten, rare_from
+from separatrix.separation.paths import ALLOWED, DELTA, MODELS, power_of_ten, rare_from
 
 ENOUGH, PRINTED, ONE_VECTOR = 4.0, 1.0, 0.0
 """C in m = C log(n / delta)."""
@@ -59,12 +61,12 @@ def network_cells(
 
 def of_width(found: Sequence[Found], width: float) -> list[Found]:
     """The cells along allowed paths with m = width log(n / delta)."""
-    return [one for one in found if one.parameters["width"] == width and one.parameters["path"] not in LESS_D]
+    return [one for one in found if one.parameters.get("width") == width and one.parameters["path"] not in LESS_D]
 
 
 def on_path(found: Sequence[Found], path: str) -> list[Found]:
-    """The cells along one path, or none if it is empty."""
-    return [one for one in found if one.parameters["path"] == path]
+    """The cells of whole networks along one path, or none if it is empty."""
+    return [one for one in found if one.parameters["path"] == path and "width" in one.parameters]
 
 
 def rare_along(found: Sequence[Found], part: str) -> tuple[dict[str, float | str], list[float | None]]:
@@ -86,16 +88,65 @@ def judged(
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note, shows)
 
 
-_WIDTH = Erratum(
+WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with $C \ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ "
-    "would be needed).",
+    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, as is surely meant: $C \ge 1 / \log(4/3) "
+    r"= 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
     why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ "
     r"where $a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is "
     r"not $\delta / \text{poly}(n)$.",
-    rank=Rank.STATEMENT,
+    rank=Rank.TYPOGRAPHICAL,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
+
+
+BOUNDED_A1 = Erratum(
+    printed=r"The data are those of Definition D.1, which allows every $a_1 \ge 0.7$.",
+    right="The theorem needs $a_1 = O(1)$, as Theorem F.13 has it.",
+    why=r"The proof of Lemma D.12 uses $a_1 = O(1)$. At $a_1 = \sqrt{n}$ a quarter of the sign vectors make "
+    r"$F_{\text{lin}}$ positive on $\mathcal{D}_1$, and $F_{\text{lin}} = 0$ has the chance $(3/4)^m$: $10^{-5}$ at "
+    "$n = 10^4$, $d = 102$, $m = 40$.",
+    rank=Rank.STATEMENT,
+    slip="a_1 is not bounded",
+    shown_by="at a_1 = sqrt(n) a quarter of the sign vectors fire on D1",
+)
+GROWING_A1 = Neighbour(r"with $a_1 = \sqrt{n}$, too", {"bounded": False})
+_GROWING, _ = bounded_a1("ones", "n^0.5", "0.1", "")
+
+
+def growing_a1_cells() -> Iterator[Cell]:
+    """F_lin on D1 with a_1 = sqrt(n): all of its rows are alike, so that one row says how often the network fires."""
+    return _GROWING.cells(NARROW)
+
+
+def _log10_of_some(share: float, m: int) -> float:
+    """log10 of the chance 1 - (1 - share)^m that one of m sign vectors fires, or more.
+
+    >>> _log10_of_some(0.0, 5), _log10_of_some(1.0, 5), _log10_of_some(1e-30, 10)
+    (-inf, 0.0, -29.0)
+    """
+    some = 1.0 if share >= 1 else -math.expm1(m * math.log1p(-share))
+    return math.log10(some) if some else -math.inf
+
+
+def silence_with_growing_a1(found: Sequence[Found]) -> tuple[dict[str, float | str], list[float | None], bool]:
+    """The theorem with a_1 = sqrt(n), path by path; and whether a quarter of the sign vectors fire at the paths' ends.
+
+    A share p of the sign vectors makes F_lin positive with the chance 1 - (1 - p)^m, with m = 4 log(n / delta).
+    """
+    numbers: dict[str, float | str] = {}
+    reached: list[float | None] = []
+    quarter = True
+    for one in _GROWING.of([one for one in found if "reaches" in one.result]):
+        shares = [10**share for share in one.result["reaches"]]
+        widths = [math.ceil(ENOUGH * (k * math.log(10) - math.log(DELTA))) for k in one.result["log10_n"]]
+        failures = [_log10_of_some(p, m) for m, p in zip(widths, shares, strict=True)]
+        reached.append(rare_from({"log10_n": one.result["log10_n"], "part": failures}, "part"))
+        quarter &= abs(shares[-1] - 0.25) < 1e-9
+        numbers[f"a_1 = sqrt(n), g = {one.parameters['path']}: share of sign vectors that fire, at the end"] = shares[
+            -1
+        ]
+    return numbers, reached, quarter and bool(reached)
 
 
 _FROM = "It holds as n grows: the table says from which n on, where g is d - 2 (d - 1 in cross-attention)."
@@ -133,6 +184,24 @@ def silent_share(model: str) -> Fraction:
     return Fraction(sum(x <= tau for x in sums), len(sums))
 
 
+def too_few(found: Sequence[Found]) -> tuple[dict[str, float | str], bool]:
+    """What becomes of F_exp on D1 with m = 1 and with m = log(n / delta); whether both are too few sign vectors.
+
+    With one sign vector the chance of failure at the end of a path must be what counting signs gives, to 10^-9.
+    """
+    part = "exp_fires_on_d1"
+    narrow = of_width(found, PRINTED)
+    single = {one.parameters["model"]: 10 ** last(one, part) for one in of_width(found, ONE_VECTOR)}
+    counted = all(abs(chance - silent_share(model)) < 1e-9 for model, chance in single.items())
+    numbers: dict[str, float | str] = {
+        f"{model}: chance of failure with m = 1, {silent_share(model)} by counting signs": chance
+        for model, chance in single.items()
+    }
+    powers = [last(one, part) / (-2 - one.result["log10_n"][-1]) for one in narrow]
+    numbers["its power of delta / n with C = 1, at the end of the paths"] = max(powers)
+    return numbers, counted and all(rare_from(one.result, part) is None for one in narrow)
+
+
 def fires(
     where: str, says: str, *models: str, more: Sequence[Erratum] = (), figures: Sequence[str] = (), home: str
 ) -> Claim:
@@ -143,7 +212,7 @@ def fires(
         where=where,
         says=says,
         cells=network_cells(*models, widths=(JUST_ENOUGH, JUST_TOO_FEW, PRINTED, ONE_VECTOR)),
-        errata=(_WIDTH, *more),
+        errata=(WIDTH, *more),
         figures=figures,
         neighbours=TOO_FEW,
         history=(
@@ -155,20 +224,11 @@ def fires(
         home=home,
     )
     def check(found: Sequence[Found], width: float = JUST_ENOUGH) -> Finding:
-        """The theorem with m = 3.5 log(n / delta); with 3.4 for 3.5 it is wrong, as 1/4 of the sign vectors fire.
-
-        With one sign vector the chance of failure at the end of a path must be what counting signs gives, to 10^-9.
-        """
+        """The theorem with m = 3.5 log(n / delta); with 3.4 for 3.5 it is wrong, as 1/4 of the sign vectors fire."""
         numbers, reached = rare_along(of_width(found, width), "exp_fires_on_d1")
-        narrow = [rare_from(one.result, "exp_fires_on_d1") for one in of_width(found, PRINTED)]
-        single = {one.parameters["model"]: 10 ** last(one, "exp_fires_on_d1") for one in of_width(found, ONE_VECTOR)}
-        told = all(abs(chance - silent_share(model)) < 1e-9 for model, chance in single.items())
-        ends = [(one.result["exp_fires_on_d1"][-1], one.result["log10_n"][-1]) for one in of_width(found, PRINTED)]
-        for model, chance in single.items():
-            numbers[f"{model}: chance of failure with m = 1, {silent_share(model)} by counting signs"] = chance
-        powers = [failure / (-2 - log10_n) for failure, log10_n in ends]
-        numbers["its power of delta / n with C = 1, at the end of the paths"] = max(powers)
-        shows = {_WIDTH.shown_by: set(narrow) == {None} and told}
+        few, shown = too_few(found)
+        numbers |= few
+        shows = {WIDTH.shown_by: shown}
         if more:
             left = {name for one in found for name in one.result["broken"]}
             both = any("b + c = 1" in name for name in left) and any("b^2 + c^2 = 1" in name for name in left)
@@ -189,21 +249,28 @@ def silent(
     note: str = _FROM,
     home: str,
 ) -> Claim:
-    """A theorem that a network is 0."""
+    """A theorem that a network is 0. With the erratum `BOUNDED_A1`, an a_1 that grows with n is looked at as well."""
+    grows = BOUNDED_A1 in errata
+    alone = network_cells(*models, paths=paths)
 
     @claim(
         paper="separation",
         where=where,
         says=says,
-        cells=network_cells(*models, paths=paths),
+        cells=(lambda: (*alone(), *growing_a1_cells())) if grows else alone,
         errata=tuple(errata),
-        neighbours=LESS,
+        neighbours=(*LESS, GROWING_A1) if grows else LESS,
         home=home,
     )
-    def check(found: Sequence[Found], also: str = "") -> Finding:
+    def check(found: Sequence[Found], also: str = "", bounded: bool = True) -> Finding:
         meant = of_width(found, ENOUGH) + on_path(found, also)
         numbers, reached = rare_along(meant, part)
-        return judged(numbers, reached, shown(found), note)
+        shows = shown(found)
+        if grows:
+            growing, unbounded, shows[BOUNDED_A1.shown_by] = silence_with_growing_a1(found)
+            numbers |= growing
+            reached += [] if bounded else unbounded
+        return judged(numbers, reached, shows, note)
 
     return check
 

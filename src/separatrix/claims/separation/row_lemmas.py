@@ -14,11 +14,12 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Rank, Verdict, claim
+from separatrix.claims.misprint_pairs import as_printed
 from separatrix.claims.separation.entry_lemmas import Lemma, judged
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.extended import log10
-from separatrix.separation.paths import DELTA, MODELS, classes, power_of_ten
+from separatrix.separation.paths import DELTA, MODELS, classes, parameter, power_of_ten
 from separatrix.separation.row_events import OneRow, one_row
 
 _EXPONENTS = (2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 100, 120, 160, 200)
@@ -48,7 +49,7 @@ def row_chances(model: str, network: str, a: str, row: str, margin: str, path: s
     """Along a path: log10 n, g, and log10 of P[<c_j0, sigma> >= tau] for one kind of row, tau = c + margin.
 
     `off_centre` and `off_printed` are those of |<c_j0, sigma> - s c| > margin, with s the last sign, or +1 as printed;
-    there is no c in cross-attention. Nothing is drawn.
+    there is no c in cross-attention. `a` is a number or a power of n. Nothing is drawn.
     """
     columns: dict[str, list[Any]] = {name: [] for name in ("log10_n", "g", "reaches", "off_centre", "off_printed")}
     values = {name: MODELS[model][name] for name in ("b", "c") if name in MODELS[model]}
@@ -62,7 +63,8 @@ def row_chances(model: str, network: str, a: str, row: str, margin: str, path: s
         n = -(-(10**k) // g) * g
 
         def chances(tau: Fraction, n: int = n, g: int = g) -> OneRow:
-            return one_row(model.partition(",")[0], network, row, n=n, g=g, a=a, tau=str(tau), **values)
+            value = str(parameter(a, n))
+            return one_row(model.partition(",")[0], network, row, n=n, g=g, a=value, tau=str(tau), **values)
 
         above, below = chances(c + Fraction(margin)), chances(c - Fraction(margin))
         centred = (2 * above.exceeds(last=1), above.exceeds() + 1 - below.reaches()) if c else (0, 0)
@@ -170,6 +172,7 @@ def row_lemma(
         neighbours.append(Neighbour(r"with $c \sqrt{\log n}$ for $(c + 0.1) \sqrt{\log n}$", {"beside": True}))
     elif small:
         note = note or f"{AS_N_GROWS} {_ANY_BOUND}"
+    neighbours += as_printed([erratum for _, erratum in slips])
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
 
     @claim(
@@ -192,12 +195,14 @@ def row_lemma(
         small_too: bool = False,
         also: str = "",
         beside: bool = False,
+        misprint: str = "",
     ) -> Finding:
         numbers: dict[str, float | str | Interval] = {}
         good = True
         entries = [one for one in found if "slips" in one.result]
         found = [one for one in found if "reaches" in one.result]
-        for one in (*statements, *(bare if beside else ())):
+        printed = [statement for statement, erratum in slips if erratum.shown_by == misprint]
+        for one in (*statements, *(bare if beside else ()), *printed):
             model = "" if one.model in _PLAIN else f"{one.model}, "
             label = f"Part {one.part}, {model}a = {one.a}, row {one.row}, {one.kind}"
             reached = [one.holds_from(cell.result, often, turned) for cell in one.of(found)]
@@ -250,6 +255,19 @@ _CENTRE = Erratum(
     right=r"$\lvert \langle c_{j_0}, \sigma \rangle - \sigma_d c \sqrt{\log n} \rvert$ on the left.",
     why=r"$\sigma_d$ is $-1$ half of the time, and then the left side is about $2 c \sqrt{\log n}$.",
 )
+
+
+def bounded_a1(model: str, grows: str, margin: str, consequence: str) -> tuple[Statement, Erratum]:
+    """That a lemma on F_lin and D1 lacks a_1 = O(1), which its proof uses, shown with an a_1 that is a power of n."""
+    place, least = ("F.1", "> 1") if model == "cross" else ("D.1", r"\ge 0.7")
+    return Statement("1", model, "lin", grows, "special", margin, "rarely in size"), Erratum(
+        rank=Rank.STATEMENT,
+        slip="a_1 is not bounded",
+        shown_by=f"the lemma at a_1 = {grows}",
+        printed=f"The data are those of Definition {place}, which allows every $a_1 {least}$.",
+        right="The lemma needs $a_1 = O(1)$, as Theorem F.13 has it.",
+        why=f"The proof uses $a_1 = O(1)$. {consequence}",
+    )
 
 
 def both_rows(

@@ -102,7 +102,44 @@ def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySlip:
     )
 
 
-@experiment(version=1, name="separation.ones_entries")
+def not_circ(data: Literal[0, 1]) -> EntrySlip:
+    """Lemmas D.10 and D.14, proof of Part 1a: the product of two rows is called a circ product."""
+    a = signal(data)
+    entrywise = Line("1a", "u", at(row=True, key=True), "=", lambda v: {0: a(v) ** 2 + v.b**2 + v.c**2})
+    return EntrySlip(
+        Reading(data, "ones", "lin", (entrywise,)),
+        Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            slip="circ product",
+            shown_by="Part 1a by the circ product",
+            printed=f"Proof of Part 1a of Lemma {'D.10' if data else 'D.14'}: by computing the circ product of two "
+            "rows.",
+            right="By computing their tensor product, as in Lemma D.2.",
+            why=r"The entries of the circ product $u \circ v$ sum to $a^2 + b^2 + c^2$ (times $\log n$), which is what "
+            r"$Q K^\top = I_d$ gives; the display that follows, $(a + b + c)^2$, is right.",
+        ),
+    )
+
+
+def one_for_b(weights: Literal["ones", "identity"]) -> EntrySlip:
+    """Lemmas D.3 and E.2, proof of Part 2: the j_3 coordinate of the column of j_3's class is said to be 1."""
+    column = Line("2", "c", at(row=True, column="own"), ">=", lambda v: {0: HALF})
+    return EntrySlip(
+        Reading(1, weights, "exp", (column,)),
+        Erratum(
+            rank=Rank.TYPOGRAPHICAL,
+            slip="a coordinate is 1",
+            shown_by="Part 2 with 1 for b",
+            printed=f"Proof of Part 2 of Lemma {'D.3' if weights == 'ones' else 'E.2'}: one column "
+            "$(A_3 V)_{i_0}$ has 1 in coordinate $j_3$.",
+            right=r"It has $b \sqrt{\log n}$ there.",
+            why=r"Definition D.1 has the identities times $b \sqrt{\log n}$. With 1 for $b$ the entry of "
+            r"$c_{\text{exp}}$ would be at least $1/2$ (times $\sqrt{\log n}$), and it is at most $b$.",
+        ),
+    )
+
+
+@experiment(version=2, name="separation.ones_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
     """A lemma of Section D at every entry. Nothing is drawn."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))

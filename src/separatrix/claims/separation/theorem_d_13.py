@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from separatrix.claims.separation.network_theorems import cites_wrongly, silent, unlike
+from separatrix.claims.separation.network_theorems import BOUNDED_A1, cites_wrongly, silent, unlike
 
 silent(
     "Theorem D.13",
-    r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{0.02}), n]$, on $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with "
-    r"probability $1 - \delta / \text{poly}(n)$.",
+    r"With $Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$ and $a_1 = O(1)$, on $\mathcal{D}_1$, "
+    r"$F_{\text{lin}} = 0$ with probability $1 - \delta / \text{poly}(n)$.",
     "lin_silent_on_d1",
-    (cites_wrongly("Lemma D.4", "Lemma D.12"),),
+    (cites_wrongly("Lemma D.4", "Lemma D.12"), BOUNDED_A1),
     unlike("lin_silent_on_d1"),
     "ones",
     "ones, least a1",

@@ -23,6 +23,7 @@ fires(
             why="Together the two equations give $b c = 0$.",
             rank=Rank.STATEMENT,
             at="Theorem E.4, hypotheses",
+            slip="b + c = 1 and b^2 + c^2 = 1",
             shown_by=CONTRADICT,
         ),
     ),

@@ -81,7 +81,7 @@ def success_along_paths(results: Results) -> Drawing:
 @drawing
 def failure_of_the_parts(results: Results) -> Drawing:
     """The chance that each of the four parts fails, along one allowed path, beside delta / n."""
-    along = [cell for cell in results if cell.parameters["path"] == "n^0.1"]
+    along = [cell for cell in results if cell.parameters["path"] == "n^0.1" and "width" in cell.parameters]
     most = max(cell.parameters["width"] for cell in along)
     widest = next(cell for cell in along if cell.parameters["width"] == most)
     narrow = next(cell for cell in results if cell.parameters == {**widest.parameters, "width": 1.0})

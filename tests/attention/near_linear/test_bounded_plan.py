@@ -237,8 +237,12 @@ def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monkeypatch):
     """The plan is that of the lowest degree of all, but polynomials that cannot keep the tolerance are not made."""
-    made, chebyshev = [], bounded_plan.chebyshev
-    monkeypatch.setattr(bounded_plan, "chebyshev", lambda *given: (made.append(given), chebyshev(*given))[1])
+    made, minimax = [], bounded_plan.minimax
+
+    def counted(*given):
+        polynomial = minimax(*given)
+        made.extend([] if polynomial is None else [polynomial])
+        return polynomial
 
     def planned():
         try:
@@ -246,10 +250,36 @@ def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monke
         except sx.SeparatrixError as refusal:
             return str(refusal)
 
+    monkeypatch.setattr(bounded_plan, "minimax", counted)
     found = planned()
     assert len(made) <= 3
-    monkeypatch.setattr(bounded_plan, "least_chebyshev", lambda *given: (0.0, 0.0))
+    monkeypatch.setattr(bounded_plan, "minimax", lambda degree, radius, _: minimax(degree, radius))
     assert planned() == found
+
+
+@pytest.mark.parametrize(("radius", "tolerance"), [(0.3, 1e-2), (1.0, 1e-2), (1.0, 1e-3), (2.0, 0.3), (4.0, 1e-2)])
+def test_the_bound_on_the_error_is_attained(radius, tolerance):
+    """Tokens at the two scores where the polynomial is too large and too small by most, with opposite values.
+
+    There are so many of each that their total weights are alike, up to one in a hundred.
+    """
+    state = sx.TensorAttentionState(2, 1, 1, bound=1.0, scale=radius, tolerance=tolerance, dtype=torch.float64)
+    s = torch.linspace(-radius, radius, 20001, dtype=torch.float64)
+    powers = s.unsqueeze(-1) ** torch.arange(state.plan.degree + 1)
+    ratios = (powers @ torch.tensor(state.plan.polynomial.coefficients, dtype=torch.float64)) * torch.exp(-s)
+    scores = torch.stack([s[ratios.argmax()], s[ratios.argmin()]])
+    counts = (100 * torch.exp(scores.max() - scores)).round().to(torch.int64)
+    keys = (scores / radius).repeat_interleave(counts).unsqueeze(-1)
+    values = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts).unsqueeze(-1)
+    state.append(keys, values)
+    query = torch.ones(1, 1, dtype=torch.float64)
+    error = largest_error(state.attend(query), exactly(query, [keys], [values], radius))
+    assert 0.98 * state.certificate.total < error <= state.certificate.total <= tolerance
+
+
+def test_heads_of_16_and_32_are_in_reach_of_bounded_layers():
+    plans = [TensorAttention(2 * d, 2, 3, bound=1.0, tolerance=1e-2).plan for d in (16, 32)]
+    assert [plan.rank for plan in plans] == [969, 6545]
 
 
 def test_outputs_beyond_their_type_are_refused_by_a_state():

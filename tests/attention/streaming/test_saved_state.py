@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 
 import mpmath
 import pytest
@@ -12,6 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import separatrix as sx
+from separatrix.attention.near_linear.approximation.minimax import minimax
+from separatrix.attention.near_linear.bounded_plan import plan_bounded
+from separatrix.attention.streaming import state as state_module
 
 GOOD = {"order": 3, "head_dim": 3, "value_dim": 2, "bound": 1.0, "tolerance": 1e-3}
 
@@ -49,8 +53,62 @@ def test_the_configuration_can_be_read_by_people():
     text = bytes(state(dtype=torch.float64, batch_shape=(2, 3)).state_dict()["configuration"].tolist())
     told = json.loads(text)
     assert (told["dtype"], told["batch_shape"], told["bound"], told["norm"]) == ("float64", [2, 3], 1.0, "entries")
-    assert told["degree"] == 5
+    assert told["degree"] == 4
     assert 1.0 < told["radius"] < 1.0 + 1e-12
+
+
+def state_of_degree(monkeypatch, degree, **changed):
+    """A state whose plan has another degree than is needed, as earlier versions planned it."""
+
+    def plan(*given):
+        planned = plan_bounded(*given)
+        return replace(planned, polynomial=minimax(degree, planned.radius))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(state_module, "plan_bounded", plan)
+        return state(**changed)
+
+
+@pytest.mark.parametrize("degree", [5, 7])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_state_of_a_higher_degree_is_loaded_without_the_sums_beyond_the_plan(degree, masked, monkeypatch):
+    """Earlier versions planned higher degrees: the sums of all lower degrees are among theirs."""
+    before, expected = state_of_degree(monkeypatch, degree, batch_shape=(2,)), state(batch_shape=(2,))
+    assert before.plan.degree == degree > expected.plan.degree
+    mask = torch.tensor([[True, False, True, True, True], [True] * 5])
+    for each in (before, expected):
+        tokens = [[uniform(m, 2, 5, width) for m in (7, 8)] for width in (3, 2)]
+        each.append(*tokens, key_masks=[mask, None] if masked else None)
+    loaded = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
+    loaded.load_state_dict(before.state_dict())
+    for mine, theirs in zip(loaded.states, expected.states, strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-13, atol=1e-13)
+    query = uniform(0, 2, 4, 3)
+    assert torch.allclose(loaded.attend(query), expected.attend(query), rtol=1e-6, atol=1e-7)
+    assert loaded.certificate.total == expected.certificate.total
+    assert loaded.state_dict().keys() == expected.state_dict().keys()
+    again = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
+    again.load_state_dict(loaded.state_dict())  # saved anew, it has the degree of the plan
+    spoilt = before.state_dict()
+    spoilt["states.0"][0, -1, 0] += 1  # among the sums that are left out
+    with pytest.raises(sx.ArgumentError, match="saved: expected the tensors that their digest was made of"):
+        again.load_state_dict(spoilt)
+
+
+def test_a_state_of_a_lower_degree_is_refused(monkeypatch):
+    before, after = state_of_degree(monkeypatch, 3), state(2)
+    with pytest.raises(sx.ArgumentError, match="saved: expected a state with degree = 4, got degree = 3"):
+        after.load_state_dict(before.state_dict())
+    assert after.tokens == (2, 2)
+
+
+@pytest.mark.parametrize("degree", [10**9, 5.0, "5", None, True])
+def test_a_degree_that_the_sums_do_not_have_is_refused(degree):
+    saved = state().state_dict()
+    told = json.loads(bytes(saved["configuration"].tolist())) | {"degree": degree}
+    saved["configuration"] = torch.tensor(list(json.dumps(told).encode()), dtype=torch.uint8)
+    with pytest.raises(sx.ArgumentError, match=r"saved(: expected a state with degree|\['states.0'\]: expected shape)"):
+        state().load_state_dict(saved)
 
 
 OTHER = {

@@ -133,12 +133,12 @@ def test_flops_outside_attention_are_those_that_pytorch_counts(
 
 
 def test_flops_of_attention_by_hand() -> None:
-    """Two heads of dimension 3, five tokens; 20 monomials of degree 3 in 3 variables; elu has 3 features."""
+    """Two heads of dimension 3, five tokens; 10 monomials of degree 2 and less in 3 variables; elu has 3 features."""
     assert attention_flops(AttentionKind(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10
     bounded = AttentionKind(3, 0.5)
-    assert polynomial_flops(bounded, 2, 3, 500, 500) == 2 * 2 * 20 * 4 * 2 * 1000
+    assert polynomial_flops(bounded, 2, 3, 500, 500) == 2 * 2 * 10 * 4 * 2 * 1000
     assert attention_flops(bounded, 2, 3, 500, 500) == polynomial_flops(bounded, 2, 3, 500, 500)
     assert attention_flops(bounded, 2, 3, 5, 1) == attention_flops(AttentionKind(3), 2, 3, 5, 1)
     with pytest.raises(ArgumentError, match="kind: expected one with a bound"):

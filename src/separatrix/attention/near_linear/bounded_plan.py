@@ -1,14 +1,16 @@
 r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
 
-For |s| <= R a polynomial P of degree g is within e of exp, uniformly. Every one of N tuples then weighs at least
-exp(-R) - e in the computed denominator, and the identity of `certificate` gives, relative to the product |v|_max of
-the values' largest magnitudes,
+For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
+tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
+tau = e / (1 + sqrt(1 - e^2)). Every one of N tuples weighs at least (1 - e) exp(-R). So, relative to the product
+|v|_max of the values' largest magnitudes,
 
-    |output - exact| / |v|_max <= (2 e + 2 rho M) / (exp(-R) - e - rho M),    M = sum_p |a_p| R^p,
+    |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
-rho the relative rounding of a sum over the tokens seen and the monomials. It depends on R, d, the tolerance, and, by
-rho alone, on how many tokens were added up in how many steps, and not on the data. R has to bound the sum of magnitudes
-scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+rho the relative rounding of a sum over the tokens seen and the monomials (docs/derivations/bounded-attention.md). It
+depends on R, d, the tolerance, and, by rho alone, on how many tokens were added up in how many steps, and not on the
+data. R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's
+inequality do.
 
 All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
 the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
@@ -17,7 +19,7 @@ the distance from 1 to the next number of the type. A tolerance is kept with tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -30,8 +32,8 @@ from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, ex
 from separatrix.attention.bounds import ValueRange
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.minimax import RelativePolynomial, minimax
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, total_degree
-from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, least_chebyshev, taylor
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.expansion import Expansion
@@ -46,15 +48,13 @@ _TRUNCATION = 0.9
 """The part of the tolerance that truncation may take; the rest is left to rounding."""
 _ROUNDINGS = 1 << 15
 """How many roundings on the way into a state a plan allows for: some 10^8 tokens at once, or so many one by one."""
-_LARGEST_RADIUS = 30.0
-"""The largest R of a plan: beyond it exp(2 R) leaves no digits of float64."""
 
 
 @dataclass(frozen=True)
 class BoundedPlan:
     """Which polynomial keeps `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
 
-    `dtype` is the type of the outputs, and `error` that of the polynomial, uniform on [-radius, radius].
+    `dtype` is the type of the outputs. The error of the polynomial is relative to exp.
     """
 
     order: int
@@ -62,8 +62,7 @@ class BoundedPlan:
     radius: float
     tolerance: float
     dtype: torch.dtype
-    polynomial: Polynomial
-    error: float
+    polynomial: RelativePolynomial
 
     @property
     def degree(self) -> int:
@@ -129,18 +128,19 @@ class BoundedPlan:
     @cached_property
     def _magnitude(self) -> float:
         """sum_p |a_p| R^p."""
-        return float(self.polynomial.magnitude(torch.tensor([self.radius], dtype=torch.float64)))
+        return self.polynomial.magnitude(self.radius)
 
     def relative_error(self, roundings: float) -> tuple[float, float]:
         """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved.
 
         Both are those of float64, before the output is rounded to its type.
         """
-        rho = roundings * self._magnitude * (1 + 2.0**-30)
-        left = (math.exp(-self.radius) - self.error) * (1 - 2.0**-30) - rho
+        error, rho = self.polynomial.error, roundings * self._magnitude * (1 + 2.0**-30)
+        left = (1 - error) * math.exp(-self.radius) * (1 - 2.0**-30) - rho
         if left <= 0:
             return math.inf, math.inf
-        return 2 * self.error / left * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
+        truncation = 2 * error / (1 + math.sqrt(1 - error**2))
+        return truncation * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
 
     def total_error(self, roundings: float) -> float:
         """The whole error over |v|_max, with the rounding of the output to its type."""
@@ -196,7 +196,7 @@ def plan_bounded(
     Example:
         >>> plan = plan_bounded(3, 8, 1.0, 1e-3)
         >>> plan.degree, plan.rank
-        (5, 1287)
+        (4, 495)
     """
     unit = output_unit(dtype)
     if tolerance <= unit * (1 + tolerance):
@@ -204,37 +204,28 @@ def plan_bounded(
         expected = f"more than {rounded:.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
-
-    def keeps(plan: BoundedPlan, part: float = 1.0) -> bool:
-        truncation, total = plan.relative_error(0.0)[0], plan.total_error(plan.roundings)
-        return part * truncation <= target and part * total <= tolerance
-
+    largest_error = target / (1 + target**2 / 4) if target < 2 else 1.0  # for which 2 tau is the target
+    # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes 2 rho exp(2 R) at the least.
+    least_rho = Summation((RoundingStep("the tokens are added up", _ROUNDINGS),)).gamma(torch.float64)
+    is_in_reach = math.log(2 * least_rho) + 2 * radius <= math.log(tolerance)
     # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
-    for degree in range(1, LARGEST_DEGREE + 1 if radius <= _LARGEST_RADIUS else 1):
+    for degree in range(1, LARGEST_DEGREE + 1 if is_in_reach else 1):
         if math.comb(d + degree, degree) > LARGEST_RANK:
             break
-        series = taylor(degree)
-        of_taylor = BoundedPlan(order, d, radius, tolerance, dtype, series, _uniform_error(series, radius))
-        if keeps(of_taylor):
-            return of_taylor
-        # Chebyshev's polynomial errs by `least_error` or more, and its coefficients sum to nearly as much as Taylor's.
-        least_error = least_chebyshev(degree, 0, radius)[0] if radius >= 0.25 else math.inf
-        if keeps(replace(of_taylor, error=least_error), part=0.99):
-            series = chebyshev(degree, 0, radius)
-            plan = replace(of_taylor, polynomial=series, error=_uniform_error(series, radius))
-            if keeps(plan):
-                return plan
+        polynomial = minimax(degree, radius, largest_error)
+        if polynomial is None:
+            continue
+        plan = BoundedPlan(order, d, radius, tolerance, dtype, polynomial)
+        truncation, rounding = plan.relative_error(plan.roundings)
+        if truncation <= target and plan.total_error(plan.roundings) <= tolerance:
+            return plan
+        if rounding > tolerance and truncation <= target:  # which a higher degree does not reduce
+            break
     raise SeparatrixError(
         f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
         f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data, of which outputs "
         f"in {dtype} take {unit:.3g}: lower the bound, the dimension or the precision."
     )
-
-
-def _uniform_error(polynomial: Polynomial, radius: float) -> float:
-    """A bound on |exp(s) - P(s)| for |s| <= radius."""
-    factor = float(polynomial.factors(torch.tensor([radius], dtype=torch.float64)))
-    return factor * radius**polynomial.moment * (1 + 2.0**-40)
 
 
 def normalised(x: Tensor, order: int) -> Tensor:

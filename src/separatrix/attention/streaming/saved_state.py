@@ -7,7 +7,9 @@ configuration is saved as JSON, in a tensor of bytes, because safetensors keeps 
 A digest of all entries shows damage that leaves numbers which other tokens could have.
 
 The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with
-coefficients: those of the state that it is loaded into, and of its certificate.
+coefficients: those of the state that it is loaded into, and of its certificate. Nor need the degree be the same:
+earlier versions planned higher ones, and sums are sorted by degree, so that the first ones of such a state are those of
+the plan.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from torch import Tensor
 from separatrix.attention.arithmetic.host import numbers, truth
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.bounded_plan import balanced_exponents
+from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.streaming.ledger import StreamLedger
+from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import digest
 
@@ -57,12 +61,17 @@ def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
     """Replace the tokens of a state by those that were saved: its `load_state_dict`."""
     if not isinstance(saved, Mapping):
         raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
-    if "configuration" in saved:  # first: what differs in it explains the rest
-        compare("saved", configuration(state), from_bytes(saved["configuration"]))
     entries = {name: x for name, x in _entries(state).items() if name != "hidden"}
+    if "configuration" in saved:  # first: what differs in it explains the rest
+        theirs = from_bytes(saved["configuration"])
+        degree = _saved_degree(state, theirs)
+        compare("saved", {**configuration(state), "degree": degree}, theirs)
+        shape = (state.heads, math.comb(state.head_dim + degree, degree), state.value_dim + 1)
+        entries |= {f"states.{m}": z.new_empty(shape, device="meta") for m, z in enumerate(state.held_states)}
     entries["digest"] = torch.empty(32, dtype=torch.uint8)
     check_entries(saved, {**entries, "hidden": state.hidden_counts()} if "hidden" in saved else entries)
-    states = [saved[f"states.{m}"].detach().to(state.device, copy=True) for m in range(state.order - 1)]
+    kept = [saved[f"states.{m}"][:, : state.plan.rank] for m in range(state.order - 1)]
+    states = [z.detach().to(state.device, copy=True) for z in kept]
     tokens, roundings = ([int(x) for x in saved[name]] for name in ("tokens", "roundings"))
     largest = [float(x) for x in saved["largest"]]
     hidden = saved["hidden"].to(state.device, copy=True) if "hidden" in saved else None
@@ -70,6 +79,14 @@ def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
     if not torch.equal(saved["digest"].cpu(), _digest({name: x for name, x in saved.items() if name != "digest"})):
         raise ArgumentError("saved", expected="the tensors that their digest was made of", got="others")
     state.states, state.ledger = states, StreamLedger(tokens, largest, roundings, hidden)
+
+
+def _saved_degree(state: TensorAttentionState, saved: Configuration) -> int:
+    """The degree of the sums that were saved, if it can be loaded; else that of the plan."""
+    degree = saved.get("degree")
+    if not (isinstance(degree, int) and is_whole(degree, low=state.plan.degree, high=LARGEST_DEGREE)):
+        return state.plan.degree
+    return degree if math.comb(state.head_dim + degree, degree) <= LARGEST_RANK else state.plan.degree
 
 
 def configuration(state: TensorAttentionState) -> dict[str, object]:

@@ -124,7 +124,9 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"whatever $q$ is, as printed", {"every_q": True}),
     ),
 )
-def corollary_e_16(found: Sequence[Found], most: float = 1.0, alpha: str = "induction", every_q: bool = False) -> Finding:
+def corollary_e_16(
+    found: Sequence[Found], most: float = 1.0, alpha: str = "induction", every_q: bool = False
+) -> Finding:
     """The largest loss over overlaps, alpha, T, q, delta and epsilon, corners included; and drawn encodings.
 
     Where overlaps may be above 1, the least loss over alpha and C; with `every_q`, the loss there is judged too.

@@ -107,7 +107,9 @@ FORMS = {
         Neighbour(r"it is exactly $\delta \sqrt{q}$", {"form": "orthogonal"}),
         Neighbour(r"it is exactly $\frac{\delta \sqrt{q}}{1 - \delta}$, the bound of Lemma A.3", {"form": "bound"}),
         Neighbour("it is a hundredth smaller", {"factor": 0.99}),
-        Neighbour(r"with $E_y (E_y^\top E_y)^{-1} \mathbf{1}$ it is at most that of the dual vector", {"code": "overlap"}),
+        Neighbour(
+            r"with $E_y (E_y^\top E_y)^{-1} \mathbf{1}$ it is at most that of the dual vector", {"code": "overlap"}
+        ),
     ),
 )
 def corollary_e_16_overlaps(

@@ -122,7 +122,9 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     X = torch.randn(d, T, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     rows = [_apart(X, form / q, X[:, :q].mean(1, keepdim=True)) for form in (Y, Y.mT)]
     Z = torch.cat([X, signs.mT])
-    blocks = [_apart(V, Z, 0.7 * X) for V in (0.7 * torch.eye(d, dtype=X.dtype), 0.7 * torch.eye(d, len(Z), dtype=X.dtype))]
+    blocks = [
+        _apart(V, Z, 0.7 * X) for V in (0.7 * torch.eye(d, dtype=X.dtype), 0.7 * torch.eye(d, len(Z), dtype=X.dtype))
+    ]
     identities = (torch.eye(size, dtype=torch.float64) for size in (d, T))
     return {
         "V X in Lemma D.1": onehot[:2],

@@ -50,7 +50,7 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
         160.0
         >>> half, two = (attention_flops(AttentionKind(3, R), heads=1, d=4, n=100, asked=100) for R in (0.5, 2.0))
         >>> half, two, attention_flops(AttentionKind(3), heads=1, d=4, n=100, asked=100)
-        (140000.0, 840000.0, 5333333.333333333)
+        (60000.0, 504000.0, 5333333.333333333)
     """
     if kind.features is not None:
         features = FEATURE_MAPS[kind.features](torch.zeros(1, d)).shape[-1]

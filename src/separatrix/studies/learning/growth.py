@@ -32,7 +32,7 @@ _COMPARED = 64
 """Up to so many tokens a bounded layer is compared with exact attention."""
 
 
-@experiment(version=1, name="beyond.learning_growth")
+@experiment(version=2, name="beyond.learning_growth")
 def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
     """A step's flops by formula, the most bytes alive in it at once, and the bytes that the next token needs."""
     kind, w, heads = mechanism(attention), SIZES.width, SIZES.heads
@@ -48,7 +48,7 @@ def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
     }
 
 
-@experiment(version=1, name="beyond.learning_seconds")
+@experiment(version=2, name="beyond.learning_seconds")
 def timed(attention: str, n: int, seed: int) -> dict[str, Any]:
     """One step and nothing else, so that the seconds of the cell are those of the step."""
     layer, x = _layer(attention, n, seed)

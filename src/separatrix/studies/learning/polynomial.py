@@ -31,7 +31,7 @@ NEAR = 0.05
 """The difference in accuracy, or in nats, that the two ways of training may have in the mean."""
 
 
-@experiment(version=1, name="beyond.learning_polynomial")
+@experiment(version=2, name="beyond.learning_polynomial")
 def both(
     task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def both(
     return _compared(task_of(task, size), attention, steps, batch, points, seed)
 
 
-@experiment(version=1, name="beyond.learning_polynomial_text")
+@experiment(version=2, name="beyond.learning_polynomial_text")
 def both_text(
     text: str, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:

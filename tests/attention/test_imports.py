@@ -12,10 +12,10 @@ ORDER = [
     {"call"},
     {"dispatch"},
     {"linear", "exact", "polynomial"},
-    {"certificate", "weights"},
+    {"certificate", "weights", "forms"},
     {"planning"},
     {"certified"},
-    {"streaming", "checker"},
+    {"streaming", "checker", "packed"},
     {"sharded", "operator"},
 ]
 """What stands in a line may import what stands in the lines before, and itself."""

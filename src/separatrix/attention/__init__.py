@@ -16,9 +16,11 @@ Imports go one way, from the bottom of this list to its top:
 - `operator`: the calls `tensor_attention`, `certified_attention` and `plan_attention`.
 - `checker`: an independent oracle in ball arithmetic, which shares no code with the rest.
 - `sharded`: one sequence on many ranks of `torch.distributed`.
+- `packed`: several sequences in one tensor, split at their boundaries.
 - `streaming`: plans from a bound alone, for layers and for states that tokens are added to.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
 - `planning`: what is known of an input, what each algorithm would cost, and which plan is chosen.
+- `forms`: score forms other than the product, as maps of queries and keys, and a fast algorithm for the pairwise form.
 - `weights`: what a query attends to, as numbers and as a picture.
 - `certificate`: bounds on the errors of outputs and of gradients.
 - `polynomial`: near-linear attention, Algorithm 1 of Alman and Song for any order.

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 
 from separatrix.attention.call import check_call
 from separatrix.attention.certificate.output import Certificate
+from separatrix.attention.forms.factorised import pairwise_attention
+from separatrix.attention.forms.maps import MAPS, alibi_slopes
+from separatrix.attention.forms.maps import alibi as with_alibi
+from separatrix.attention.forms.rotary_positions import rotate_heads
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.streaming.bounded_attention import bounded_attention
 from separatrix.attention.streaming.bounded_plan import BoundedPlan
@@ -30,14 +34,16 @@ from separatrix.nn.configuration import (
     saved_configuration,
 )
 from separatrix.nn.layer_checks import (
+    alibi_of_sets,
     check_cache,
+    check_distances,
+    check_form,
     check_input,
     check_scoring,
     check_together,
     refuse,
     windows_of_sets,
 )
-from separatrix.nn.rotary_positions import rotate_heads
 from separatrix.nn.score_bound import ScoreBound, call_certificate
 from separatrix.nn.tensor_parallel import local_heads, local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
@@ -64,6 +70,12 @@ class TensorAttention(nn.Module):
             multi-query attention.
         rotary: None, or the base of rotary positions, 10000 for one: scores then depend on the distances from a query
             to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset` on.
+        form: The score form: "product", "pairwise" (Strassen attention, which at order 3 has a fast algorithm) or
+            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. The scale
+            multiplies the form, and None is 1 / head_dim for each of them.
+        alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
+            slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
+            set without a bias. Attention must then be causal.
         bound: None, or the number that no score can exceed: see `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
         dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
@@ -90,8 +102,9 @@ class TensorAttention(nn.Module):
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect first outputs of size n^(-(k-1)/2).
 
-    **A state dict holds the configuration**, the order, the heads, the scale, the bound and the tolerance, as a tensor
-    beside the weights, and is refused by a layer that differs in any of these but the tolerance.
+    **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
+    and the tolerance, as a tensor beside the weights, and is refused by a layer that differs in any of these but the
+    tolerance.
 
     Example:
         >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
@@ -133,6 +146,8 @@ class TensorAttention(nn.Module):
         method: str = "auto",
         num_kv_heads: int | None = None,
         rotary: float | None = None,
+        form: str = "product",
+        alibi: bool | Sequence[float] | None = None,
         bound: float | None = None,
         tolerance: float | None = None,
         dropout: float = 0.0,
@@ -160,6 +175,8 @@ class TensorAttention(nn.Module):
         self.windows = windows_of_sets(windows, self.order)
         check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
+        self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
+        check_form(form, self.alibi, self.order, self.head_dim, scale, rotary, bound)
         self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
 
         def linear(width: int, heads: int) -> nn.Linear:
@@ -313,18 +330,37 @@ class TensorAttention(nn.Module):
         if plan is not None:
             call = check_call(q, keys, values, **options, **self._scoring)
             return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
-        q, keys = rotate_heads(q, keys, self.rotary, options["query_offset"], 0)
+        q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, query_start=options["query_offset"])
+        check_distances(self.alibi, options["is_causal"], self.windows)
         return self._exact(q, keys, values, windows=self.windows, **options)
 
-    def _exact(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
-        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **self._scoring)
+    def _exact(
+        self,
+        q: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        *,
+        key_starts: Sequence[int] | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The outputs of the heads by exact attention; `key_starts` are the positions of the first keys, 0 if None."""
+        scoring = self._scoring
+        if self.form == "pairwise" and self.alibi is None:
+            return pairwise_attention(q, keys, values, **options, **scoring)  # type: ignore[no-any-return]
+        q, keys = MAPS[self.form](q, keys)
+        if self.alibi is not None:
+            slopes = local_part(alibi_slopes(self.num_heads), self.q_proj)
+            positions = {"query_offset": options.get("query_offset", 0), "key_starts": key_starts}
+            of_sets = [factor * slopes for factor in self.alibi]
+            q, keys = with_alibi(q, keys, of_sets, scale=scoring["scale"], **positions)
+        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **scoring)
         return output
 
     @property
     def _scoring(self) -> dict[str, Any]:
         """The arguments of attention that are the same in every call."""
-        factor = self.scale if self.bound is None else self.bound
-        return {"scale": factor, "enable_gqa": self.num_kv_heads < self.num_heads}
+        factor = 1 / self.head_dim if self.scale is None else self.scale
+        return {"scale": factor if self.bound is None else self.bound, "enable_gqa": self.num_kv_heads < self.num_heads}
 
     def _output(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
@@ -472,11 +508,14 @@ class TensorAttention(nn.Module):
             return self._output(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
         with cache.guard.changing:
             start = cache.tokens[0]
-            q, keys = rotate_heads(q, keys, self.rotary, start, start)
+            positions = {"query_start": start, "key_start": start}
+            q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, **positions)
             keys, values = cache.joined(keys, values)
             padding = cache.padded(q.shape[-2], key_padding_mask)
             attended_keys, attended_values, options = cache.attended(keys, values, padding)
-            heads = self._exact(q, attended_keys, attended_values, **options)
+            # A single query attends without an offset; it is then at position 0, at the end of every set.
+            key_starts = None if "query_offset" in options else [1 - key.shape[-2] for key in attended_keys]
+            heads = self._exact(q, attended_keys, attended_values, key_starts=key_starts, **options)
             cache.keep(keys, values, padding)
             return self._output(heads)
 
@@ -531,8 +570,9 @@ class TensorAttention(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled layer; earlier versions pickled the bound and the tolerance as attributes of the layer."""
+        """Restore a pickled layer; earlier versions had a bound and a tolerance as attributes, and no score form."""
         kept = {name: value for name, value in state.items() if name not in ("bound", "tolerance")}
+        kept = {"form": "product", "alibi": None, **kept}
         super().__setstate__(kept)  # type: ignore[no-untyped-call]
         if "_score_bound" not in state:
             bound, tolerance = state["bound"], state["tolerance"]

@@ -119,8 +119,9 @@ def pack(
     lengths = [("query", query.shape[-2], 0)]
     for m, (key, value) in enumerate(zip(sets, beside, strict=True)):
         lengths += [(f"keys[{m}]", key.shape[-2], m + 1), (f"values[{m}]", value.shape[-2], m + 1)]
-        if masks is not None and masks[m] is not None and masks[m].dim() > 0:
-            lengths.append((f"key_masks[{m}]", masks[m].shape[-1], m + 1))
+        mask = None if masks is None else masks[m]
+        if isinstance(mask, Tensor) and mask.dim() > 0:
+            lengths.append((f"key_masks[{m}]", mask.shape[-1], m + 1))
     for name, length, which in lengths:
         stops = boundaries[which]
         if len(stops) != len(boundaries[0]):

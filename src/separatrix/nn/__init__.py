@@ -13,6 +13,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `cache`: the keys and values of the tokens that an exact layer has decoded.
 - `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `layer_checks`: checks of the arguments of a layer.
+- `packed_tokens`: packed sequences in a layer.
 - `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.
 - `tracing`: how `torch.fx` and TorchScript see a layer.
 """

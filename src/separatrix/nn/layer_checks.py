@@ -142,6 +142,17 @@ def check_input(
         raise ArgumentError(name, expected=f"the layer's device {device}", got=str(x.device))
 
 
+def check_jagged(query: Tensor, batch_first: bool) -> None:
+    """Raise an `ArgumentError` unless a jagged nested tensor is (batch, lengths, width), without holes."""
+    if query.dim() != 3 or not batch_first:
+        got = f"{query.dim()} dimensions, batch_first={batch_first}"
+        raise ArgumentError("query", expected="a jagged tensor (batch, lengths, width), and batch_first=True", got=got)
+    if query.lengths() is not None:  # type: ignore[operator]
+        raise ArgumentError(
+            "query", expected="a jagged tensor without holes (query.contiguous())", got="one with lengths"
+        )
+
+
 def check_together(
     query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, *, square: bool = False
 ) -> None:

@@ -39,11 +39,13 @@ from separatrix.nn.layer_checks import (
     check_distances,
     check_form,
     check_input,
+    check_jagged,
     check_scoring,
     check_together,
     refuse,
     windows_of_sets,
 )
+from separatrix.nn.packed_tokens import attend_tokens, is_jagged
 from separatrix.nn.score_bound import ScoreBound, call_certificate
 from separatrix.nn.tensor_parallel import local_heads, local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
@@ -242,6 +244,8 @@ class TensorAttention(nn.Module):
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
+        cu_seqlens: Tensor | Sequence[Tensor] | None = None,
+        sequence_ids: Tensor | None = None,
         need_weights: None = None,
         attn_mask: Tensor | None = None,
     ) -> Tensor:
@@ -249,7 +253,8 @@ class TensorAttention(nn.Module):
 
         Args:
             query: (batch, L, embed_dim), or (L, embed_dim) without a batch. The batch may have several dimensions:
-                (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`.
+                (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`. Self-attention also takes a nested
+                tensor in the layout `torch.jagged`, and returns one.
             key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`.
             value: (batch, S, vdim) or (S, vdim); None for `key`.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
@@ -257,19 +262,37 @@ class TensorAttention(nn.Module):
                 opposite. It holds for every key set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
+            cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
+                for the queries and for the keys: **tokens attend only within their own sequence**, and positions begin
+                anew in each. They are the same for all entries of the batch.
+            sequence_ids: Integers (batch, L) or (L,), for self-attention: in a row, neighbouring tokens with the same
+                id are one sequence, as in packed batches for pre-training.
             need_weights: None. True and False are refused, because a caller who passes either expects a pair of output
                 and weights: `MultiheadTensorAttention` returns one.
             attn_mask: None. A mask of pairs of query and key is refused: `is_causal`, `windows` and `key_padding_mask`
                 say what may be attended.
         """
+        if is_jagged(query):
+            others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+            for name, given in {**others, "cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}.items():
+                if given is not None:
+                    raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
+            check_jagged(query, self.batch_first)
+            offsets = query.offsets()
+            tokens = self(query.values(), cu_seqlens=offsets, is_causal=is_causal, query_offset=query_offset)
+            return torch.nested.nested_tensor_from_jagged(tokens, offsets)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
+        packed = {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+        arguments |= {name: given for name, given in packed.items() if given is not None}
         node = trace_as_leaf(self, arguments | {"is_causal": is_causal, "query_offset": query_offset})
         if node is not None:
             return node  # type: ignore[no-any-return]
         refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
         q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-        return self._output(self._attend(q, keys, values, **options))
+        if cu_seqlens is None and sequence_ids is None:
+            return self._output(self._attend(q, keys, values, **options))
+        return self._output(attend_tokens(self._attend, q, keys, values, options, cu_seqlens, sequence_ids))
 
     def _inputs(
         self,

@@ -119,7 +119,8 @@ def determinant(query: Tensor, keys: Keys) -> Factors:
 
     def columns(x: Tensor, position: int) -> Tensor:
         chosen = [permutation[position] for permutation in permutations]
-        return x.unflatten(-1, (-1, order))[..., chosen]
+        blocks: Tensor = x.unflatten(-1, (-1, order))  # type: ignore[no-untyped-call]
+        return blocks[..., chosen]
 
     signed = columns(query, 0) * torch.tensor(signs, dtype=query.dtype, device=query.device)
     return signed.flatten(-2), [columns(key, m).flatten(-2) for m, key in enumerate(sets, 1)]
@@ -127,7 +128,7 @@ def determinant(query: Tensor, keys: Keys) -> Factors:
 
 def _sign(permutation: Sequence[int]) -> int:
     """The sign of a permutation: -1 for an odd number of inversions."""
-    return (-1) ** sum(first > second for first, second in itertools.combinations(permutation, 2))
+    return 1 - 2 * (sum(first > second for first, second in itertools.combinations(permutation, 2)) % 2)
 
 
 def with_bias(

@@ -53,7 +53,7 @@ def attend_tokens(
         raise ArgumentError("sequence_ids", expected=f"self-attention, and ids of shape {tokens}", got=got)
     masks = options["key_masks"]
     flat_masks = None if masks is None else [mask.movedim(-2, 0).flatten(1) for mask in masks]
-    heads = _attend_packed(
+    heads: Tensor = _attend_packed(
         attend,
         _one_row(q),
         [_one_row(key) for key in keys],
@@ -61,7 +61,8 @@ def attend_tokens(
         {**options, "key_masks": flat_masks},
         lengths_of_runs(sequence_ids),
     )
-    return heads.unflatten(1, tokens).movedim(0, -3)
+    rows: Tensor = heads.unflatten(1, tokens)
+    return rows.movedim(0, -3)
 
 
 def _one_row(x: Tensor) -> Tensor:

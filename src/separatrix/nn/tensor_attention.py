@@ -278,7 +278,7 @@ class TensorAttention(nn.Module):
                 if given is not None:
                     raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
             check_jagged(query, self.batch_first)
-            offsets = query.offsets()
+            offsets = query.offsets()  # type: ignore[attr-defined]  # of nested tensors
             tokens = self(query.values(), cu_seqlens=offsets, is_causal=is_causal, query_offset=query_offset)
             return torch.nested.nested_tensor_from_jagged(tokens, offsets)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}

@@ -14,6 +14,13 @@ from tests.contracts.derivatives import same_gradients
 from tests.contracts.literal_forms import literal_attention, pairwise_scores
 
 
+@pytest.fixture(autouse=True)
+def for_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The factorised algorithm is used however few keys there are."""
+    monkeypatch.setattr(factorised, "LEAST_KEYS", 0)
+    monkeypatch.setattr(factorised, "LEAST_CAUSAL_KEYS", 0)
+
+
 class TestPairwiseAttention(AttentionContract):
     error = 1e-12
     lse_error = 1e-12
@@ -202,6 +209,21 @@ def test_compiled_and_transformed_calls_compute_the_product_form():
     torch.testing.assert_close(torch.func.grad(loss)(query), torch.autograd.functional.vjp(loss, query)[1])
     mapped = torch.func.vmap(lambda q, *sets: forms.pairwise_attention(q, list(sets[:2]), list(sets[2:])))
     torch.testing.assert_close(mapped(query, *keys, *values), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "shortest", "factorises"),
+    [({}, 8, True), ({}, 7, False), ({"is_causal": True}, 9, False), ({"windows": [9, 20]}, 20, False)],
+)
+def test_which_algorithm_runs_depends_on_the_lengths(options, shortest, factorises, monkeypatch):
+    monkeypatch.setattr(factorised, "LEAST_KEYS", 8)
+    monkeypatch.setattr(factorised, "LEAST_CAUSAL_KEYS", 10)
+    calls = []
+    monkeypatch.setattr(factorised, "exact_attention", lambda call: calls.append(call) or (call.query, call.query))
+    lengths = [shortest] * 2 if options else [12, shortest]
+    query, keys, values = inputs(3, shortest, lengths)
+    forms.pairwise_attention(query, keys, values, **options)
+    assert bool(calls) != factorises
 
 
 def test_bad_arguments():

@@ -42,6 +42,10 @@ QUERIES = 128
 """Queries of a block."""
 ENTRIES = 2**18
 """Entries of the largest matrix that is held for a block, unless one row has more."""
+LEAST_KEYS = 128
+"""Keys of each set that a query attends at the least; with fewer the product form takes less time."""
+LEAST_CAUSAL_KEYS = 384
+"""The same for causal attention and windows, where part of every block is masked."""
 
 
 @overload
@@ -65,9 +69,10 @@ def pairwise_attention(
     products and n^2 exponentials, where the product form takes 4 n^3 d multiply-adds and n^3 exponentials. Memory is
     bounded by a constant beside inputs and outputs, apart from rows of n numbers. There are no second derivatives.
 
-    The product form is computed instead at orders other than 3; inside `torch.compile`, `torch.export` and `torch.func`
-    and in forward mode; and where factors underflow, because the inner products of the best tuple of a query are below
-    their own maxima by more than about 56 in float32 or 650 in float64, or a number is not finite (the docstring of
+    The product form is computed instead at orders other than 3; for few keys (below 128, or 384 with causality or
+    windows), where it takes less time; inside `torch.compile`, `torch.export` and `torch.func` and in forward mode; and
+    where factors underflow, because the inner products of the best tuple of a query are below their own maxima by more
+    than about 56 in float32 or 650 in float64, or a number is not finite (the docstring of
     `separatrix.attention.forms.factorised` has the condition). Results then differ by rounding only.
 
     Alexander Kozachinskiy and others, "Strassen Attention: Unlocking Compositional Abilities in Transformers Based on a
@@ -103,10 +108,11 @@ def pairwise_attention(
 
 
 def _factorised(call: Call) -> tuple[Tensor, Tensor] | None:
-    """The output and the log-sum-exp of a call of order 3; None if factors underflow."""
-    wide = call.widened()
-    if wide.is_empty:
+    """The output and the log-sum-exp of a call of order 3; None if factors underflow, or there are too few keys."""
+    least = LEAST_CAUSAL_KEYS if call.positions.is_causal or call.positions.has_window else LEAST_KEYS
+    if call.is_empty or min(call.positions.reaches(call.key_lengths)) < least:
         return None
+    wide = call.widened()
     with no_autocast(wide.query.device.type):
         out, lse, in_range = _Attend.apply(wide, *wide.tensors)  # type: ignore[no-untyped-call]
     if not truth(in_range):

@@ -119,7 +119,7 @@ def determinant(query: Tensor, keys: Keys) -> Factors:
 
     def columns(x: Tensor, position: int) -> Tensor:
         chosen = [permutation[position] for permutation in permutations]
-        blocks: Tensor = x.unflatten(-1, (-1, order))  # type: ignore[no-untyped-call]
+        blocks: Tensor = x.unflatten(-1, (-1, order))
         return blocks[..., chosen]
 
     signed = columns(query, 0) * torch.tensor(signs, dtype=query.dtype, device=query.device)

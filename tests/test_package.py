@@ -64,6 +64,7 @@ def test_public_names() -> None:
         "certified_attention",
         "errors",
         "exact_error_bound",
+        "forms",
         "hardness",
         "linear_attention",
         "max_order",

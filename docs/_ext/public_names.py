@@ -12,6 +12,7 @@ from types import ModuleType
 PAGES = {
     "separatrix": ("separatrix",),
     "nn": ("separatrix.nn",),
+    "forms": ("separatrix.attention.forms",),
     "attention": (
         "separatrix.attention.sharded",
         "separatrix.attention.features",

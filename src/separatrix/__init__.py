@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from separatrix import attention, errors, hardness, nn, selection, separation
+    from separatrix.attention import forms
     from separatrix.attention.checker import Verification, verify
     from separatrix.attention.exact.error_bound import exact_error_bound
     from separatrix.attention.linear import linear_attention
@@ -38,6 +39,7 @@ __all__ = [
     "certified_attention",
     "errors",
     "exact_error_bound",
+    "forms",
     "hardness",
     "linear_attention",
     "max_order",
@@ -76,13 +78,16 @@ _HOMES = {
 }
 
 
+_MODULES = {"forms": "attention.forms"}
+
+
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used, so that `import separatrix` brings no torch (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _import_module(f"{__name__}.{_HOMES.get(name, name)}")
-    globals()[name] = found = getattr(home, name) if name in _HOMES else home
-    return found
+    home = _import_module(f"{__name__}.{_HOMES.get(name, _MODULES.get(name, name))}")
+    globals()[name] = value = getattr(home, name) if name in _HOMES else home
+    return value
 
 
 def __dir__() -> list[str]:

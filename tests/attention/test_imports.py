@@ -12,9 +12,9 @@ ORDER = [
     {"call"},
     {"dispatch"},
     {"linear", "exact"},
-    {"near_linear", "weights"},
+    {"near_linear", "weights", "forms"},
     {"certified"},
-    {"streaming", "checker"},
+    {"streaming", "checker", "packed"},
     {"sharded", "operator"},
 ]
 """What stands in a line may import what stands in the lines before, and itself."""

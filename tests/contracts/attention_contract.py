@@ -1,7 +1,8 @@
 """What every algorithm of order-k attention must do, whatever its way of doing it.
 
 A subclass supplies `attend` and, for an algorithm that approximates, `error` and `lse_error`: how far its output
-and log-sum-exp may be from the reference's. Inputs are float64 and within [-1, 1], where every algorithm applies.
+and log-sum-exp may be from the reference's. An algorithm for another score form supplies `definition` as well. Inputs
+are float64 and within [-1, 1], where every algorithm applies.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ class AttentionContract:
     ) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
+    def definition(
+        self, query: Tensor, keys: list[Tensor], values: list[Tensor], **options: object
+    ) -> tuple[Tensor, Tensor]:
+        return reference.tensor_attention(query, keys, values, **options)
+
     def agrees(self, query: Tensor, keys: list[Tensor], values: list[Tensor], **options: object) -> None:
         out, lse = self.attend(query, keys, values, **options)
-        expected, expected_lse = reference.tensor_attention(query, keys, values, **options)
+        expected, expected_lse = self.definition(query, keys, values, **options)
         assert out.shape == expected.shape
         assert (out - expected).abs().max() <= self.error
         empty = expected_lse == -torch.inf
@@ -173,6 +179,6 @@ class AttentionContract:
             return self.attend(q, list(sets[: order - 1]), list(sets[order - 1 :]), **options)
 
         def definition(q, *sets):
-            return reference.tensor_attention(q, list(sets[: order - 1]), list(sets[order - 1 :]), **options)
+            return self.definition(q, list(sets[: order - 1]), list(sets[order - 1 :]), **options)
 
         same_gradients(function, definition, leaves, 100 * self.error)

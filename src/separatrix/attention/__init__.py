@@ -16,8 +16,10 @@ Imports go one way, from the bottom of this list to its top:
 - `operator`: the calls `tensor_attention`, `certified_attention` and `plan_attention`.
 - `checker`: an independent oracle in ball arithmetic, which shares no code with the rest.
 - `sharded`: one sequence on many ranks of `torch.distributed`.
+- `packed`: several sequences in one tensor, split at their boundaries.
 - `streaming`: the state of a token stream, planned from a bound alone.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
+- `forms`: score forms other than the product, as maps of queries and keys, and a fast algorithm for the pairwise form.
 - `weights`: what a query attends to, as numbers and as a picture.
 - `near_linear`: plans, near-linear attention (Algorithm 1 of Alman and Song for any order) and certificates.
 - `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton

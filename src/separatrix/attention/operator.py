@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
 from separatrix.attention.near_linear.plan import Plan, check_tolerance
 from separatrix.attention.near_linear.planner import plan_call
+from separatrix.attention.packed import Lengths, Packing, attend_packed, certify_packed, merge_plans, pack
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")
@@ -26,6 +27,8 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
+    cu_seqlens: Lengths | None = ...,
+    query_offsets: Sequence[int] | Tensor | None = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[False] = ...,
@@ -39,6 +42,8 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
+    cu_seqlens: Lengths | None = ...,
+    query_offsets: Sequence[int] | Tensor | None = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[True],
@@ -57,6 +62,8 @@ def tensor_attention(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    cu_seqlens: Lengths | None = None,
+    query_offsets: Sequence[int] | Tensor | None = None,
     method: str = "auto",
     tolerance: float | None = None,
     return_lse: bool = False,
@@ -83,6 +90,11 @@ def tensor_attention(
         scale: The factor of every score; None is 1/d.
         enable_gqa: Whether heads, in dimension -3, are grouped: each key head serves query heads / key heads
             consecutive query heads.
+        cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,) for query and keys
+            alike, or a list with one for the query and one for each key set. **A token attends only to tokens of its
+            own sequence**, and positions begin anew in each: the result is that of a loop over the sequences.
+            Sequences of equal lengths are one call, as a batch.
+        query_offsets: The `query_offset` of each packed sequence, where they differ; needs `cu_seqlens`.
         method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the
             tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
@@ -122,6 +134,17 @@ def tensor_attention(
     check_method(method)
     if method == "polynomial" and tolerance is None:
         raise ArgumentError("tolerance", expected="a positive finite number for method 'polynomial'", got=None)
+    if cu_seqlens is not None or query_offsets is not None:
+        packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
+        options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
+
+        def attend(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> tuple[Tensor, ...]:
+            run: dict[str, Any] = {"method": method, "tolerance": tolerance, "return_lse": return_lse}
+            result = tensor_attention(q, key_sets, value_sets, **options, **places, **run)
+            return result if return_lse else (result,)
+
+        results = attend_packed(packing, attend)
+        return (results[0], results[1]) if return_lse else results[0]
     ordinary = is_causal is False and enable_gqa is False and key_masks is None and windows is None
     if ordinary and tolerance is None and return_lse is False and type(query_offset) is int and query_offset == 0:
         plain = plain_attention(query, _only(keys), _only(values), scale)
@@ -160,6 +183,8 @@ def certified_attention(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    cu_seqlens: Lengths | None = None,
+    query_offsets: Sequence[int] | Tensor | None = None,
     method: str = "auto",
 ) -> Certified:
     """Order-k attention within `tolerance` of the exact output in every entry, with the proof.
@@ -179,6 +204,10 @@ def certified_attention(
     ``result.keeps`` is ``("output",)``. So training may take a higher degree than evaluation, which also may use
     smaller index sets that leave out coordinates a gradient needs. There are no second derivatives.
 
+    **Packed sequences** (`cu_seqlens`) are certified one by one: each number of the certificate is the largest over the
+    sequences, and the plan has their costs in all, with the method "mixed" where sequences of different lengths are
+    attended by different algorithms.
+
     Example:
         >>> import torch
         >>> x = 2 * torch.rand(5, 2000, 4, generator=torch.Generator().manual_seed(0)) - 1
@@ -190,18 +219,16 @@ def certified_attention(
         (70, True, ('output', 'gradient'))
     """
     check_method(method)
-    call = check_call(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
-    return certify_call(call, check_tolerance(tolerance), method)
+    options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
+
+    def certify(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Certified:
+        call = check_call(q, key_sets, value_sets, **options, **places)
+        return certify_call(call, check_tolerance(tolerance), method)
+
+    if cu_seqlens is None and query_offsets is None:
+        return certify(query, keys, values, query_offset=query_offset, key_masks=key_masks)
+    packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
+    return certify_packed(packing, certify)
 
 
 def plan_attention(
@@ -216,6 +243,8 @@ def plan_attention(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    cu_seqlens: Lengths | None = None,
+    query_offsets: Sequence[int] | Tensor | None = None,
     method: str = "auto",
 ) -> Plan:
     """The plan that `certified_attention` would start with, for the same arguments.
@@ -228,19 +257,32 @@ def plan_attention(
         ('polynomial', 70)
     """
     check_method(method)
-    call = check_call(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
-    check_readable(call)
-    return plan_call(call, check_tolerance(tolerance), method)[1]
+    options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
+
+    def plan(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Plan:
+        call = check_call(q, key_sets, value_sets, **options, **places)
+        check_readable(call)
+        return plan_call(call, check_tolerance(tolerance), method)[1]
+
+    if cu_seqlens is None and query_offsets is None:
+        return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)
+    packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
+    plans = [plan(group.query, group.keys, group.values, **group.places) for group in packing.groups()]
+    return merge_plans(plans or [plan(query, keys, values)], len(packing.offsets))
+
+
+def _packing(
+    query: Tensor,
+    keys: Sets,
+    values: Sets,
+    key_masks: Tensor | Sequence[Tensor | None] | None,
+    cu_seqlens: Lengths | None,
+    query_offset: int,
+    query_offsets: Sequence[int] | Tensor | None,
+) -> Packing:
+    if cu_seqlens is None:
+        raise ArgumentError("query_offsets", expected="None without cu_seqlens", got=type(query_offsets).__name__)
+    return pack(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
 
 
 def _only(sets: Sets) -> object:

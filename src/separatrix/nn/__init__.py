@@ -13,16 +13,16 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `cache`: the keys and values of the tokens that an exact layer has decoded.
 - `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `layer_checks`: checks of the arguments of a layer.
-- `rotary_positions`: rotary positions at any order.
+- `packed_tokens`: packed sequences in a layer.
 - `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.
 - `tracing`: how `torch.fx` and TorchScript see a layer.
 """
 
+from separatrix.attention.forms.rotary_positions import rotary
 from separatrix.attention.near_linear.bounded_plan import normalised
 from separatrix.nn.bounded import BoundedTensorAttention
 from separatrix.nn.cache import TokenCache
 from separatrix.nn.multihead import MultiheadTensorAttention
-from separatrix.nn.rotary_positions import rotary
 from separatrix.nn.tensor_attention import TensorAttention
 
 __all__ = [

@@ -23,15 +23,18 @@ KEY = "_extra_state"
 """The key of the extra state in a state dict, after the prefix of the layer."""
 FREE = ("tolerance",)
 """Entries that may differ between the saved weights and the layer that loads them."""
+EARLIER = {"form": "product"}
+"""Entries that earlier versions did not save, with the values that their layers had; None for any other."""
 
 
 def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
     """The arguments of the constructor of a layer that JSON can represent."""
     names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
-    more = ("num_kv_heads", "rotary", "bound", "tolerance")
+    more = ("num_kv_heads", "rotary", "form", "bound", "tolerance")
     arguments: dict[str, object] = {name: getattr(layer, name) for name in (*names, *more)}
-    windows = None if layer.windows is None else list(layer.windows)
-    return arguments | {"bias": parameter_of(layer.q_proj, "bias") is not None, "windows": windows}
+    for name, entries in (("windows", layer.windows), ("alibi", layer.alibi)):
+        arguments[name] = None if entries is None else list(entries)
+    return arguments | {"bias": parameter_of(layer.q_proj, "bias") is not None}
 
 
 def changed_arguments(layer: TensorAttention) -> dict[str, object]:
@@ -39,6 +42,7 @@ def changed_arguments(layer: TensorAttention) -> dict[str, object]:
     defaults: dict[str, object] = {"kdim": layer.embed_dim, "vdim": layer.embed_dim}
     defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
     defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
+    defaults |= {"form": "product", "alibi": None}
     changed = {name: getattr(layer, name) for name, value in defaults.items() if getattr(layer, name) != value}
     return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": layer.order, **changed}
 
@@ -47,7 +51,9 @@ def saved_configuration(layer: TensorAttention) -> dict[str, object]:
     """The numbers without which the weights of a layer compute another function, and its tolerance."""
     scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
     sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
-    return sizes | {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
+    alibi = None if layer.alibi is None else list(layer.alibi)
+    positions = {"rotary": layer.rotary, "form": layer.form, "alibi": alibi}
+    return sizes | positions | {"bound": layer.bound, "tolerance": layer.tolerance}
 
 
 def parameter_of(linear: nn.Module, name: str) -> Any:
@@ -67,9 +73,10 @@ def check_extra_state(configuration: Configuration, state: object) -> None:
         state = state.to(torch.uint8)  # the whole state dict was cast: every floating-point type holds bytes exactly
     saved = from_bytes(state, f"state_dict['{KEY}']")
     for name, value in configuration.items():
-        if name not in FREE and saved.get(name) != value:
+        of_saved = saved.get(name, EARLIER.get(name))
+        if name not in FREE and of_saved != value:
             expected = f"weights of a layer with {name} = {value}, as this one"
-            raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {saved.get(name)}")
+            raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {of_saved}")
 
 
 def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], prefix: str) -> None:

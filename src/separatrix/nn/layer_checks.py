@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import is_dense, layout
+from separatrix.attention.forms.rotary_positions import FORMS
 from separatrix.attention.streaming.state import TensorAttentionState
-from separatrix.checks import is_number, positive, whole
+from separatrix.checks import finite, is_number, one_of, positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache, Window
 
@@ -33,8 +34,8 @@ def check_scoring(
     """Raise an `ArgumentError` unless the arguments that decide the scores of a layer are valid together."""
     if scale is not None and not (is_number(scale) and math.isfinite(scale)):
         raise ArgumentError("scale", expected="None or a finite number", got=scale)
-    if rotary is not None and positive("rotary", rotary) and head_dim % 2:
-        raise ArgumentError("rotary", expected=f"None for an odd head_dim, {head_dim}", got=rotary)
+    if rotary is not None:
+        positive("rotary", rotary)
     if bound is None:
         if tolerance is not None:
             raise ArgumentError("tolerance", expected="None for a layer without a bound", got=tolerance)
@@ -46,6 +47,52 @@ def check_scoring(
         raise ArgumentError("rotary", expected=reason, got=rotary)
     if tolerance is not None and windows is not None:
         raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
+
+
+def check_form(
+    form: str,
+    alibi: tuple[float, ...] | None,
+    order: int,
+    head_dim: int,
+    scale: float | None,
+    rotary: float | None,
+    bound: float | None,
+) -> None:
+    """Raise an `ArgumentError` unless a layer can have the score form and the biases of distances."""
+    one_of("form", form, FORMS)
+    if form == "determinant" and head_dim % order:
+        expected = (
+            f"another form than 'determinant' for head_dim = {head_dim}, which is no multiple of {order}, the order"
+        )
+        raise ArgumentError("form", expected=expected, got=repr(form))
+    if rotary is not None and form != "determinant" and head_dim % 2:
+        raise ArgumentError("rotary", expected=f"None for an odd head_dim, {head_dim}", got=rotary)
+    if alibi is not None and scale == 0:
+        raise ArgumentError("alibi", expected="None for scale = 0", got=alibi)
+    if bound is not None and (form != "product" or alibi is not None):
+        name, got = ("form", repr(form)) if form != "product" else ("alibi", str(alibi))
+        default = "'product'" if form != "product" else "None"
+        expected = f"{default} for a layer with a bound: its norms bound the product form alone"
+        raise ArgumentError(name, expected=expected, got=got)
+
+
+def alibi_of_sets(alibi: bool | Sequence[float] | None, order: int) -> tuple[float, ...] | None:
+    """The factors of the slopes for each of the order - 1 key sets, from True or one for each; None for no bias."""
+    if alibi is None or alibi is False:
+        return None
+    if alibi is True:
+        return (1.0,) * (order - 1)
+    if not isinstance(alibi, (list, tuple)) or len(alibi) != order - 1:
+        expected = f"None, True, or {order - 1} numbers, one for each key set"
+        raise ArgumentError("alibi", expected=expected, got=alibi)
+    return tuple(finite(f"alibi[{m}]", factor) for m, factor in enumerate(alibi))
+
+
+def check_distances(alibi: tuple[float, ...] | None, is_causal: bool, windows: Sequence[Window] | None) -> None:
+    """Raise an `ArgumentError` if a layer with `alibi` is called such that a query attends later keys."""
+    if alibi is not None and not is_causal and (windows is None or None in windows):
+        expected = "True for a layer with alibi, unless every key set has a window: the bias is for earlier keys"
+        raise ArgumentError("is_causal", expected=expected, got=is_causal)
 
 
 def windows_of_sets(windows: int | Sequence[Window] | None, order: int) -> tuple[Window, ...] | None:
@@ -93,6 +140,17 @@ def check_input(
         raise ArgumentError(name, expected=f"the layer's type {dtype}", got=str(x.dtype))
     if x.device != device:
         raise ArgumentError(name, expected=f"the layer's device {device}", got=str(x.device))
+
+
+def check_jagged(query: Tensor, batch_first: bool) -> None:
+    """Raise an `ArgumentError` unless a jagged nested tensor is (batch, lengths, width), without holes."""
+    if query.dim() != 3 or not batch_first:
+        got = f"{query.dim()} dimensions, batch_first={batch_first}"
+        raise ArgumentError("query", expected="a jagged tensor (batch, lengths, width), and batch_first=True", got=got)
+    if query.lengths() is not None:  # type: ignore[attr-defined]  # of nested tensors
+        raise ArgumentError(
+            "query", expected="a jagged tensor without holes (query.contiguous())", got="one with lengths"
+        )
 
 
 def check_together(

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.call import check_call
+from separatrix.attention.forms.factorised import pairwise_attention
+from separatrix.attention.forms.maps import MAPS, alibi_slopes
+from separatrix.attention.forms.maps import alibi as with_alibi
+from separatrix.attention.forms.rotary_positions import rotate_heads
 from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan
 from separatrix.attention.near_linear.certificate import Certificate
@@ -30,14 +34,18 @@ from separatrix.nn.configuration import (
     saved_configuration,
 )
 from separatrix.nn.layer_checks import (
+    alibi_of_sets,
     check_cache,
+    check_distances,
+    check_form,
     check_input,
+    check_jagged,
     check_scoring,
     check_together,
     refuse,
     windows_of_sets,
 )
-from separatrix.nn.rotary_positions import rotate_heads
+from separatrix.nn.packed_tokens import attend_tokens, is_jagged
 from separatrix.nn.score_bound import ScoreBound, call_certificate
 from separatrix.nn.tensor_parallel import local_heads, local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
@@ -64,6 +72,12 @@ class TensorAttention(nn.Module):
             multi-query attention.
         rotary: None, or the base of rotary positions, 10000 for one: scores then depend on the distances from a query
             to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset` on.
+        form: The score form: "product", "pairwise" (Strassen attention, which at order 3 has a fast algorithm) or
+            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. The scale
+            multiplies the form, and None is 1 / head_dim for each of them.
+        alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
+            slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
+            set without a bias. Attention must then be causal.
         bound: None, or the number that no score can exceed: see `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
         dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
@@ -90,8 +104,9 @@ class TensorAttention(nn.Module):
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect first outputs of size n^(-(k-1)/2).
 
-    **A state dict holds the configuration**, the order, the heads, the scale, the bound and the tolerance, as a tensor
-    beside the weights, and is refused by a layer that differs in any of these but the tolerance.
+    **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
+    and the tolerance, as a tensor beside the weights, and is refused by a layer that differs in any of these but the
+    tolerance.
 
     Example:
         >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
@@ -133,6 +148,8 @@ class TensorAttention(nn.Module):
         method: str = "auto",
         num_kv_heads: int | None = None,
         rotary: float | None = None,
+        form: str = "product",
+        alibi: bool | Sequence[float] | None = None,
         bound: float | None = None,
         tolerance: float | None = None,
         dropout: float = 0.0,
@@ -160,6 +177,8 @@ class TensorAttention(nn.Module):
         self.windows = windows_of_sets(windows, self.order)
         check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
+        self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
+        check_form(form, self.alibi, self.order, self.head_dim, scale, rotary, bound)
         self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
 
         def linear(width: int, heads: int) -> nn.Linear:
@@ -225,6 +244,8 @@ class TensorAttention(nn.Module):
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
+        cu_seqlens: Tensor | Sequence[Tensor] | None = None,
+        sequence_ids: Tensor | None = None,
         need_weights: None = None,
         attn_mask: Tensor | None = None,
     ) -> Tensor:
@@ -232,7 +253,8 @@ class TensorAttention(nn.Module):
 
         Args:
             query: (batch, L, embed_dim), or (L, embed_dim) without a batch. The batch may have several dimensions:
-                (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`.
+                (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`. Self-attention also takes a nested
+                tensor in the layout `torch.jagged`, and returns one.
             key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`.
             value: (batch, S, vdim) or (S, vdim); None for `key`.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
@@ -240,19 +262,37 @@ class TensorAttention(nn.Module):
                 opposite. It holds for every key set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
+            cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
+                for the queries and for the keys: **tokens attend only within their own sequence**, and positions begin
+                anew in each. They are the same for all entries of the batch.
+            sequence_ids: Integers (batch, L) or (L,), for self-attention: in a row, neighbouring tokens with the same
+                id are one sequence, as in packed batches for pre-training.
             need_weights: None. True and False are refused, because a caller who passes either expects a pair of output
                 and weights: `MultiheadTensorAttention` returns one.
             attn_mask: None. A mask of pairs of query and key is refused: `is_causal`, `windows` and `key_padding_mask`
                 say what may be attended.
         """
+        if is_jagged(query):
+            others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+            for name, given in {**others, "cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}.items():
+                if given is not None:
+                    raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
+            check_jagged(query, self.batch_first)
+            offsets = query.offsets()  # type: ignore[attr-defined]  # of nested tensors
+            tokens = self(query.values(), cu_seqlens=offsets, is_causal=is_causal, query_offset=query_offset)
+            return torch.nested.nested_tensor_from_jagged(tokens, offsets)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
+        packed = {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+        arguments |= {name: given for name, given in packed.items() if given is not None}
         node = trace_as_leaf(self, arguments | {"is_causal": is_causal, "query_offset": query_offset})
         if node is not None:
             return node  # type: ignore[no-any-return]
         refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
         q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-        return self._output(self._attend(q, keys, values, **options))
+        if cu_seqlens is None and sequence_ids is None:
+            return self._output(self._attend(q, keys, values, **options))
+        return self._output(attend_tokens(self._attend, q, keys, values, options, cu_seqlens, sequence_ids))
 
     def _inputs(
         self,
@@ -313,18 +353,37 @@ class TensorAttention(nn.Module):
         if plan is not None:
             call = check_call(q, keys, values, **options, **self._scoring)
             return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
-        q, keys = rotate_heads(q, keys, self.rotary, options["query_offset"], 0)
+        q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, query_start=options["query_offset"])
+        check_distances(self.alibi, options["is_causal"], self.windows)
         return self._exact(q, keys, values, windows=self.windows, **options)
 
-    def _exact(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
-        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **self._scoring)
+    def _exact(
+        self,
+        q: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        *,
+        key_starts: Sequence[int] | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The outputs of the heads by exact attention; `key_starts` are the positions of the first keys, 0 if None."""
+        scoring = self._scoring
+        if self.form == "pairwise" and self.alibi is None:
+            return pairwise_attention(q, keys, values, **options, **scoring)  # type: ignore[no-any-return]
+        q, keys = MAPS[self.form](q, keys)
+        if self.alibi is not None:
+            slopes = local_part(alibi_slopes(self.num_heads), self.q_proj)
+            positions = {"query_offset": options.get("query_offset", 0), "key_starts": key_starts}
+            of_sets = [factor * slopes for factor in self.alibi]
+            q, keys = with_alibi(q, keys, of_sets, scale=scoring["scale"], **positions)
+        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **scoring)
         return output
 
     @property
     def _scoring(self) -> dict[str, Any]:
         """The arguments of attention that are the same in every call."""
-        factor = self.scale if self.bound is None else self.bound
-        return {"scale": factor, "enable_gqa": self.num_kv_heads < self.num_heads}
+        factor = 1 / self.head_dim if self.scale is None else self.scale
+        return {"scale": factor if self.bound is None else self.bound, "enable_gqa": self.num_kv_heads < self.num_heads}
 
     def _output(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
@@ -472,11 +531,14 @@ class TensorAttention(nn.Module):
             return self._output(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
         with cache.guard.changing:
             start = cache.tokens[0]
-            q, keys = rotate_heads(q, keys, self.rotary, start, start)
+            positions = {"query_start": start, "key_start": start}
+            q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, **positions)
             keys, values = cache.joined(keys, values)
             padding = cache.padded(q.shape[-2], key_padding_mask)
             attended_keys, attended_values, options = cache.attended(keys, values, padding)
-            heads = self._exact(q, attended_keys, attended_values, **options)
+            # A single query attends without an offset; it is then at position 0, at the end of every set.
+            key_starts = None if "query_offset" in options else [1 - key.shape[-2] for key in attended_keys]
+            heads = self._exact(q, attended_keys, attended_values, key_starts=key_starts, **options)
             cache.keep(keys, values, padding)
             return self._output(heads)
 
@@ -531,8 +593,9 @@ class TensorAttention(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled layer; earlier versions pickled the bound and the tolerance as attributes of the layer."""
+        """Restore a pickled layer; earlier versions had a bound and a tolerance as attributes, and no score form."""
         kept = {name: value for name, value in state.items() if name not in ("bound", "tolerance")}
+        kept = {"form": "product", "alibi": None, **kept}
         super().__setstate__(kept)  # type: ignore[no-untyped-call]
         if "_score_bound" not in state:
             bound, tolerance = state["bound"], state["tolerance"]

@@ -27,7 +27,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
     """
     n = max(shape.query_length, *shape.key_lengths)
 
-    highest = _highest_degree(shape.d)
+    highest = highest_degree(shape.d)
 
     def radius_at(bound: float) -> float:
         """The largest score for entries up to `bound`; infinite where that is no float."""
@@ -36,7 +36,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
 
     def isin_reach(bound: float, looser: float = 1.0) -> bool:
         """Whether the highest degree that is tried keeps the tolerance in the worst case: a lower one errs by more."""
-        return _keeps(highest, radius_at(bound), looser * tolerance_at(bound))
+        return keeps_tolerance(highest, radius_at(bound), looser * tolerance_at(bound))
 
     low, high = 0.0, B
     for _ in range(14):
@@ -66,10 +66,10 @@ def worst_case_degree(radius: float, tolerance: float) -> int | None:
     """The degree that keeps the tolerance, relative to the values' magnitude, for any scores up to `radius`."""
     if radius > LARGEST_RADIUS:
         return None
-    return next((degree for degree in range(LARGEST_DEGREE + 1) if _keeps(degree, radius, tolerance)), None)
+    return next((degree for degree in range(LARGEST_DEGREE + 1) if keeps_tolerance(degree, radius, tolerance)), None)
 
 
-def _keeps(degree: int, radius: float, tolerance: float) -> bool:
+def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
     """Whether a polynomial of this degree keeps the tolerance in the worst case."""
     if radius > LARGEST_RADIUS:
         return False
@@ -86,7 +86,7 @@ def _keeps(degree: int, radius: float, tolerance: float) -> bool:
     return keeps(chebyshev(degree, 0, radius).factor or math.inf)
 
 
-def _highest_degree(d: int) -> int:
+def highest_degree(d: int) -> int:
     """The highest degree that is tried in d dimensions."""
     return max(g for g in range(LARGEST_DEGREE + 1) if math.comb(d + g, g) <= LARGEST_RANK)
 

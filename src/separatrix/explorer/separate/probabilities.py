@@ -21,12 +21,13 @@ from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.tokens import AttentionSetting
 
 LABELS = {
-    "exp_fires_on_d1": "{} fires on D1",
-    "lin_silent_on_d1": "linear is silent on D1",
-    "exp_silent_on_d0": "{} is silent on D0",
-    "lin_silent_on_d0": "linear is silent on D0",
+    "exp_fires_on_d1": "{} fires on $D_1$",
+    "lin_silent_on_d1": "linear is silent on $D_1$",
+    "exp_silent_on_d0": "{} is silent on $D_0$",
+    "lin_silent_on_d0": "linear is silent on $D_0$",
     "success": "all four at once: success",
 }
+"""The event of each part of a success, for the name of a mechanism; formulas are LaTeX between dollar signs."""
 
 
 @dataclass(frozen=True)

@@ -157,13 +157,14 @@ def test_commands_describe_themselves() -> None:
 
 
 def test_marks() -> None:
-    assert filled("before\n<!-- made: fuzz -->\nafter").startswith("before\n| cases |")
+    assert filled("before\n<!-- made: notebook learning_to_select -->\nafter").startswith("before\n# ")
     with pytest.raises(KeyError, match="poem"):
         filled("<!-- made: poem -->")
-    committed = "before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n<!-- made: fuzz -->\nafter"
+    built = "<!-- made: notebook learning_to_select -->\nafter"
+    committed = f"before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n{built}"
     once = refreshed(committed)
     assert once.startswith("before\n<!-- made: paper kronecker -->\n\nJosh Alman, Zhao Song, *How to")
-    assert once.endswith("*; arXiv:2310.04064, 2023.\n\n<!-- end -->\n\n<!-- made: fuzz -->\nafter")
+    assert once.endswith(f"*; arXiv:2310.04064, 2023.\n\n<!-- end -->\n\n{built}")
     assert refreshed(once.replace("Alman", "Almond")) == once
     assert "Josh Alman" in filled(once)
 

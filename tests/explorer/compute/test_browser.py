@@ -107,7 +107,8 @@ def test_a_file_is_planned(browser: Any, address: str, tmp_path: Path) -> None:
         page.locator("#file input[type=file]").set_input_files(path)
         table = page.locator("#file-found .comparison")
         table.wait_for()
-        for word in ("The plan for mine.safetensors at a tolerance of 0.001.", "q 64 x 4, k1 64 x 4, k2 64 x 4", "signs stand in", "exact"):
+        caption = "The plan for mine.safetensors at a tolerance of 0.001."
+        for word in (caption, "q 64 x 4, k1 64 x 4, k2 64 x 4", "signs stand in", "exact"):
             assert word in table.inner_text()
 
 
@@ -123,7 +124,7 @@ def test_a_bad_file_is_refused_in_a_sentence(browser: Any, address: str, tmp_pat
             chooser.set_input_files([])
             chooser.set_input_files(path)
             page.locator("#file-alert, #file-refused").filter(has_text=sentence).wait_for()
-            assert not page.locator("#file-found .comparison").is_visible(), "the plan of an earlier file is still there"
+            assert not page.locator("#file-found .comparison").is_visible(), "the plan of an earlier file is shown"
         other = tmp_path / "model.pt"
         other.write_bytes(FILES["pickle"][0])
         chooser.set_input_files(other)

@@ -93,6 +93,7 @@ def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]
         "-" if one.plan.method == "none" else spelled_seconds(speeds.seconds(one.plan.method, one.modelled))
         for one in found
     ]
+    most = ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]
     return [
         ("method", [plan.method for plan in plans]),
         ("degree", ["-" if plan.degree is None else str(plan.degree) for plan in plans]),
@@ -102,7 +103,7 @@ def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]
         ("working memory", [spelled_bytes(plan.bytes) for plan in plans]),
         ("time here, on one core", times),
         (r"border $(\ln n)^{1/k}$", [f"{one.border:.3g}" for one in found]),
-        (r"largest $k$ with $B < (\ln n)^{1/k}$", ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]),
+        (r"largest $k$ with $B < (\ln n)^{1/k}$", most),
         ("why", [_sentence(one.plan.why).replace("(ln n)^(1/k)", r"$(\ln n)^{1/k}$") for one in found]),
     ]
 

@@ -47,7 +47,7 @@ def dynamics(found: Sequence[Descended]) -> Drawing:
     power = {"type": "log", "exponentformat": "power", "dtick": 1}
     # The bound starts far above every loss: the axis is the losses'.
     drawn.update_yaxes(title_text="loss", **power, range=[np.log10(least / 2), np.log10(most * 8)], row=1, col=1)
-    drawn.update_yaxes(title_text="α", row=2, col=1)
+    drawn.update_yaxes(title_text="\N{GREEK SMALL LETTER ALPHA}", row=2, col=1)
     drawn.update_yaxes(title_text="C", row=3, col=1)
     text = " ".join(_said(letter, one, len(found)) for letter, one in zip("AB", found, strict=False))
     return Drawing(drawn, text, columns)

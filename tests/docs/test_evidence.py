@@ -21,7 +21,9 @@ from separatrix.lab.store import Store
 from separatrix.studies import load
 from separatrix.studies.learning.runs import RECORDED_TEXT
 from separatrix.studies.learning.tasks.text import digest
-from tests.docs.pages import EVIDENCE, FENCE, ROOT
+from tests.docs.pages import DOCS, FENCE, ROOT
+
+EVIDENCE = DOCS / "guide" / "evidence.md"
 
 QUICK = "beyond/does-it-learn/recall-by-hand"
 

@@ -48,7 +48,7 @@ FILES = {
     "pickle": (pickle.dumps([1]), "pickle, which is never opened"),
     "words": (b"these are words, and no tensors", "expected a safetensors file"),
     "cut": (save(tensors())[:50], "ends inside its header"),
-    "huge header": (struct.pack("<Q", 2**62) + b"{}", "a file whose header would have"),
+    "huge header": (struct.pack("<Q", 2**62) + b"{}", "a file that does not begin with the length of a header"),
     "names": (save({"query": torch.zeros(2, 2)}), "tensors q, k1, k2"),
     "too big": (bytes(UPLOAD_BYTES + 1), "at most 16 MiB, got 16.0 MiB"),
     "NaN": (save(spoilt()), "k1: expected finite numbers, got NaN or infinity."),

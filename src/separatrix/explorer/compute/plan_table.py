@@ -165,4 +165,4 @@ def spelled_seconds(seconds: float) -> str:
 
 
 def _sentence(why: str) -> str:
-    return f"{why[0].upper()}{why[1:]}."
+    return f"{why[0].upper()}{why[1:].removesuffix('.')}."

@@ -37,6 +37,10 @@ VIEWS = {
     "claims-open": "?tab=claims&claim=selection/corollary-3.6",
 }
 """Views of the explorer: every tab, comparisons of two settings, and an open claim."""
+READY = """() => [...document.querySelectorAll(".slide")].every((one) => one.querySelector("[role=slider]"))
+  && [...document.querySelectorAll(".results .plot")].every((one) => one.closest("[hidden]")
+  || one.querySelector(".main-svg"))"""
+"""Whether the sliders and the figures of the explorer are there, whose scripts come later than the page."""
 DOCUMENTS = ("index", "start", "guide/is-it-for-me", "guide/evidence", "errata", "papers/kronecker", "gallery")
 
 
@@ -88,10 +92,12 @@ def take(browser: Any, page: Page, out: Path, width: str, scheme: str, scale: in
     if page.script:
         window.evaluate(page.script)
     window.wait_for_load_state("networkidle")
+    window.wait_for_function(READY)
     height = min(int(window.evaluate("document.documentElement.scrollHeight")), TALLEST)
     window.set_viewport_size({**viewport, "height": height})  # figures are drawn when they come into the window
     window.wait_for_timeout(1500)
     window.wait_for_load_state("networkidle")
+    window.wait_for_function(READY)
     name = f"{page.name}-{width}-{scheme}-{scale}x"
     window.screenshot(path=out / f"{name}.png")
     wide = window.evaluate("document.documentElement.scrollWidth")

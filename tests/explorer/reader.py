@@ -97,9 +97,7 @@ class Reader:
         wild = not isinstance(pattern, str) and ["ALL"] in pattern.values()
         return found if wild else found[0]
 
-    def _ask(
-        self, callback: dict[str, Any], values: dict[str, Any], changed: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def _ask(self, callback: dict[str, Any], values: dict[str, Any], changed: Sequence[str] = ()) -> dict[str, Any]:
         outputs = []
         for text in callback["output"].strip(".").split("..."):
             id, _, name = text.rpartition(".")

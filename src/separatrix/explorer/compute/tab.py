@@ -38,7 +38,7 @@ _LEAD = (
 _TRIES = {
     "a million tokens": {"n": "1e6", "d": "8", "B": "0.9", "k": "3", "tolerance": "0.00001"},
     "ordinary attention": {"n": "1e6", "d": "64", "B": "1", "k": "2", "tolerance": "0.001"},
-    "at B = (ln n)^(1/k)": {"n": "1e6", "d": "14", "B": "2.4", "k": "3", "tolerance": "0.001"},
+    "at the border of the theorems": {"n": "1e6", "d": "14", "B": "2.4", "k": "3", "tolerance": "0.001"},
     "beyond the border": {"n": "1e6", "d": "14", "B": "4", "k": "3", "tolerance": "0.001"},
     "order 5": {"n": "1e6", "d": "8", "B": "0.8", "k": "5", "tolerance": "0.001"},
 }

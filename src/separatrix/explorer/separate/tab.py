@@ -170,5 +170,5 @@ def _verdicts(views: Sequence[View]) -> list[Component]:
         else:
             kept = f"{who} satisfies every hypothesis of its definition and theorem that can be checked at a fixed n."
             rest = f" They also require {probabilities.unchecked(view)}; these are about growing n, and not checked."
-            told.append(html.P([kept, html.Span(rest, className="note")], className="kept"))
+            told.append(html.P([kept, html.Span(typeset(rest, element), className="note")], className="kept"))
     return told

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv native sanitize neon test check lint oldest reproduce bench browser docs soak wheel
+.PHONY: help venv native sanitize neon test check lint oldest reproduce bench browser docs screenshots soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -98,6 +98,10 @@ browser: ## Chromium for the tests of the pages, where it can be installed
 docs: venv ## the documents, in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build/html
 	@echo "The documents: docs/_build/html/index.html"
+
+# By hand, and not in CI: a person looks at the pictures. The report is that of results/, if there is one.
+screenshots: docs ## pictures of the explorer, the report and the documents (ONLY=learn: pages of that name)
+	$(BIN)/python -m tests.screenshots $(if $(ONLY),--only $(ONLY))
 
 soak: venv ## the tests that take minutes
 	$(BIN)/python -m pytest -m soak --verbose --durations 0

@@ -58,6 +58,7 @@ html_theme = "furo"
 html_title = "Separatrix"
 html_static_path = ["_static", str(MATHJAX)]
 html_css_files = ["pages.css"]
+html_js_files = ["errata.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +33,6 @@ from torch.nn.functional import cross_entropy
 
 from separatrix.errors import SeparatrixError
 from separatrix.files import write_whole
-from separatrix.lab.interrupts import INTERRUPTED, noted
-from separatrix.lab.progress import LINE_SECONDS
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.language_model import RATES, sizes_of
 from separatrix.studies.learning.mechanisms import LAYERED
@@ -44,6 +43,10 @@ from separatrix.training import generator_for
 
 KINDS = dict(zip((2, 3), LAYERED.values(), strict=True))
 DATA, HELD_OUT, WEIGHTS, SAMPLE = range(4)
+LINE_SECONDS = 10.0
+"""The least time between two lines of progress."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 Show = Callable[[int, float], None]
 
 
@@ -126,12 +129,16 @@ class Run:
 
 def train(run: Run, steps: int, path: Path, every: int, show: Show) -> bool:
     """Train until so many steps are done, with a checkpoint after every few; False if Ctrl-C came before."""
-    with noted() as ctrl_c:
-        while run.step < steps and not ctrl_c.came:
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
+    try:
+        while run.step < steps and not interrupts:
             loss = run.update()
             show(run.step, loss)
-            if run.step % every == 0 or run.step == steps or ctrl_c.came:
+            if run.step % every == 0 or run.step == steps or interrupts:
                 run.save(path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     return run.step == steps
 
 

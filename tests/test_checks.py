@@ -55,6 +55,15 @@ def test_what_is_no_finite_number(value: object) -> None:
         checks.finite("x", value)
 
 
+def test_a_string_is_quoted_in_the_message() -> None:
+    """Without its quotes a string such as '1e-3' looks like the number that was expected."""
+    for check in (checks.positive, checks.finite, checks.flag):
+        with pytest.raises(ArgumentError, match=r"got '1e-3'\."):
+            check("x", "1e-3")
+    with pytest.raises(ArgumentError, match=r"got '3'\."):
+        checks.whole("x", "3", low=1)
+
+
 @pytest.mark.parametrize("value", [1, 0.5, Fraction(1, 2), np.float32(0.5)])
 def test_a_number_comes_back_as_a_float(value: float) -> None:
     for check in (checks.positive, checks.finite):

@@ -12,6 +12,7 @@ from packaging.version import Version
 from separatrix import studies
 from separatrix.claims.counts import count_recorded
 from separatrix.claims.errata import slips
+from separatrix.claims.ledger import Rank, Verdict
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 FENCE = re.compile(r"^(`{3,}|~{3,}) *(\w*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
@@ -41,10 +42,13 @@ def test_it_counts_the_claims_as_the_ledger_does() -> None:
     studies.load()
     count = count_recorded()
     text = " ".join(README.read_text().split())
-    assert f"{count.claims} claims of three papers and beyond" in text
-    assert f"{len(slips())} misprints are shown" in text
-    assert f"checks the {count.quick} quick ones again" in text
-    assert f"decides the other {count.full} claims" in text
+    decided = count.claims - count.verdicts[Verdict.DEFINED] - count.verdicts[Verdict.ILLUSTRATED]
+    assert f"{count.claims} claims of three papers and of studies beyond them" in text
+    assert f"{count.verdicts[Verdict.DEFINED]} are definitions" in text
+    assert f"and {decided} are checked by programs that can fail" in text
+    assert f"Of {len(slips())} [errata]" in text
+    assert f"{sum(slip.rank is Rank.STATEMENT for slip in slips())} change a statement" in text
+    assert f"reruns the {count.quick} quick claims" in text
 
 
 def requirements(project: dict[str, Any]) -> dict[str, Version]:

@@ -8,6 +8,7 @@ from functools import cache
 
 from docs._ext.markdown import marked, plain, slug
 from separatrix.claims import PAPERS
+from separatrix.claims.counts import count_recorded
 from separatrix.claims.errata import Slip, first_slips, slips
 from separatrix.claims.ledger import RANKS, Claim, Rank, Verdict
 from separatrix.claims.verdicts import expected
@@ -128,6 +129,20 @@ def command(claims: Iterable[Claim]) -> str:
     profiles = {one.id: one.profile for one in claims}
     profile = "full" if "full" in profiles.values() else "quick"
     return f"separatrix reproduce --profile {profile} " + " ".join(f"--only {id}" for id in profiles)
+
+
+def ledger_counts() -> str:
+    """How many claims there are, of which kinds, and how many errata of which ranks, as a paragraph."""
+    load()
+    count = count_recorded()
+    defined, illustrated = (count.verdicts.get(verdict, 0) for verdict in (Verdict.DEFINED, Verdict.ILLUSTRATED))
+    return (
+        f"- **The papers, checked.** The ledger has {count.claims} claims of three papers and of studies beyond them: "
+        f"{defined} are definitions, which the library implements, {illustrated} can only be illustrated, and "
+        f"{count.claims - defined - illustrated} are checked by programs that can fail. Of {len(slips())} "
+        f"[errata](docs/errata.md), {misprints(slips())}. `make reproduce` reruns the {count.quick} quick claims in "
+        f"some minutes; `separatrix reproduce --profile full` reruns the other {count.full}, too.\n"
+    )
 
 
 def misprints(found: Sequence[Slip]) -> str:

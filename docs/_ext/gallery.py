@@ -1,7 +1,7 @@
 """The gallery: every figure of the report as a thumbnail that leads to its code.
 
-``python -m docs._ext.gallery STORE`` draws the thumbnails anew, in outline, from a store; what a store lacks the cells
-of keeps the thumbnail that it has.
+A figure is named by the docstring of its drawing. ``python -m docs._ext.gallery STORE`` redraws the thumbnails, with
+their axes, from a store; a figure whose cells the store lacks keeps its thumbnail.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs._ext.markdown import plain
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, claims
 from separatrix.claims.verdicts import found_in
 from separatrix.lab.store import Store
 from separatrix.report.figures import FIGURES, draw
-from separatrix.report.sketch import sketch
+from separatrix.report.sketch import lettered
 from separatrix.studies import load
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -31,9 +32,9 @@ def gallery(paper: str) -> str:
     for name, one in _firsts(paper):
         file = Path(inspect.getfile(inspect.unwrap(FIGURES[name]))).relative_to(_SOURCE).as_posix()
         code = f"../src/separatrix/{file}"
-        called = name.replace("_", " ")
+        called = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
         shown = f"![{called}](_static/gallery/{name}.svg)" if (THUMBNAILS / f"{name}.svg").exists() else called
-        items.append(f"- [{shown}]({code})\n\n  **{called}**, of `{one.id}`: [`{file}`]({code})\n")
+        items.append(f"- [{shown}]({code})\n\n  {called} (`{one.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
 
 
@@ -61,7 +62,7 @@ def draw_all(store: Store) -> list[str]:
         results = [found_in(store, cell, record) for cell, record in found if record is not None]
         for name in wanted:
             drawn = draw(name, results).figure.to_dict()
-            (THUMBNAILS / f"{name}.svg").write_text(f"{sketch(drawn)}\n")
+            (THUMBNAILS / f"{name}.svg").write_text(f"{lettered(drawn)}\n")
             del left[name]
     return list(left)
 

@@ -5,7 +5,8 @@ What is made is plain Markdown, so that the pages can be read in the repository 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from docs._ext.cited_places import Place, citing_files, places
 from docs._ext.claim_code import claim_files, library_files
@@ -15,6 +16,7 @@ from separatrix.claims import PAPERS
 from separatrix.claims.counts import count_recorded
 from separatrix.claims.ledger import MEANINGS, Claim, Verdict, claims, place
 from separatrix.claims.verdicts import Recorded, records
+from separatrix.lab.wording import many
 from separatrix.studies import load
 
 
@@ -54,18 +56,29 @@ def _claim_rows(
         if one.proof:
             found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
         if one.neighbours:
-            found += f"<br>wrong neighbours: {_rejected(one)}"
+            found += _folded(many(len(one.neighbours), "wrong neighbour"), [_rejected(one)])
         if one.alone:
             found += f"<br>it has no wrong neighbour: {marked(one.alone)}"
         if one.chosen:
-            found += "<br>settings that we chose: " + "; ".join(map(marked, one.chosen))
+            found += _folded("settings that the paper does not print", map(marked, one.chosen))
         if one.history:
-            found += "<br>rules that were changed after results had been seen: " + " ".join(map(marked, one.history))
+            found += _folded("rules changed after results had been seen", map(marked, one.history))
         checked = " and ".join(map(source_link, claim_files(one)))
         defined = [f"implemented by {_code(name)}" for name in one.defines]
-        code = "<br>".join([*defined, *map(source_link, files), f"checked in {checked}"])
+        listed = list(map(source_link, files))
+        listed = listed if len(listed) <= _UNFOLDED else [_folded(many(len(listed), "file"), listed)]
+        code = "<br>".join([*defined, *listed, f"checked in {checked}"])
         rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
     return rows
+
+
+_UNFOLDED = 2
+"""The most files of a claim that are not folded."""
+
+
+def _folded(summary: str, lines: Iterable[str]) -> str:
+    """Lines of a cell that a reader unfolds."""
+    return f"<details><summary>{summary}</summary>{'<br>'.join(lines)}</details>"
 
 
 _SHOWN = 3
@@ -89,6 +102,7 @@ def paper_heading(paper: str) -> str:
     """Whose paper it is, and the version that was read."""
     about = PAPERS[paper]
     version = f"; {plain(about.version)}" if about.version else ""
+    version = re.sub(r"arXiv:(\d{4}\.\d{5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", version)
     return f"{plain(about.authors)}, *{plain(about.title)}*{version}.\n"
 
 

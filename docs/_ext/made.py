@@ -1,9 +1,9 @@
 """What pages have from the source: the ledger, the commands, the API, notebooks.
 
-A page says where by a line of its own. The API, the notebooks and the counts of the fuzz are filled in by Sphinx while
-it builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence and
+A page marks the place by a line of its own. Sphinx fills in the API and the notebooks while it builds, at a line
+``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the counts of the fuzz and
 the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``;
-`python -m tests.docs.refresh` writes them anew, and a test fails when they are stale.
+`python -m tests.docs.refresh` regenerates them, and a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docs._ext.api_pages import api
 from docs._ext.authors_pages import authors_errata, authors_findings, authors_summary
 from docs._ext.commands_page import commands
 from docs._ext.docstring_markup import rst
-from docs._ext.errata_pages import errata_counts, errata_list, first_errata
+from docs._ext.errata_pages import errata_counts, errata_list, first_errata, ledger_counts
 from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.gallery import gallery
@@ -30,7 +30,7 @@ from docs._ext.public_names import links
 _MARK = re.compile(r"^<!-- made: (?P<what>[\w-]+)(?P<given>(?: [\w-]+)*) -->$", re.MULTILINE)
 _END = "<!-- end -->"
 _COMMITTED_PART = re.compile(rf"{_MARK.pattern}\n(?:.*?^)??{_END}$", re.MULTILINE | re.DOTALL)
-_BUILT: Mapping[str, Callable[..., str]] = {"api": api, "fuzz": fuzz_counts, "notebook": notebook}
+_BUILT: Mapping[str, Callable[..., str]] = {"api": api, "notebook": notebook}
 _COMMITTED: Mapping[str, Callable[..., str]] = {
     "authors-errata": authors_errata,
     "authors-findings": authors_findings,
@@ -40,7 +40,9 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
     "errata-counts": errata_counts,
     "evidence": evidence,
     "first-errata": first_errata,
+    "fuzz": fuzz_counts,
     "gallery": gallery,
+    "ledger-counts": ledger_counts,
     "paper": paper_heading,
     "table": paper_table,
     "verdicts": verdicts_list,

@@ -38,6 +38,19 @@ PAGES = {
 """The modules whose `__all__` a page of the API shows."""
 
 
+FIRST = (
+    "tensor_attention",
+    "certified_attention",
+    "TensorAttention",
+    "plan_attention",
+    "linear_attention",
+    "TensorAttentionState",
+    "verify",
+    "top_tuples",
+)
+"""The names that most readers look for: a page of the API begins with those of them that it has, in this order."""
+
+
 @dataclass(frozen=True)
 class Name:
     """A public name: the module it is imported from, and the one that defines it."""
@@ -57,7 +70,7 @@ class Name:
 
 @cache
 def names(page: str) -> tuple[Name, ...]:
-    """The names that a page shows, in the order of `__all__`; modules have pages of their own, and are left out."""
+    """The names that a page shows: those of `FIRST`, then the others in the order of `__all__`, without modules."""
     found = []
     for module in PAGES[page]:
         room = import_module(module)
@@ -65,7 +78,8 @@ def names(page: str) -> tuple[Name, ...]:
             value = getattr(room, name)
             if not isinstance(value, ModuleType) and name != "__version__":
                 found.append(Name(module, name, _home(room, name, value)))
-    return tuple(found)
+    ranks = {name: rank for rank, name in enumerate(FIRST)}
+    return tuple(sorted(found, key=lambda shown: ranks.get(shown.name, len(FIRST))))
 
 
 @cache

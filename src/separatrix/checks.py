@@ -67,9 +67,9 @@ def whole(argument: str, value: object, *, low: int, high: int | None = None) ->
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentError(argument, expected=expected, got=value) from None
+        raise ArgumentError(argument, expected=expected, got=repr(value)) from None
     if isinstance(value, bool) or not is_whole(number, low=low, high=high):
-        raise ArgumentError(argument, expected=expected, got=value)
+        raise ArgumentError(argument, expected=expected, got=repr(value))
     return number
 
 
@@ -88,7 +88,7 @@ def finite(argument: str, value: object) -> float:
     separatrix.errors.ArgumentError: scale: expected a finite number, got inf.
     """
     if not is_number(value) or not math.isfinite(value):
-        raise ArgumentError(argument, expected="a finite number", got=value)
+        raise ArgumentError(argument, expected="a finite number", got=repr(value))
     return float(value)
 
 
@@ -101,7 +101,7 @@ def positive(argument: str, value: object) -> float:
     separatrix.errors.ArgumentError: lr: expected a positive finite number, got 0.
     """
     if not is_number(value) or not 0 < value < math.inf:
-        raise ArgumentError(argument, expected="a positive finite number", got=value)
+        raise ArgumentError(argument, expected="a positive finite number", got=repr(value))
     return float(value)
 
 
@@ -114,7 +114,7 @@ def flag(argument: str, value: object) -> bool:
     separatrix.errors.ArgumentError: is_causal: expected True or False, got 1.
     """
     if not isinstance(value, bool):
-        raise ArgumentError(argument, expected="True or False", got=value)
+        raise ArgumentError(argument, expected="True or False", got=repr(value))
     return value
 
 

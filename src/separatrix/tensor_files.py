@@ -61,8 +61,10 @@ which is never opened here; save it with safetensors.torch.save_file.
     if size < 8:
         raise not_safetensors(f"{size} bytes")
     (length,) = struct.unpack_from("<Q", data)
+    if length > size - 8 and (length > HEADER_BYTES or data[8:9] != b"{"):
+        raise not_safetensors("a file that does not begin with the length of a header")
     if length > HEADER_BYTES:
-        raise not_safetensors(f"a file whose header would have {length:,} bytes; at most {HEADER_BYTES:,} are read")
+        raise not_safetensors(f"a file whose header has {length:,} bytes; at most {HEADER_BYTES:,} are read")
     if data[8:9] != b"{":
         raise not_safetensors("a file without its header")
     if length > size - 8:

@@ -1,4 +1,4 @@
-"""Numbers as readers write them, in a command, a field of a page or an address: 1000000, 1e6 or 10^6.
+"""Numbers as readers write them, in a command, a field of a page or an address: 1000000, 1,000,000, 1e6 or 10^6.
 
 >>> number_in("1e6") == number_in("10^6") == number_in("1000000") == 10**6
 True
@@ -12,18 +12,21 @@ import re
 from decimal import Decimal
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
 _POWER = re.compile(r"10\^(-?\d{1,4})", re.ASCII)
 
 
 def number_in(text: str) -> Decimal | None:
     """The finite decimal that a text is; None for anything else. Exponents have four digits at the most.
 
-    >>> number_in("10^-2"), number_in("nan")
-    (Decimal('0.01'), None)
+    >>> number_in("10^-2"), number_in("1,000"), number_in("1,00"), number_in("nan")
+    (Decimal('0.01'), Decimal('1000'), None, None)
     """
     power = _POWER.fullmatch(text)
     if power:
         return Decimal(1).scaleb(int(power.group(1)))
+    if _GROUPED.fullmatch(text):
+        text = text.replace(",", "")
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 

@@ -25,7 +25,9 @@ def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> 
     recorded[made.id] = Verdict.HOLDS
     before = invoke("claims", "--store", tmp_path / "r")
     assert before.stdout.split()[:2] == ["holds", made.id]
-    assert "This verdict is recorded; nothing has been run here." in before.stdout
+    shown = " ".join(before.stdout.split())
+    assert f"{made.says} Recorded verdict of version 0.1.0; not rerun here." in shown
+    assert "separatrix reproduce" not in before.stdout
     assert not (tmp_path / "r").exists()
     invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
@@ -64,6 +66,7 @@ def test_json_has_what_was_found(recorded, tmp_path: Path) -> None:
     invoke("reproduce", "--store", tmp_path, "--in-process")
     (one,) = json.loads(invoke("claims", "--store", tmp_path, "--json").stdout)
     assert (one["id"], one["verdict"], one["cells"], one["missing"]) == (made.id, "holds", 5, 0)
+    assert one["rerun"]
     assert (one["place"], one["says"], one["command"]) == (made.where, made.says, made.command)
     assert one["numbers"]["least"] == "1.0"
 
@@ -89,7 +92,8 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
     assert told[-1] == f"{counted} asymptotically."
     found = [line for line in told if line.startswith("   ")]
     assert max(map(len, found)) <= max(columns, 60)
-    assert found[0].split()[:7] == ["1", "of", "1", "cell,", "0.0", "s.", "word0"]
+    head = f"{made[0].says} 1 of 1 cell, 0.0 s. word0"
+    assert " ".join(" ".join(found).split()).startswith(head)
     assert "word59" in found[-1], "a note was cut"
 
 

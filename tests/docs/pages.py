@@ -16,8 +16,8 @@ DOCS = ROOT / "docs"
 ELSEWHERE = {"dask.md", "hugging-face.md", "torchrun.md"}
 """Pages of the guide whose commands, in `bash`, need a cluster, a model or several processes: see `tests/examples`."""
 PAGES = [page for page in [DOCS / "tour.md", *sorted((DOCS / "guide").glob("*.md"))] if "```python" in page.read_text()]
-EVIDENCE = DOCS / "guide" / "evidence.md"
-MADE = [ROOT / "README.md", *(DOCS / f"{one}.md" for one in ("errata", "commands", "gallery")), EVIDENCE]
+COMMITTED = ("errata", "commands", "gallery", "guide/verifying", "guide/evidence")
+MADE = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in COMMITTED)]
 MADE += sorted((DOCS / "papers").glob("*.md"))
 """Pages with parts that are made from the source and committed."""
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

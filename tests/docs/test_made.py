@@ -132,6 +132,12 @@ def test_every_public_name_has_a_place_in_the_api() -> None:
             assert re.search(directive, text, re.MULTILINE)
 
 
+def test_the_api_begins_with_what_most_readers_look_for() -> None:
+    shown = [one.name for one in names("separatrix")]
+    assert shown[:3] == ["tensor_attention", "certified_attention", "plan_attention"]
+    assert names("nn")[0].name == "TensorAttention"
+
+
 def test_no_public_name_is_forgotten() -> None:
     import separatrix as sx
 
@@ -157,13 +163,15 @@ def test_commands_describe_themselves() -> None:
 
 
 def test_marks() -> None:
-    assert filled("before\n<!-- made: fuzz -->\nafter").startswith("before\n| cases |")
+    assert filled("before\n<!-- made: notebook learning_to_select -->\nafter").startswith("before\n# ")
     with pytest.raises(KeyError, match="poem"):
         filled("<!-- made: poem -->")
-    committed = "before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n<!-- made: fuzz -->\nafter"
+    built = "<!-- made: notebook learning_to_select -->\nafter"
+    committed = f"before\n<!-- made: paper kronecker -->\n<!-- end -->\n\n{built}"
     once = refreshed(committed)
     assert once.startswith("before\n<!-- made: paper kronecker -->\n\nJosh Alman, Zhao Song, *How to")
-    assert once.endswith("*; arXiv:2310.04064, 2023.\n\n<!-- end -->\n\n<!-- made: fuzz -->\nafter")
+    cited = "[arXiv:2310.04064](https://arxiv.org/abs/2310.04064), 2023."
+    assert once.endswith(f"*; {cited}\n\n<!-- end -->\n\n{built}")
     assert refreshed(once.replace("Alman", "Almond")) == once
     assert "Josh Alman" in filled(once)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 Post = Callable[[dict[str, Any]], dict[str, Any]]
@@ -59,12 +59,12 @@ class Reader:
         self._shown += components(found["panel.children"])
         return {**found, **self.changed()}
 
-    def changed(self, **values: Any) -> dict[str, Any]:
-        """Set fields by name in the address, and ask every callback of the view."""
+    def changed(self, *, changed: str | None = None, **values: Any) -> dict[str, Any]:
+        """Set fields by name in the address, and ask every callback of the view; `changed` is what set them off."""
         found: dict[str, Any] = {}
         for one in self._callbacks:
             if "panel.children" not in one["output"] and self._applies(one):
-                found |= self._ask(one, values)
+                found |= self._ask(one, values, [changed] if changed else [])
         return found
 
     def fields(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Reader:
         wild = not isinstance(pattern, str) and ["ALL"] in pattern.values()
         return found if wild else found[0]
 
-    def _ask(self, callback: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, callback: dict[str, Any], values: dict[str, Any], changed: Sequence[str] = ()) -> dict[str, Any]:
         outputs = []
         for text in callback["output"].strip(".").split("..."):
             id, _, name = text.rpartition(".")
@@ -110,7 +110,7 @@ class Reader:
             "outputs": outputs,
             "inputs": [self._resolved(one, values) for one in callback["inputs"]],
             "state": [self._resolved(one, values) for one in callback.get("state", [])],
-            "changedPropIds": [],
+            "changedPropIds": list(changed),
         }
         answer = self._post(sent).get("response", {})
         return {f"{id}.{name}": value for id, props in answer.items() for name, value in props.items()}

@@ -12,6 +12,7 @@ from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim
 from separatrix.claims.reproduce import reproduce
+from separatrix.explorer.claims import judged_claims
 from separatrix.lab import Store, in_process
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from separatrix.report.charts import FIGURES, curve
@@ -73,10 +74,11 @@ def _declare() -> None:
 
 @contextmanager
 def declared() -> Iterator[None]:
-    """The ledger holds these three claims and no other."""
+    """The ledger holds these three claims and no other, and no verdict on them is recorded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", {})
         patch.setattr(studies, "load", lambda paper=None: None)
+        patch.setattr(judged_claims, "records", dict)
         patch.setitem(FIGURES, "line", line)
         _declare()
         yield

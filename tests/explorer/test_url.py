@@ -52,6 +52,21 @@ def test_every_bad_value_is_told_and_the_default_is_used(tab, field: Field) -> N
             assert found.notes[0].startswith(f"{second}: expected")
 
 
+@pytest.mark.parametrize(("text", "value"), [("1,000", 1000), ("12,345,678", 12345678), ("1_000", None)])
+def test_thousands_may_be_separated_by_commas(text: str, value: int | None) -> None:
+    if value is None:
+        with pytest.raises(ArgumentError):
+            N.read(text)
+    else:
+        assert N.read(text) == value
+
+
+@pytest.mark.parametrize("text", ["1,00", "1,0000", ",100", "1,000,", "1,5", "0,001"])
+def test_other_commas_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentError):
+        N.read(text)
+
+
 @given(st.text(max_size=200))
 def test_a_text_is_a_number_in_range_or_an_error(text: str) -> None:
     for field in (N, decimal("b", "b", "", "", low="-1", high="1", default="0", places=4)):

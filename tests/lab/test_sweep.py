@@ -105,7 +105,7 @@ def test_many_seeds_take_no_room() -> None:
     [
         ("trials = 1", "experiment: expected a string, got nothing."),
         ("experiment = 3\ntrials = 1", "experiment: expected a string, got 3."),
-        ('experiment = "os.system"\ntrials = 1', "experiment: expected the name of a registered experiment"),
+        ('experiment = "os.system"\ntrials = 1', "experiment: expected the name of a registered experiment (nearest: "),
         (HEAD + "axis = 1", "axis: expected experiment, combine, trials or seeds, baseline, axes, got axis."),
         (HEAD + 'combine = "zip"', "combine: expected 'product' or 'one-at-a-time', got 'zip'."),
         (HEAD + "combine = 1.5", "combine: expected a string, got 1.5."),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+from separatrix import __version__
 from separatrix.claims.ledger import Claim, Finding, Found, Profile, Verdict
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
@@ -16,6 +17,7 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError
 from separatrix.lab.rows import StoredRecord
 from separatrix.lab.store import Store
+from separatrix.lab.wording import many
 
 EXPECTED = Path(__file__).with_name("expected.toml")
 
@@ -26,7 +28,7 @@ class Judgement:
 
     `missing` cells were never run, or are damaged, which counts as much: with one of them the verdict is `not run
     here`. `failed` ones were in vain: with one of them it is `undecided`. `problem` is the traceback of a check that
-    broke.
+    broke. `rerun` is False where the verdict is the recorded one and not that of cells in the store.
     """
 
     claim: Claim
@@ -36,6 +38,7 @@ class Judgement:
     missing: int = 0
     failed: int = 0
     problem: str | None = None
+    rerun: bool = True
 
     @property
     def verdict(self) -> Verdict:
@@ -65,10 +68,11 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
     if len(found) < len(cells):
         missing = counted["not run"] + counted["damaged"]
         verdict = Verdict.UNDECIDED if counted["failed"] else Verdict.NOT_RUN
-        note = f"Of {len(cells):,} cells, {_told(counted)}."
+        note = f"Of {many(len(cells), 'cell')}, {_told(counted)}."
         if verdict is Verdict.NOT_RUN:
             note = f"{note} {recall(claim.id, records())}"
-        return Judgement(claim, Finding(verdict, note=note), keys, seconds, missing, counted["failed"])
+        rerun = verdict is not Verdict.NOT_RUN
+        return Judgement(claim, Finding(verdict, note=note), keys, seconds, missing, counted["failed"], rerun=rerun)
     try:
         finding = claim.judged(found)
     except Exception:
@@ -79,12 +83,17 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
 
 def recalled(claim: Claim, recorded: Mapping[str, Recorded]) -> Judgement:
     """The recorded verdict on a claim, where nothing has been run; `not run here` if none is recorded."""
-    if claim.id not in recorded:
-        note = "No verdict is recorded, and nothing has been run here."
-        return Judgement(claim, Finding(Verdict.NOT_RUN, note=note), (), 0.0)
-    one = recorded[claim.id]
-    note = f"This verdict is recorded{one.told}; nothing has been run here. To run it: {claim.command}"
-    return Judgement(claim, Finding(one.verdict, note=note), (), 0.0)
+    note = "No verdict is recorded, and nothing has been run here."
+    return or_recorded(Judgement(claim, Finding(Verdict.NOT_RUN, note=note), (), 0.0, rerun=False), recorded)
+
+
+def or_recorded(judgement: Judgement, recorded: Mapping[str, Recorded]) -> Judgement:
+    """Replace the verdict `not run here` by the recorded one, if there is one, and say that it was not rerun."""
+    record = recorded.get(judgement.claim.id)
+    if record is None or judgement.verdict is not Verdict.NOT_RUN:
+        return judgement
+    note = f"Recorded verdict{record.told or f' of version {__version__}'}; not rerun here."
+    return replace(judgement, finding=Finding(record.verdict, note=note), rerun=False)
 
 
 def recall(id: str, recorded: Mapping[str, Recorded]) -> str:

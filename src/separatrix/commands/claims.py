@@ -34,9 +34,10 @@ def claims(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a list with an object for each claim.")] = False,
 ) -> None:
-    """List the claims of the papers with the verdicts that the store supports; nothing is run.
+    """List the claims of the papers with their verdicts; nothing is run.
 
-    Where there is no store, the verdicts are the recorded ones, which `separatrix reproduce` compares with.
+    A verdict is that of the results in the store. For a claim that was not rerun there it is the recorded verdict, with
+    its date, which `separatrix reproduce` compares with.
     """
     from separatrix.checks import one_of
     from separatrix.claims.ledger import Verdict
@@ -70,11 +71,12 @@ def _claims(paper: str | None, to_judge: bool) -> list[Claim]:
 
 
 def _judged(claims: list[Claim], store: Path) -> list[Judgement]:
-    from separatrix.claims.verdicts import judge
+    from separatrix.claims.verdicts import judge, or_recorded, records
     from separatrix.lab.store import Store
 
+    recorded = records()
     with Store.open(store) as kept:
-        return [judge(claim, kept) for claim in claims]
+        return [or_recorded(judge(claim, kept), recorded) for claim in claims]
 
 
 def _recalled(claims: list[Claim]) -> list[Judgement]:
@@ -103,6 +105,7 @@ def _told(one: Judgement) -> dict[str, Any]:
         "says": claim.says,
         "verdict": one.verdict.value,
         "corrected": one.verdict.is_corrected,
+        "rerun": one.rerun,
         "note": finding.note,
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
         "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],

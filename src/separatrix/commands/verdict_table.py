@@ -63,12 +63,12 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
 
 
 def _told(one: Judgement) -> list[str]:
-    """Tell the cells, the time and the note, then each number found, the code that a definition is, and old rules."""
+    """The statement, the cells, the time and the note; each number found; the code of a definition; earlier rules."""
     have = ""
     if one.keys:
         done = len(one.keys) - one.missing - one.failed
         have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
-    head = " ".join(text for text in (have, one.finding.note) if text)
+    head = " ".join(text for text in (one.claim.says, have, one.finding.note) if text)
     numbers = [f"{name}: {_short(value)}." for name, value in one.finding.numbers.items()]
     more = [f"In the library: {', '.join(one.claim.defines)}."] if one.claim.defines else []
     more += [f"Changed after results had been seen: {' '.join(one.claim.history)}"] if one.claim.history else []

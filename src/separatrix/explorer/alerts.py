@@ -18,13 +18,19 @@ OURS = "This is a fault of ours, not of your numbers: the terminal that runs `se
 
 
 def callback_with_alert(
-    app: Dash, alert: str, outputs: Mapping[str, Any], inputs: Mapping[str, Any], **options: Any
+    app: Dash,
+    alert: str,
+    outputs: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    *,
+    on_error: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Callable[[Callable[..., Mapping[str, Any]]], Callable[..., Any]]:
     """Register a callback whose errors become the text of the element `alert` (made by `controls.alert`).
 
     `outputs` and `inputs` are by name, as Dash takes them: the function is called with the inputs' names and answers
-    with a mapping of the outputs' names. After an error the outputs stay as they were; after a success the sentence is
-    gone. Two callbacks must not share an alert.
+    with a mapping of the outputs' names. After an error the outputs have the values of `on_error`, and stay as they
+    were where it names none; after a success the sentence is gone. Two callbacks must not share an alert.
     """
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Callable[..., Any]:
@@ -38,7 +44,7 @@ def callback_with_alert(
                 log.exception("A callback of the explorer failed: %s", function.__name__)
                 said = OURS
             # Only the request tells how many outputs a pattern has.
-            return {"alert": said, "answer": unchanged(ctx.outputs_grouping["answer"])}
+            return {"alert": said, "answer": {**unchanged(ctx.outputs_grouping["answer"]), **(on_error or {})}}
 
         wanted = {"alert": Output(alert, "children"), "answer": dict(outputs)}
         app.callback(output=wanted, inputs=dict(inputs), **options)(answer)

@@ -113,8 +113,9 @@ def _frame(pages: Mapping[str, Tab]) -> Component:
             ),
             html.Footer(
                 [
-                    f"Separatrix {separatrix.__version__}. The address of this page holds what you see: ",
-                    "copy it to share the view. Everything is computed on this machine.",
+                    f"Separatrix {separatrix.__version__}. The address of this page holds the settings: bookmark it ",
+                    "to return to this view. To share it with someone who can reach this machine, add &token= and the ",
+                    "token that the terminal printed. Everything is computed on this machine.",
                 ]
             ),
             dcc.Store(id="written"),

@@ -15,9 +15,10 @@ from dash import dcc, html
 from dash.dependencies import Output
 from dash.development.base_component import Component
 
-from separatrix.explorer.attributes import attributes
+from separatrix.explorer.attributes import attributes, element
 from separatrix.report.sketch import sketch
 from separatrix.report.theme import Drawing
+from separatrix.report.typeset import typeset
 
 log = logging.getLogger("separatrix.explorer")
 
@@ -94,7 +95,7 @@ def figure_outputs(id: str) -> dict[str, Output]:
 
 def figure_values(drawing: Drawing) -> dict[str, Any]:
     """A drawing in the shape of `figure_outputs`."""
-    return {"figure": drawing.figure, "caption": drawing.text, "csv": drawing.csv()}
+    return {"figure": drawing.figure, "caption": typeset(drawing.text, element), "csv": drawing.csv()}
 
 
 def copy_card(id: str, python: str = "", command: str = "") -> Component:

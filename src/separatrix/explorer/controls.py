@@ -18,8 +18,9 @@ from dash.development.base_component import Component
 
 from separatrix.errors import ArgumentError
 from separatrix.explorer.address import SECOND, compares, side
-from separatrix.explorer.attributes import attributes
+from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.fields import LONGEST, Field, Scale
+from separatrix.report.typeset import typeset
 
 SEE_BELOW = "A value is not valid: see the note below it."
 
@@ -31,7 +32,7 @@ def control(tab: str, field: Field, text: str, *, second: bool = False) -> Compo
     name = field.name + SECOND * second
     label = f"label-{tab}-{name.replace('.', '-')}"
     cited: list[str | Component] = [" ", html.Cite(f"{field.place}.")] if field.place else []
-    help = [field.help, *cited]
+    help = [*typeset(field.help, element), *cited]
     made = _choice(tab, field, name, text, label) if field.choices else _text(tab, field, name, text, label)
     about = html.Summary("?", title=f"What is {field.label}?", **attributes(aria_label=f"What is {field.label}?"))
     return html.Div(
@@ -218,7 +219,7 @@ def page(
     On a phone the result of the class ``first`` comes first, then the controls, then the other results.
     """
     shown = html.Div([left, html.Div(results, className="results")], className=kind)
-    return html.Div([html.P(lead, className="lead"), *([] if tries is None else [tries]), shown])
+    return html.Div([html.P(typeset(lead, element), className="lead"), *([] if tries is None else [tries]), shown])
 
 
 def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str, str]]) -> Component:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
+from dash import html
 from dash.development.base_component import Component
 
 from separatrix.explorer import controls
+from separatrix.explorer.address import compares
 from separatrix.explorer.cards import figure_card
 from separatrix.explorer.fields import Field, choice
 from separatrix.report.theme import SCALE, Drawing, Value, figure
@@ -61,9 +63,13 @@ def section(
     title: str,
     first: Callable[[], Drawing | None] = lambda: None,
 ) -> list[Component]:
-    """Both fields, the place of an alert (`alert_id`), and the card of the curve or the map (see `figure_card`)."""
-    chosen = [controls.control(tab, field, state[field.name]) for field in fields]
-    return [*chosen, controls.alert(alert_id(tab)), figure_card(card, title=title, height=HEIGHT, first=first)]
+    """Both fields, the place of an alert (`alert_id`), and the card of the curve or the map (see `figure_card`).
+
+    The field of the second parameter is hidden while two settings are compared, which are drawn as curves.
+    """
+    along, across = (controls.control(tab, field, state[field.name]) for field in fields)
+    second = html.Div(across, hidden=compares(state))
+    return [along, second, controls.alert(alert_id(tab)), figure_card(card, title=title, height=HEIGHT, first=first)]
 
 
 def alert_id(tab: str) -> str:

@@ -141,6 +141,6 @@ def named(name: str, argument: str = "experiment") -> Experiment:
     """The experiment that is registered under `name`; an error calls the name `argument`."""
     if name in _REGISTRY:
         return _REGISTRY[name]
-    near = get_close_matches(name, _REGISTRY, n=3)
-    hint = f" (near it: {', '.join(near)})" if near else f" ({', '.join(sorted(_REGISTRY)) or 'there is none'})"
+    near = get_close_matches(name, _REGISTRY, n=3, cutoff=0.0)
+    hint = f" (nearest: {', '.join(near)})" if near else " (none is registered)"
     raise ArgumentError(argument, expected=f"the name of a registered experiment{hint}", got=name)

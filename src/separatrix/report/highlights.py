@@ -76,7 +76,8 @@ HIGHLIGHTS = (
         "match_accuracy",
         "Attention of order 3 learns what attention of order 2 does not",
         "The task is to find the tokens that sum to zero with two others. Trained on the same inputs with the same "
-        "number of parameters, one layer of order 3 becomes more accurate than one layer of order 2.",
+        "number of parameters, for 240 steps of 64 sequences, one layer of order 3 becomes more accurate than one "
+        "layer of order 2. Ten times as many steps bring order 2 closer where the modulus is small.",
     ),
 )
 

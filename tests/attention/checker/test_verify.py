@@ -402,3 +402,10 @@ def test_a_million_tokens(d):
     wrong = sx.verify(replace(result, output=output), *call)
     assert (wrong.held, wrong.worst) == (False, (999_999,))
     assert 1.4 < wrong.margin < 1.6
+
+
+@pytest.mark.parametrize("result", [torch.zeros(2, 3), None, (torch.zeros(2, 3), torch.zeros(2))])
+def test_a_result_without_a_certificate_is_refused(result):
+    x = torch.zeros(2, 3)
+    with pytest.raises(sx.errors.ArgumentError, match="result: expected what certified_attention returned"):
+        sx.verify(result, x, x, x)

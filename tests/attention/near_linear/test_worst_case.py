@@ -51,6 +51,12 @@ def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_o
     assert sx.plan_shapes(n, d, 1.1 * bound, 3, 1e-3).method == "none"
 
 
+def test_a_plan_without_any_degree_names_no_rank():
+    why = sx.plan_shapes(10**12, 64, 4.0, 3, 1e-8).why
+    assert "no degree up to" in why
+    assert "rank inf" not in why
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [

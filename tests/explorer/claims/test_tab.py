@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from separatrix.claims.ledger import Verdict
+from separatrix.claims.verdicts import Recorded
 from separatrix.errors import ArgumentError
 from separatrix.explorer.app import make_app
+from separatrix.explorer.claims import judged_claims
 from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.claims.judged_claims import Shelf, chosen, counted
 from separatrix.lab import Store
@@ -42,7 +46,19 @@ def test_without_a_store_nothing_has_been_run(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "nothing")
     assert not shelf.exists
     assert {str(one.verdict) for one in shelf.judgements()} == {"not run here"}
+    assert not any(judgement.rerun for judgement in shelf.judgements())
     assert not (tmp_path / "nothing").exists(), "looking made a folder"
+
+
+def test_a_claim_that_was_not_rerun_shows_its_recorded_verdict(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"selection/figure-3": Recorded(Verdict.FAILS_AS_PRINTED, date(2026, 11, 15))}
+    monkeypatch.setattr(judged_claims, "records", lambda: record)
+    by_id = {judgement.claim.id: judgement for judgement in Shelf(store).judgements()}
+    assert SHELVED["selection/figure-3"] == "not run here"
+    assert by_id["selection/figure-3"].verdict is Verdict.FAILS_AS_PRINTED
+    assert by_id["selection/figure-3"].finding.note == "Recorded verdict, found on 2026-11-15; not rerun here."
+    assert [id for id, judgement in by_id.items() if not judgement.rerun] == ["selection/figure-3"]
+    assert counted(list(by_id.values())).endswith("1 fails as printed. Rerun in this folder: 2 of 3.")
 
 
 def test_the_ledger_is_judged_again_when_the_store_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +90,8 @@ def test_the_filter(store: Path, filter: tuple[str, str, str], ids: list[str]) -
 
 def test_the_count(store: Path) -> None:
     found = Shelf(store).judgements()
-    assert counted(found) == "3 claims, 2 of them quick and 1 full: 1 holds, 1 holds corrected, 1 is not run here."
+    verdicts = "1 holds, 1 holds corrected, 1 is not run here"
+    assert counted(found) == f"3 claims, 2 of them quick and 1 full: {verdicts}. Rerun in this folder: 2 of 3."
     assert counted([]) == "No claim matches."
 
 
@@ -84,7 +101,7 @@ def test_the_page_lists_and_opens(visitor) -> None:
     assert "What the verdicts mean" in texts(found["claim.children"])
     found = visitor.changed(verdict="holds corrected")
     assert [one["value"] for one in found[LIST]] == ["kronecker/lemma-2"]
-    assert found["claims-count.children"] == "1 claim, quick: 1 holds corrected."
+    assert found["claims-count.children"] == "1 claim, quick: 1 holds corrected. Rerun in this folder: 1 of 1."
     opened = visitor.changed(claim="kronecker/lemma-2")["claim.children"]
     told = texts(opened)
     for part in ("holds corrected", "largest", "Printed", "twice", "Right", "once", "tests/explorer/shelved.py:",
@@ -107,7 +124,8 @@ def test_without_a_store_the_page_says_what_to_run(tmp_path: Path) -> None:
     visitor = reader(make_app(tmp_path / "nothing", pages={"claims": claims_tab}).server.test_client())
     found = visitor.open("?tab=claims&claim=kronecker/lemma-2")
     assert "separatrix reproduce" in texts(found["claim.children"])
-    assert found["claims-count.children"] == "3 claims, 2 of them quick and 1 full: 3 are not run here."
+    count = "3 claims, 2 of them quick and 1 full: 3 are not run here. Rerun in this folder: 0 of 3."
+    assert found["claims-count.children"] == count
 
 
 @pytest.mark.parametrize("id", ["nothing/here", "../../etc/passwd", "<script>", "separation/theorem-"])

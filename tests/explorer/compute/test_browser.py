@@ -48,7 +48,7 @@ FILES = {
     "pickle": (pickle.dumps([1]), "pickle, which is never opened"),
     "words": (b"these are words, and no tensors", "expected a safetensors file"),
     "cut": (save(tensors())[:50], "ends inside its header"),
-    "huge header": (struct.pack("<Q", 2**62) + b"{}", "a file whose header would have"),
+    "huge header": (struct.pack("<Q", 2**62) + b"{}", "a file that does not begin with the length of a header"),
     "names": (save({"query": torch.zeros(2, 2)}), "tensors q, k1, k2"),
     "too big": (bytes(UPLOAD_BYTES + 1), "at most 16 MiB, got 16.0 MiB"),
     "NaN": (save(spoilt()), "k1: expected finite numbers, got NaN or infinity."),
@@ -60,9 +60,9 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         page.locator("#compute-plan .comparison").wait_for()
         assert row(page, "method") == ["polynomial"]
         assert row(page, "rank") == ["495"]
-        assert page.locator(".lead").inner_text().startswith("Order-k attention costs")
+        assert page.locator(".lead").inner_text().startswith("Exact attention of order")
         drawn(page)
-        assert "You are here at B = 0.375" in page.locator("figure[data-name=phase] figcaption").inner_text()
+        assert "Your setting has B = 0.9" in page.locator("figure[data-name=phase] figcaption").inner_text()
         page.locator("#sample-found .comparison").wait_for()
         assert page.locator("[role=alert]:not(:empty)").count() == 0
         # A control, by keyboard: the plan and the address follow.
@@ -107,22 +107,26 @@ def test_a_file_is_planned(browser: Any, address: str, tmp_path: Path) -> None:
         page.locator("#file input[type=file]").set_input_files(path)
         table = page.locator("#file-found .comparison")
         table.wait_for()
-        for word in ("The plan for mine.safetensors.", "q 64 x 4, k1 64 x 4, k2 64 x 4", "signs stand in", "exact"):
+        caption = "The plan for mine.safetensors at a tolerance of 0.001."
+        for word in (caption, "q 64 x 4, k1 64 x 4, k2 64 x 4", "signs stand in", "exact"):
             assert word in table.inner_text()
 
 
 def test_a_bad_file_is_refused_in_a_sentence(browser: Any, address: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.safetensors"
+    path.write_bytes(save(tensors()))
     with Visit(browser, address, **DESKTOP) as page:
         chooser = page.locator("#file input[type=file]")
-        chooser.wait_for(state="attached")
+        chooser.set_input_files(path)
+        page.locator("#file-found .comparison").wait_for()
         for data, sentence in FILES.values():
             path.write_bytes(data)
             chooser.set_input_files([])
             chooser.set_input_files(path)
             page.locator("#file-alert, #file-refused").filter(has_text=sentence).wait_for()
+            assert not page.locator("#file-found .comparison").is_visible(), "the plan of an earlier file is shown"
         other = tmp_path / "model.pt"
         other.write_bytes(FILES["pickle"][0])
         chooser.set_input_files(other)
         page.locator("#file-refused", has_text="model.pt is not a .safetensors file").wait_for()
-        assert page.locator("#file-found .comparison").count() == 0
+        assert not page.locator("#file-found .comparison").is_visible()

@@ -144,23 +144,45 @@ def test_a_dear_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("bound", "n", "symbol", "at"),
-    [(1.2, 2**20, "star", 20.0), (9.0, 2**20, "triangle-right", 20.0), (0.1, 8, "triangle-down", 6.0)],
+    [(1.2, 2**20, "star", 20.0), (9.0, 2**20, "triangle-right", 20.0), (0.1, 8, "triangle-down", 4.0)],
 )
-def test_the_star_is_where_the_reader_is(bound: float, n: int, symbol: str, at: float) -> None:
-    sizes = replace(ONE, n=n, bound=bound)
-    drawn = phase_here.phase([sizes])
+def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at: float) -> None:
+    drawn = phase_here.phase([replace(ONE, n=n, bound=bound)])
     mark = drawn.figure.data[-1]
-    x = bound / math.log(n) ** (1 / 3)
     assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
-    assert mark.x[0] == pytest.approx(min(x, phase_here.RATIOS[-1]))
+    assert mark.x[0] == min(bound, phase_here.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
     assert ("beyond the edge" in drawn.text) == (symbol != "star")
+
+
+@pytest.mark.parametrize("d", [1, 8, 64])
+@pytest.mark.parametrize("order", [2, 5])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_the_diagram_is_that_of_the_plans(d: int, order: int, tolerance: float) -> None:
+    """On both sides of the border the plan has the method of the diagram: it is drawn for the same d and tolerance."""
+    panel = phase_here.diagram(order, d, tolerance)
+    for at in range(6, len(panel.borders), 14):
+        n, most = 2 ** phase_here.LENGTHS[at], panel.borders[at]
+        for bound, near_linear in ((0.99 * most, True), (1.01 * most, False)):
+            if most and bound**order < plan_table.EASY_RADIUS:
+                plan = sx.plan_shapes(n, d, bound, order, tolerance)
+                assert (plan.method == "polynomial") == near_linear, (n, bound)
 
 
 def test_two_orders_have_two_panels() -> None:
     drawn = phase_here.phase([ONE, replace(ONE, order=2)])
-    assert [trace.name for trace in drawn.figure.data[-2:]] == ["setting A is here", "setting B is here"]
-    assert [trace.xaxis for trace in drawn.figure.data[-2:]] == ["x2", "x"]
+    assert [trace.name for trace in drawn.figure.data[-2:]] == ["Setting A", "Setting B"]
+    assert [trace.xaxis for trace in drawn.figure.data[-2:]] == ["x", "x2"]
     assert set(drawn.columns["order"]) == {2, 3}
+
+
+def test_the_sample_goes_when_a_setting_changes(quick, tmp_path: Path) -> None:
+    client = make_app(tmp_path, pages={"compute": compute_tab}).server.test_client()
+    seen = reader(client)
+    assert "certified: total" in texts(seen.open("?tab=compute")["sample-found.children"])
+    field = '{"kind":"field","of":"d","slides":"yes","tab":"compute"}.value'
+    found = seen.changed(d="9", changed=field)
+    assert texts(found["sample-found.children"]) == "The settings have changed: run the sample again."
+    assert "certified: total" in texts(seen.changed(d="9", changed="sample-run.n_clicks")["sample-found.children"])
 
 
 def test_what_is_copied_runs() -> None:
@@ -179,7 +201,7 @@ def test_the_view_over_http(quick, tmp_path: Path) -> None:
     seen = reader(client)
     found = seen.open("?tab=compute&n.2=1000&k.2=2")
     table = texts(found["compute-plan.children"])
-    for word in ("Setting A", "Setting B", "polynomial", "495", "(ln n)^(1/k)"):
+    for word in ("Setting A", "Setting B", "polynomial", "495", "border"):
         assert word in table
     assert {found[f"{one}-alert.children"] for one in ("compute", "phase", "sample", "file")} == {""}
     for field in compute_tab.FIELDS:

@@ -45,11 +45,11 @@ ABSURD = {"dtype": "F32", "shape": [2**31, 2**31], "data_offsets": [0, 0]}
 
 BAD = {
     "nothing": (b"", "got 0 bytes"),
-    "noise": (b"no tensors in here, only words", "a file whose header would have"),
+    "noise": (b"no tensors in here, only words", "a file that does not begin with the length of a header"),
     "pickle": (pickle.dumps({"q": [1.0]}), "pickle, which is never opened"),
     "zip": (b"PK\x03\x04" + bytes(100), "pickle, which is never opened"),
-    "huge header": (struct.pack("<Q", 2**63) + b"{", "a file whose header would have"),
-    "long header": (struct.pack("<Q", HEADER_BYTES + 1) + b"{" + bytes(100), "a file whose header would have"),
+    "huge header": (struct.pack("<Q", 2**63) + b"{", "a file that does not begin with the length of a header"),
+    "long header": (struct.pack("<Q", HEADER_BYTES + 1) + b"{" + bytes(HEADER_BYTES), "a file whose header has 65,537"),
     "cut header": (GOOD[:40], "ends inside its header"),
     "cut data": (GOOD[:-40], "too short for its tensors"),
     "no JSON": (raw(b"{nothing}"), "no JSON"),

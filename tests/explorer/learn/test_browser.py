@@ -30,7 +30,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         caption = page.locator("figure[data-name=dynamics] figcaption")
         assert "The loss falls from 0.5 to" in caption.inner_text()
         page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
-        page.get_by_text("No run is kept here yet: start one.").wait_for()
+        page.get_by_text("There are no runs yet: start one.").wait_for()
         assert page.locator("[role=alert]:not(:empty)").count() == 0
         page.get_by_label("q", exact=True).first.fill("10")
         page.locator(".broken", has_text="Theorem 3.1 asks for 2 <= q < T/4 = 5.").wait_for()

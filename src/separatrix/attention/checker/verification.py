@@ -100,6 +100,9 @@ def verify(
         >>> wrong.held, wrong.margin > 1
         (False, True)
     """
+    if not all(hasattr(result, name) for name in ("output", "lse", "certificate")):
+        expected = "what certified_attention returned: its output, log-sum-exp and certificate"
+        raise ArgumentError("result", expected=expected, got=f"an object of type {type(result).__name__}")
     certificate = result.certificate
     with subnormal_numbers():
         bounds = torch.from_numpy(np.asarray(np.minimum(exact_floats(certificate.per_query), certificate.total)))

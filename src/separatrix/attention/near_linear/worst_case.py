@@ -27,7 +27,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
     """
     n = max(shape.query_length, *shape.key_lengths)
 
-    highest = _highest_degree(shape.d)
+    highest = highest_degree(shape.d)
 
     def radius_at(bound: float) -> float:
         """The largest score for entries up to `bound`; infinite where that is no float."""
@@ -36,7 +36,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
 
     def isin_reach(bound: float, looser: float = 1.0) -> bool:
         """Whether the highest degree that is tried keeps the tolerance in the worst case: a lower one errs by more."""
-        return _keeps(highest, radius_at(bound), looser * tolerance_at(bound))
+        return keeps_tolerance(highest, radius_at(bound), looser * tolerance_at(bound))
 
     low, high = 0.0, B
     for _ in range(14):
@@ -54,11 +54,14 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
     if exact > AFFORDABLE:
         exactly = f", or exact attention at n <= {int(n * (AFFORDABLE / exact) ** (1 / shape.order))}"
     rank = worst_case_rank(shape.d, radius_at(B), tolerance_at(B))
+    needs = f"the near-linear algorithm would take rank {rank:.3g} (at most {LARGEST_RANK} is tried)"
+    if math.isinf(rank):
+        needs = f"no degree up to {LARGEST_DEGREE} of the near-linear algorithm keeps the tolerance"
     return (
-        f"the near-linear algorithm would take rank {rank:.3g} (at most {LARGEST_RANK} is tried), and exact "
-        f"attention {exact:.3g} flops (up to {AFFORDABLE:.0e} are started without being asked for by name). Theorems "
-        f"1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = {threshold(n, shape.order):.3g}. What "
-        f"would work at d = {shape.d}, whatever the entries: B <= {low:.3g} at this tolerance, or {other}{exactly}."
+        f"{needs}, and exact attention takes {exact:.3g} flops (up to {AFFORDABLE:.0e} run unless you pass "
+        f'method="exact"). Theorems 1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = '
+        f"{threshold(n, shape.order):.3g}. What would work at d = {shape.d}, for any entries: B <= {low:.3g} at this "
+        f"tolerance, or {other}{exactly}."
     )
 
 
@@ -66,10 +69,10 @@ def worst_case_degree(radius: float, tolerance: float) -> int | None:
     """The degree that keeps the tolerance, relative to the values' magnitude, for any scores up to `radius`."""
     if radius > LARGEST_RADIUS:
         return None
-    return next((degree for degree in range(LARGEST_DEGREE + 1) if _keeps(degree, radius, tolerance)), None)
+    return next((degree for degree in range(LARGEST_DEGREE + 1) if keeps_tolerance(degree, radius, tolerance)), None)
 
 
-def _keeps(degree: int, radius: float, tolerance: float) -> bool:
+def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
     """Whether a polynomial of this degree keeps the tolerance in the worst case."""
     if radius > LARGEST_RADIUS:
         return False
@@ -86,7 +89,7 @@ def _keeps(degree: int, radius: float, tolerance: float) -> bool:
     return keeps(chebyshev(degree, 0, radius).factor or math.inf)
 
 
-def _highest_degree(d: int) -> int:
+def highest_degree(d: int) -> int:
     """The highest degree that is tried in d dimensions."""
     return max(g for g in range(LARGEST_DEGREE + 1) if math.comb(d + g, g) <= LARGEST_RANK)
 
@@ -122,10 +125,10 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     for name, size, least, most in (("n", n, 1, 2**62), ("d", d, 1, 2**31), ("order", order, 2, 64)):
         if not is_whole(size, low=least, high=most):
             expected = f"an integer from {least} to {most if most < 2**62 else '2^62'}"
-            got = f"about 2^{size.bit_length()}" if is_whole(size, low=2**31) else size
+            got = f"about 2^{size.bit_length()}" if is_whole(size, low=2**31) else repr(size)
             raise ArgumentError(name, expected=expected, got=got)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
-        raise ArgumentError("bound", expected="a finite number >= 0", got=bound)
+        raise ArgumentError("bound", expected="a finite number >= 0", got=repr(bound))
     tolerance = check_tolerance(tolerance)
     shape = Shape(1, n, (n,) * (order - 1), d, d)
     radius, largest = _to_the(bound, order), _to_the(bound, order - 1)

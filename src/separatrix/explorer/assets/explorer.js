@@ -3,8 +3,9 @@
 (() => {
   const none = () => window.dash_clientside.no_update;
 
-  // The number that a text stands for: 1e6, 10^6, 0.25.
+  // The number that a text stands for: 1e6, 10^6, 1,000, 0.25.
   function number(text) {
+    if (/^\s*[1-9]\d{0,2}(,\d{3})+(\.\d*)?\s*$/.test(text ?? "")) return Number(text.replaceAll(",", ""));
     const power = /^\s*10\^(-?\d{1,4})\s*$/.exec(text ?? "");
     return power ? 10 ** Number(power[1]) : text === "" || text == null ? NaN : Number(text);
   }

@@ -14,7 +14,7 @@ from separatrix.claims import PAPERS, ledger
 from separatrix.claims.counts import count
 from separatrix.claims.formulas import readable
 from separatrix.claims.ledger import Claim, Verdict
-from separatrix.claims.verdicts import Judgement, found_in, judge
+from separatrix.claims.verdicts import Judgement, found_in, judge, or_recorded, records
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.faults import plainly
@@ -59,13 +59,14 @@ class Shelf:
         return has_store(self._folder)
 
     def judgements(self) -> list[Judgement]:
-        """Every claim with its verdict; none has been run here if there is no store. Nothing is run."""
+        """Every claim with the verdict of the store, or the recorded one where it was not rerun. Nothing is run."""
         studies.load()
         with self._lock:
             stamp = self._stamp()
             if self._known is None or self._known[0] != stamp:
+                recorded = records()
                 with Store.open(self._folder) if self.exists else nullcontext() as store:
-                    self._known = stamp, [judge(claim, store) for claim in ledger.claims()]
+                    self._known = stamp, [or_recorded(judge(claim, store), recorded) for claim in ledger.claims()]
             return self._known[1]
 
     def judgement(self, id: str) -> Judgement:
@@ -125,5 +126,9 @@ def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str)
 
 
 def counted(judgements: Sequence[Judgement]) -> str:
-    """How many there are, of which verdicts."""
-    return str(count((one.claim, one.verdict) for one in judgements)) if judgements else "No claim matches."
+    """How many there are, of which verdicts, and how many of the verdicts were found in this folder of results."""
+    if not judgements:
+        return "No claim matches."
+    rerun = sum(judgement.rerun for judgement in judgements)
+    counts = count((judgement.claim, judgement.verdict) for judgement in judgements)
+    return f"{counts} Rerun in this folder: {rerun:,} of {len(judgements):,}."

@@ -39,8 +39,8 @@ TAB = "claims"
 COMPARES = False
 
 _LEAD = (
-    "Every statement of the papers that a program can check, and what was found. Start with those that fail as "
-    "printed, or hold once corrected: choose a verdict, then a claim."
+    "Every statement of the papers that a program can check, with its verdict. Start with the statements that fail as "
+    "printed or hold once corrected: choose a verdict, then a claim."
 )
 
 
@@ -108,12 +108,11 @@ def _no_store(shelf: Shelf) -> Component:
     if shelf.exists:
         return html.Div()
     said: list[str | Component] = [
-        "Nothing has been reproduced in this folder of results, so no claim has been run here; each shows the verdict "
-        "that is recorded of it. Run ",
+        "This folder has no results yet, so that every claim shows its recorded verdict. ",
         html.Code("separatrix reproduce", className="command"),
-        " there, or give another folder with ",
+        " reruns the claims, and ",
         html.Code("separatrix explore --store FOLDER", className="command"),
-        ".",
+        " opens another folder.",
     ]
     return html.P(said, className="alert note", role="note")
 

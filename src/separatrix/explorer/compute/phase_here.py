@@ -1,66 +1,168 @@
-"""The phase diagram of Theorems 1.3 and 1.4 with the reader's numbers in it: the report's own figure, and a star."""
+"""Which method is cheaper over the entry bound B and the length n, at the reader's own d, order and tolerance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
+from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.claims.kronecker.theorem_1_4 import worst_case
-from separatrix.claims.ledger import Found
+from separatrix.attention.planning.cost import AFFORDABLE, Shape, exact_cost, polynomial_cost
+from separatrix.attention.planning.paper_rules import threshold
+from separatrix.attention.planning.worst_case import LARGEST_RADIUS, highest_degree, keeps_tolerance
+from separatrix.attention.polynomial.expanded import expanded_total_degree
 from separatrix.explorer.compute.plan_table import PlanSettings
-from separatrix.report.figures import draw
-from separatrix.report.theme import Drawing
+from separatrix.hardness.exponents import border
+from separatrix.report.charts import curve
+from separatrix.report.theme import GREY, SCALE, THEME, Drawing
 
-RATIOS = [round(0.04 * step, 2) for step in range(1, 46)]
-LENGTHS = range(6, 41, 2)
+LENGTHS = range(4, 41)
+"""The values of log2 n."""
+STEPS = 60
+"""The number of values of B."""
 _SYMBOLS = {(0, 0): "star", (1, 0): "triangle-right", (0, -1): "triangle-down", (1, -1): "triangle-right"}
+_RED = "#ff4d4d"
 
 
-@lru_cache(maxsize=8)
-def grid(order: int) -> tuple[Found, ...]:
-    """The cells of one order's panel; computed once, in a few tenths of a second."""
-    parameters = [{"order": order, "log2_n": log2_n, "ratios": RATIOS} for log2_n in LENGTHS]
-    return tuple(Found(one, 0, worst_case(**one, seed=0)) for one in parameters)
+@dataclass(frozen=True)
+class Diagram:
+    """One panel, for an order, a dimension and a tolerance.
 
-
-def place(sizes: PlanSettings) -> tuple[float, float]:
-    """(B / (ln n)^(1/k), log2 n).
-
-    >>> [round(x, 2) for x in place(PlanSettings(2**20, 8, 1.2, 3, 1e-3))]
-    [0.5, 20.0]
+    Attributes:
+        bounds: The values of B, from left to right.
+        flops: log10 of the flops of the cheaper method, a row for each length; None where neither is in reach.
+        borders: For each length the largest B at which near-linear attention is cheaper; 0 where it never is.
     """
-    return sizes.bound / math.log(sizes.n) ** (1 / sizes.order), math.log2(sizes.n)
+
+    bounds: tuple[float, ...]
+    flops: tuple[tuple[float | None, ...], ...]
+    borders: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def bounds_of_degrees(order: int, d: int, tolerance: float) -> tuple[float, ...]:
+    """For each degree that the planner tries in d dimensions, the largest B at which it keeps the tolerance."""
+    most = LARGEST_RADIUS ** (1 / order)
+
+    def largest(degree: int) -> float:
+        return border(lambda B: keeps_tolerance(degree, B**order, tolerance / B ** (order - 1)), 0.0, most, steps=14)
+
+    return tuple(largest(degree) for degree in range(highest_degree(d) + 1))
+
+
+def cheaper_flops(n: int, order: int, d: int, degrees: int) -> list[float]:
+    """The flops of near-linear attention for the degrees, from 0 on, at which the planner chooses it at length n."""
+    shape = Shape(1, n, (n,) * (order - 1), d, d)
+    exact = exact_cost(shape, False).time
+    costs = [polynomial_cost(shape, expanded_total_degree(d, degree), True) for degree in range(degrees)]
+    return [cost.flops for cost in takewhile(lambda cost: cost.time < exact, costs)]
+
+
+@lru_cache(maxsize=16)
+def diagram(order: int, d: int, tolerance: float) -> Diagram:
+    """Compute a panel; B goes from near 0 to beyond the border that the theorems name for the longest sequence."""
+    most = 1.25 * threshold(2 ** LENGTHS[-1], order)
+    bounds = tuple(most * step / STEPS for step in range(1, STEPS + 1))
+    reached = bounds_of_degrees(order, d, tolerance)
+    needed = [next((degree for degree, largest in enumerate(reached) if bound <= largest), None) for bound in bounds]
+    rows = []
+    for log2_n in LENGTHS:
+        n = 2**log2_n
+        exact = exact_cost(Shape(1, n, (n,) * (order - 1), d, d), False).flops
+        otherwise = math.log10(exact) if exact <= AFFORDABLE else None
+        flops = [math.log10(count) for count in cheaper_flops(n, order, d, len(reached))]
+        rows.append(tuple(otherwise if g is None or g >= len(flops) else flops[g] for g in needed))
+    return Diagram(bounds, tuple(rows), tuple(largest_bound(2**log2_n, order, d, tolerance) for log2_n in LENGTHS))
+
+
+def largest_bound(n: int, order: int, d: int, tolerance: float) -> float:
+    """The largest B at which near-linear attention is cheaper at length n; 0 where it is cheaper at none."""
+    reached = bounds_of_degrees(order, d, tolerance)
+    cheaper = len(cheaper_flops(n, order, d, len(reached)))
+    return max(reached[:cheaper], default=0.0)
 
 
 def phase(settings: Sequence[PlanSettings]) -> Drawing:
-    """The panels of the settings' orders, and a mark for each: a star, or at the edge a triangle that points out."""
-    orders = sorted({one.order for one in settings})
-    base = draw("threshold_phase_diagram", [cell for order in orders for cell in grid(order)])
+    """Draw a panel for each order, dimension and tolerance of the settings, and a mark for each setting."""
+    kinds = list(dict.fromkeys((sizes.order, sizes.d, sizes.tolerance) for sizes in settings))
+    titles = [f"k = {order}, d = {d}, ε = {tolerance:g}" for order, d, tolerance in kinds]
+    drawn = make_subplots(rows=1, cols=len(kinds), shared_yaxes=True, subplot_titles=titles)
+    drawn.update_layout(
+        template=THEME,
+        height=480,
+        margin={"t": 60},
+        coloraxis={"colorscale": SCALE, "colorbar": {"title": "log<sub>10</sub> flops"}},
+    )
+    columns: dict[str, list[int | float | str | None]] = {"order": [], "d": [], "tolerance": [], "n": [], "B": []}
+    columns["log10_flops"] = []
+    for column, kind in enumerate(kinds, start=1):
+        panel = diagram(*kind)
+        for trace in _panel(panel, kind[0], column == 1):
+            drawn.add_trace(trace, row=1, col=column)
+        drawn.update_xaxes(title_text="B", range=[0, panel.bounds[-1]], row=1, col=column)
+        for log2_n, row in zip(LENGTHS, panel.flops, strict=True):
+            for bound, flops in zip(panel.bounds, row, strict=True):
+                for name, value in zip(columns, (*kind, 2**log2_n, bound, flops), strict=True):
+                    columns[name].append(value)
+    drawn.update_yaxes(title_text="log<sub>2</sub> n", range=[LENGTHS[0], LENGTHS[-1]])
     said = []
     for letter, sizes in zip("AB", settings, strict=False):
-        x, y = place(sizes)
-        beyond = int(x > RATIOS[-1]), -int(y < LENGTHS[0])
-        name = "you are here" if len(settings) == 1 else f"setting {letter} is here"
-        mark = go.Scatter(
-            x=[min(x, RATIOS[-1])],
-            y=[max(y, LENGTHS[0])],
-            mode="markers+text",
-            text=[f"<b>{name if len(settings) == 1 else letter}</b>"],
-            textposition="middle left" if x > 0.9 else "middle right",
-            textfont={"color": "white", "size": 14, "shadow": "0 0 3px black, 0 0 3px black"},
-            marker={
-                "symbol": _SYMBOLS[beyond], "size": 17, "color": "white", "line": {"color": "black", "width": 1.5},
-            },
-            name=name,
-            showlegend=False,
-            cliponaxis=False,
-            hovertemplate=f"{name}: n = {sizes.n:,}, B = {sizes.bound:g}, k = {sizes.order}<extra></extra>",
-        )  # fmt: skip
-        base.figure.add_trace(mark, row=1, col=orders.index(sizes.order) + 1)
-        out = ", beyond the edge of the diagram," if any(beyond) else ""
-        said.append(f"{name[0].upper()}{name[1:]}{out} at B = {x:.3g} (ln n)^(1/{sizes.order}) and n = 2^{y:.3g}.")
-    slice_ = "The diagram is drawn at d = ln n and tolerance 1/n, as the theorems are; the plan above has your own."
-    return Drawing(base.figure, " ".join([*said, base.text, slice_]), base.columns)
+        kind = sizes.order, sizes.d, sizes.tolerance
+        name = "Your setting" if len(settings) == 1 else f"Setting {letter}"
+        said.append(_mark(drawn, sizes, diagram(*kind), kinds.index(kind) + 1, name))
+    said.append(
+        "Colours show the flops of the cheaper method, blank where neither is in reach. To the left of the red line it "
+        r"is near-linear attention. The dotted line is $B = (\ln n)^{1/k}$, the order of growth that the theorems "
+        "name for the border."
+    )
+    return Drawing(drawn, " ".join(said), columns)
+
+
+def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heatmap]:
+    lengths = list(LENGTHS)
+    found = [(bound, log2_n) for bound, log2_n in zip(panel.borders, lengths, strict=True) if bound]
+    theorem = [threshold(2**log2_n, order) for log2_n in lengths]
+    colours = go.Heatmap(
+        x=panel.bounds,
+        y=lengths,
+        z=panel.flops,
+        coloraxis="coloraxis",
+        hoverongaps=False,
+        hovertemplate="n = 2^%{y}<br>B = %{x:.2f}<br>10^%{z:.1f} flops<extra></extra>",
+    )
+    red = curve("exact attention is cheaper to the right", [bound for bound, _ in found], [y for _, y in found], _RED,
+                mode="lines", showlegend=named, legendgroup="border")  # fmt: skip
+    dotted = curve("(ln n)<sup>1/k</sup>", theorem, lengths, GREY, mode="lines", dash="dot", showlegend=named,
+                   legendgroup="theorem")  # fmt: skip
+    return [colours, red, dotted]
+
+
+def _mark(drawn: go.Figure, sizes: PlanSettings, panel: Diagram, column: int, name: str) -> str:
+    """Mark a setting by a star, or at the edge by a triangle that points out; the sentence that says where it is."""
+    x, y = sizes.bound, math.log2(sizes.n)
+    beyond = int(x > panel.bounds[-1]), -int(y < LENGTHS[0])
+    mark = go.Scatter(
+        x=[min(x, panel.bounds[-1])],
+        y=[max(y, LENGTHS[0])],
+        mode="markers+text",
+        text=[f"<b>{name}</b>"],
+        textposition="middle left" if x > panel.bounds[-1] / 2 else "middle right",
+        textfont={"color": "white", "size": 14, "shadow": "0 0 3px black, 0 0 3px black"},
+        marker={"symbol": _SYMBOLS[beyond], "size": 17, "color": "white", "line": {"color": "black", "width": 1.5}},
+        name=name,
+        showlegend=False,
+        cliponaxis=False,
+        hovertemplate=f"{name}: n = {sizes.n:,}, B = {sizes.bound:g}, k = {sizes.order}<extra></extra>",
+    )
+    drawn.add_trace(mark, row=1, col=column)
+    edge = ", beyond the edge of the diagram," if any(beyond) else ""
+    most = panel.bounds[-1]
+    at = largest_bound(sizes.n, sizes.order, sizes.d, sizes.tolerance)
+    where = f"near-linear attention is cheaper up to B = {at:.2g}" if at else "exact attention is cheaper at every B"
+    if at >= most:
+        where = "near-linear attention is cheaper at every B of the diagram"
+    return f"{name}{edge} has B = {x:g}; at its length {where}."

@@ -93,6 +93,7 @@ def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]
         "-" if one.plan.method == "none" else spelled_seconds(speeds.seconds(one.plan.method, one.modelled))
         for one in found
     ]
+    most = ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]
     return [
         ("method", [plan.method for plan in plans]),
         ("degree", ["-" if plan.degree is None else str(plan.degree) for plan in plans]),
@@ -101,9 +102,9 @@ def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]
         ("flops", [f"{plan.flops:.3g}" for plan in plans]),
         ("working memory", [spelled_bytes(plan.bytes) for plan in plans]),
         ("time here, on one core", times),
-        ("border (ln n)^(1/k)", [f"{one.border:.3g}" for one in found]),
-        ("largest order by the paper's rule", ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]),
-        ("why", [_sentence(one.plan.why) for one in found]),
+        (r"border $(\ln n)^{1/k}$", [f"{one.border:.3g}" for one in found]),
+        (r"largest $k$ with $B < (\ln n)^{1/k}$", most),
+        ("why", [_sentence(one.plan.why).replace("(ln n)^(1/k)", r"$(\ln n)^{1/k}$") for one in found]),
     ]
 
 
@@ -164,4 +165,4 @@ def spelled_seconds(seconds: float) -> str:
 
 
 def _sentence(why: str) -> str:
-    return f"{why[0].upper()}{why[1:]}."
+    return f"{why[0].upper()}{why[1:].removesuffix('.')}."

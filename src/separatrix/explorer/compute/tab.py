@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import Dash, dcc, html
+from dash import Dash, ctx, dcc, html
 from dash.dependencies import Input, Output
 from dash.development.base_component import Component
 
@@ -29,16 +29,17 @@ TITLE = "Compute"
 TAB = "compute"
 COMPARES = True
 _LEAD = (
-    "Order-k attention costs n^k unless its entries are small. Move B to the right: the rank grows until, near "
-    "(ln n)^(1/k), exact attention is the cheaper, and no known algorithm is near-linear any more."
+    r"Exact attention of order $k$ takes time $n^k$. If the entries of queries and keys are at most $B$, near-linear "
+    r"attention takes time linear in $n$ and in its rank, which grows with $B$. Move $B$ to the right: from some value "
+    r"on, exact attention is cheaper. The theorems put that border at $B$ of order $(\ln n)^{1/k}$."
 )
 
 
 _TRIES = {
     "a million tokens": {"n": "1e6", "d": "8", "B": "0.9", "k": "3", "tolerance": "0.00001"},
     "ordinary attention": {"n": "1e6", "d": "64", "B": "1", "k": "2", "tolerance": "0.001"},
-    "at the border": {"n": "1e6", "d": "14", "B": "2.4", "k": "3", "tolerance": "0.001"},
-    "beyond it": {"n": "1e6", "d": "14", "B": "4", "k": "3", "tolerance": "0.001"},
+    "at the border of the theorems": {"n": "1e6", "d": "14", "B": "2.4", "k": "3", "tolerance": "0.001"},
+    "beyond the border": {"n": "1e6", "d": "14", "B": "4", "k": "3", "tolerance": "0.001"},
     "order 5": {"n": "1e6", "d": "8", "B": "0.8", "k": "5", "tolerance": "0.001"},
 }
 """Settings to begin with."""
@@ -51,7 +52,8 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),
         html.Section(id="compute-plan", **attributes(aria_label="The plan", aria_live="polite")),
         html.Div(
-            figure_card("phase", title="Where you are", height=480, first=lambda: _phase(state)), className="first"
+            figure_card("phase", title="Which method is cheaper", height=480, first=lambda: _phase(state)),
+            className="first",
         ),
         _sample(),
         html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
@@ -65,22 +67,22 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 def _sample() -> Component:
     return html.Section(
         [
-            html.H3("A certificate to look at"),
+            html.H3("An example of a certificate"),
             html.P(
-                "A plan forecasts; a certificate proves. A few random tokens with entries up to B are attended by the "
-                "planned method, and the certified error stands beside the true one.",
+                "A plan forecasts the error; a certificate bounds it. The planned method runs on a few random tokens "
+                "with entries up to B, and its certified error is shown beside the true error.",
                 className="note",
             ),
             html.Button("Run a sample", id="sample-run", type="button"),
             controls.alert("sample-alert"),
             dcc.Loading(html.Div(id="sample-found", **attributes(aria_live="polite")), type="dot"),
         ],
-        **attributes(aria_label="A certificate to look at"),
+        **attributes(aria_label="An example of a certificate"),
     )
 
 
 def _phase(state: Mapping[str, Any]) -> Drawing | None:
-    """The phase diagram of what the controls say; None where it cannot be read."""
+    """The diagram for the settings of the controls; None where a value is not valid."""
     settings = settings_of(state, {})
     return None if settings is None else phase(settings)
 
@@ -108,24 +110,26 @@ def register(app: Dash, context: Context) -> None:
             plans = [plan_table.planned(setting) for setting in settings]
         except SeparatrixError as error:
             return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
-        answer["plan"] = comparison(plan_table.table(plans, speeds()), "The plan, whatever the entries up to B are.")
+        answer["plan"] = comparison(plan_table.table(plans, speeds()), "The plan for any entries up to B.")
         return answer
 
     @callback_with_alert(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        """Draw the phase diagram apart from the plan, since the first diagram of an order takes longer."""
+        """Draw the diagram apart from the plan, since the first diagram of an order takes longer."""
         drawing = _phase(controls.state_of(texts, ids))
         return {"phase": unchanged(figure_outputs("phase")) if drawing is None else figure_values(drawing)}
-
-    fields = controls.holds(TAB)
 
     @callback_with_alert(
         app,
         "sample-alert",
         {"found": Output("sample-found", "children")},
-        {"clicks": Input("sample-run", "n_clicks"), **fields},
+        {"clicks": Input("sample-run", "n_clicks"), **controls.reads(TAB)},
+        on_error={"found": ""},
     )
     def sample(clicks: int | None, texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+        """Run the sample when the tab is opened and when its button is pressed; remove it when a setting changes."""
+        if isinstance(ctx.triggered_id, dict):
+            return {"found": html.P("The settings have changed: run the sample again.", className="note")}
         settings = settings_of(controls.state_of(texts, ids), {})
         if settings is None:
             raise SeparatrixError(controls.SEE_BELOW)
@@ -133,4 +137,4 @@ def register(app: Dash, context: Context) -> None:
         of = " and ".join(f"d = {one.d}, B = {one.bound:g}, k = {one.order}" for one in dict.fromkeys(settings))
         return {"found": comparison(sample_certificate.rows(found), f"Entries drawn evenly from [-B, B]; {of}.")}
 
-    upload_panel.register(app, fields)
+    upload_panel.register(app, controls.holds(TAB))

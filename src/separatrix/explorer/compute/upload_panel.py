@@ -33,7 +33,7 @@ def layout() -> Component:
             html.P(_FILE, className="note"),
             drop("file"),
             controls.alert("file-alert"),
-            dcc.Loading(html.Div(id="file-found", **attributes(aria_live="polite")), type="dot"),
+            dcc.Loading(html.Div(id="file-found", className="of-file", **attributes(aria_live="polite")), type="dot"),
         ],
         **attributes(aria_label="Plan your own tensors"),
     )
@@ -47,6 +47,7 @@ def register(app: Dash, fields: Mapping[str, Any]) -> None:
         "file-alert",
         {"found": Output("file-found", "children")},
         {"contents": Input("file", "contents"), "name": State("file", "filename"), **fields},
+        on_error={"found": ""},
         prevent_initial_call=True,
     )
     def plan_file(
@@ -56,11 +57,12 @@ def register(app: Dash, fields: Mapping[str, Any]) -> None:
             return {"found": no_update}
         state = controls.state_of(texts, ids)
         tolerance = next(field for field in FIELDS if field.name == "tolerance").read(state.get("tolerance"))
-        return {"found": file_table(planned_file(decoded(contents), float(tolerance)), str(name)[:80])}
+        plan = planned_file(decoded(contents), float(tolerance))
+        return {"found": file_table(plan, str(name)[:80], float(tolerance))}
 
 
-def file_table(found: Mapping[str, Any], name: str) -> Component:
-    """The plan of a file as a table."""
+def file_table(found: Mapping[str, Any], name: str, tolerance: float) -> Component:
+    """The plan of a file at a tolerance, as a table."""
     shapes = ", ".join(f"{one} {' x '.join(map(str, shape))}" for one, shape in found["shapes"].items())
     values = "those of the file" if found["values"] else (
         "none in the file: signs stand in, so that the tolerance is relative to the values' largest magnitudes"
@@ -78,4 +80,4 @@ def file_table(found: Mapping[str, Any], name: str) -> Component:
         ("working memory", [plan_table.spelled_bytes(found["bytes"])]),
         ("why", [found["why"]]),
     ]
-    return comparison(rows, f"The plan for {name}.")
+    return comparison(rows, f"The plan for {name} at a tolerance of {tolerance:g}.")

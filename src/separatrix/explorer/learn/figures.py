@@ -47,7 +47,7 @@ def dynamics(found: Sequence[Descended]) -> Drawing:
     power = {"type": "log", "exponentformat": "power", "dtick": 1}
     # The bound starts far above every loss: the axis is the losses'.
     drawn.update_yaxes(title_text="loss", **power, range=[np.log10(least / 2), np.log10(most * 8)], row=1, col=1)
-    drawn.update_yaxes(title_text="alpha", row=2, col=1)
+    drawn.update_yaxes(title_text="\N{GREEK SMALL LETTER ALPHA}", row=2, col=1)
     drawn.update_yaxes(title_text="C", row=3, col=1)
     text = " ".join(_said(letter, one, len(found)) for letter, one in zip("AB", found, strict=False))
     return Drawing(drawn, text, columns)
@@ -70,7 +70,7 @@ def _said(letter: str, one: Descended, settings: int) -> str:
         beyond = f"; of the {of.steps:,} steps {LONGEST:,} are run by the recursion, and {then}"
     return (
         f"{who} falls from {of.d / (2 * of.q):.3g} to {one.last.loss[0]:.3g} after {one.last.step[0]:,.0f} steps, with "
-        f"alpha at {one.last.alpha[0]:.3g} and C at {one.last.C[0]:.3g}{beyond}."
+        rf"$\alpha$ at {one.last.alpha[0]:.3g} and $C$ at {one.last.C[0]:.3g}{beyond}."
     )
 
 

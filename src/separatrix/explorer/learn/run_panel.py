@@ -28,10 +28,10 @@ _BESIDE = controls.field_id(TAB, BESIDE.name)
 _RUN, _STEP = controls.field_id(TAB, RUN.name), controls.field_id(TAB, STEP.name, slides=True)
 
 _LEAD = (
-    "A run trains the transformer itself, with stochastic encodings, by ",
+    "A run trains the transformer with stochastic positional encodings, as ",
     html.Code("separatrix train selection"),
-    ": W's block of encodings and V's block of tokens turn into multiples of the identity. It ends when the explorer "
-    "does, and can go on from its last checkpoint.",
+    " does: the block of W that acts on encodings and the block of V that acts on tokens become multiples of the "
+    "identity. A run stops when the explorer does, and can be resumed from its last checkpoint.",
 )
 
 
@@ -49,13 +49,13 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     chooser = html.Div(
         [
             html.Label(["Run", dcc.Dropdown(_options(names), value, id=_RUN, className="chooser",
-                                            clearable=False, placeholder="No run is kept here yet")]),
+                                            clearable=False, placeholder="No runs yet")]),
             html.Div(id={"kind": "note", "tab": TAB, "of": RUN.name}, className="notes"),
-            html.Label(["Beside it", dcc.Dropdown(_options(names), beside, id=_BESIDE, className="chooser", multi=True,
-                                                  placeholder="Other runs, to compare their losses")]),
+            html.Label(["Compare with", dcc.Dropdown(_options(names), beside, id=_BESIDE, className="chooser",
+                                                     multi=True, placeholder="Other runs")]),
             html.Div(id={"kind": "note", "tab": TAB, "of": BESIDE.name}, className="notes"),
         ],
-        className="field choice",
+        className="choosers",
     )  # fmt: skip
     watched = [
         chooser,
@@ -141,7 +141,7 @@ def register(app: Dash, context: Context) -> None:
     def look(name: Any, beside: object, tick: int | None, acted: object, kept: object) -> Mapping[str, Any]:
         name = RUN.read(name or "")
         if not name:
-            return {**unchanged(outputs), "status": html.P("No run is kept here yet: start one.", className="note")}
+            return {**unchanged(outputs), "status": html.P("There are no runs yet: start one.", className="note")}
         stands = _stands(context, name)
         run = read_run(context.store, name)
         answer = {

@@ -66,8 +66,9 @@ SHARED = (sweep.ALONG, sweep.ACROSS)
 FIELDS = (*DYNAMICS, *SHARED, *run_fields.FIELDS)
 
 _LEAD = (
-    "Two numbers tell the whole of training: how much the value matrix weighs (alpha) and how sharply attention picks "
-    "(C). The loss waits on a plateau until C has grown, then falls like 1/t. Make T larger, and see the plateau grow."
+    r"Two numbers describe the training: $\alpha$, the weight of the value matrix, and $C$, the sharpness of the "
+    "attention. The loss stays on a plateau until $C$ has grown, and then falls as $1/t$. A larger $T$ makes the "
+    "plateau longer."
 )
 
 

@@ -48,8 +48,8 @@ FIELDS = (
     choice(
         "weights",
         "Weights",
-        "What the queries are compared with: Q K^T is the identity or all ones in self-attention; cross-attention has "
-        "queries and keys of its own.",
+        r"The weights of the attention: $Q K^\top$ is the identity or all ones in self-attention; in cross-attention "
+        "queries and keys come from different inputs.",
         "Definitions D.1 and F.1; Sections D, E and F",
         {"ones": "self-attention, ones", "identity": "self-attention, identity", "cross": "cross-attention"},
         default="ones",
@@ -57,9 +57,9 @@ FIELDS = (
     choice(
         "mechanism",
         "Mechanism",
-        "What stands in the place of the paper's exp: softmax itself; softmax at the temperature 1 / β; linear "
-        "attention with a feature map (the identity, elu + 1, Taylor's to order 2); softmax over pairs of keys. It is "
-        "compared with linear attention.",
+        r"The attention that is compared with linear attention: softmax; softmax at the temperature $1/\beta$; linear "
+        "attention with a feature map (the identity, elu + 1, the Taylor polynomial of degree 2); or softmax over "
+        "pairs of keys.",
         "Definitions C.4 and C.1; other mechanisms are beyond the paper",
         {name: shown for name, (shown, _, _) in MECHANISMS.items()},
         default="softmax",
@@ -77,7 +77,8 @@ FIELDS = (
     whole(
         "m",
         "m",
-        "The width of the last layer: how many random sign vectors y look at the attention's output.",
+        "The width of the last layer: the number of random sign vectors $y$ that the output of the attention is "
+        "multiplied with.",
         "Definition C.6",
         low=1,
         high=10**6,
@@ -87,8 +88,8 @@ FIELDS = (
     decimal(
         "a0",
         "a₀",
-        "The special token's first coordinate in D0, in units of the square root of log n (of log n in "
-        "cross-attention): small, so nothing stands out.",
+        r"The first coordinate of the special token in $D_0$, in units of $\sqrt{\log n}$ (of $\log n$ in "
+        "cross-attention). It is small, so that no token stands out.",
         "Definitions D.1 and F.1",
         low="0",
         high="5",
@@ -98,7 +99,8 @@ FIELDS = (
     decimal(
         "a1",
         "a₁",
-        "The special token's first coordinate in D1, in the same units: large, so that one token stands out.",
+        "The first coordinate of the special token in $D_1$, in the same units. It is large, so that this token "
+        "stands out.",
         "Definitions D.1 and F.1",
         low="0",
         high="5",
@@ -118,7 +120,7 @@ FIELDS = (
     decimal(
         "c",
         "c",
-        "Every token's entry in the last column; the threshold is (c + 0.1) times the square root of log n.",
+        r"The entry of every token in the last column; the threshold is $(c + 0.1) \sqrt{\log n}$.",
         "Definition D.1 and Theorem 6.2",
         low="0.01",
         high="5",

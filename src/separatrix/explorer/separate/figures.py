@@ -8,14 +8,15 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+from separatrix.claims.formulas import readable
 from separatrix.explorer.fields import choice
 from separatrix.explorer.maps import HEIGHT, along_field
 from separatrix.explorer.separate.fields import FIELDS, made
 from separatrix.explorer.separate.probabilities import LABELS, called, make
 from separatrix.report.charts import curve
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Drawing, Value, figure
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing, Value, figure
 from separatrix.separation.hypotheses import broken
-from separatrix.separation.results import PARTS
+from separatrix.separation.results import PARTS, Probabilities
 from separatrix.separation.row_shares import KINDS, Query, any_row, paper_row
 from separatrix.separation.tokens import AttentionSetting
 
@@ -37,14 +38,13 @@ ROW = choice(
     shared=True,
 )
 
-_PART_COLOURS = dict(zip(PARTS, (GREEN, RED, PURPLE, GREY, BLUE), strict=True))
 _POINTS, _ADDED, _FLAT = 30, 16, 0.1
 
 
 def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
-    """Success, and for one setting its four parts, along a parameter; always with softmax, the paper's mechanism.
+    """Success, and for one setting the least probable of its four parts, along a parameter; always with softmax.
 
-    Where every hypothesis of the definition holds, the background is shaded.
+    Where every hypothesis of the definition holds, the background is shaded. The data have all four parts.
     """
     log = axis in ("n", "m")
     drawn = figure(SYMBOLS[axis], "probability", log_x=log, height=HEIGHT)
@@ -61,10 +61,7 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
         name, colour = ("success", BLUE) if len(sides) == 1 else (f"success, {'AB'[i]}", (BLUE, ORANGE)[i])
         if len(sides) == 1:
             _shade(drawn, points)
-            for part in PARTS[:-1]:
-                y = [getattr(one, part) for one in found]
-                label = LABELS[part].format("softmax")
-                drawn.add_trace(curve(label, x, y, _PART_COLOURS[part], mode="lines", dash="dot"))
+            drawn.add_trace(_least_part(x, found))
         drawn.add_trace(curve(name, x, [one.success for one in found], colour, mode="lines"))
         drawn.data[-1].line.width = 3
         marker = {"size": 13, "color": colour, "line": {"color": "white", "width": 2}}
@@ -75,6 +72,16 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
         for part in PARTS:
             columns[part] += [getattr(one, part) for one in found]
     return Drawing(drawn, _sentence(axis, ends), columns)
+
+
+def _least_part(x: Sequence[float], found: Sequence[Probabilities]) -> Any:
+    """The curve of the least probable of the four parts of a success, which its hover text names."""
+    least = [min(PARTS[:-1], key=lambda part: float(getattr(one, part))) for one in found]
+    y = [getattr(one, part) for one, part in zip(found, least, strict=True)]
+    drawn = curve("the least probable of its four parts", x, y, GREY, mode="lines", dash="dot")
+    drawn.text = [readable(LABELS[part].format("softmax")) for part in least]
+    drawn.hovertemplate = "%{text}: %{y:.4g}<extra></extra>"
+    return drawn
 
 
 def _sentence(axis: str, ends: Sequence[tuple[float, float]]) -> str:

@@ -21,12 +21,13 @@ from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.tokens import AttentionSetting
 
 LABELS = {
-    "exp_fires_on_d1": "{} fires on D1",
-    "lin_silent_on_d1": "linear is silent on D1",
-    "exp_silent_on_d0": "{} is silent on D0",
-    "lin_silent_on_d0": "linear is silent on D0",
+    "exp_fires_on_d1": "{} fires on $D_1$",
+    "lin_silent_on_d1": "linear is silent on $D_1$",
+    "exp_silent_on_d0": "{} is silent on $D_0$",
+    "lin_silent_on_d0": "linear is silent on $D_0$",
     "success": "all four at once: success",
 }
+"""The event of each part of a success, for the name of a mechanism; formulas are LaTeX between dollar signs."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +140,16 @@ def unchecked(view: View) -> str:
 
     >>> setting = {"weights": "cross", "mechanism": "softmax", "n": 10**6, "d": 11, "m": 1000, "a0": "0.01", "a1": "3"}
     >>> unchecked(look(setting))
-    'm of order log(n / delta), here 72 times ln n, and d growing faster than n^0.02, here 1.3'
+    '$m$ of order $\\log(n / \\delta)$, here 72 times $\\ln n$, and $d$ growing faster than $n^{0.02}$, here 1.3'
     """
     one = view.setting
     b = float(getattr(one, "b", 0)) if getattr(one, "weights", "") == "identity" else 0.0
     power = 2 * b**2 + 0.02
     logarithm = math.log(one.n)
-    faster = "n^(2 b^2 + 0.02)" if b else "n^0.02"
+    faster = "$n^{2 b^2 + 0.02}$" if b else "$n^{0.02}$"
     return (
-        f"m of order log(n / delta), here {one.m / logarithm:.2g} times ln n, and d growing faster than {faster}, here "
-        f"{math.exp(power * logarithm):.2g}"
+        rf"$m$ of order $\log(n / \delta)$, here {one.m / logarithm:.2g} times $\ln n$, and $d$ growing faster than "
+        f"{faster}, here {math.exp(power * logarithm):.2g}"
     )
 
 

@@ -12,12 +12,13 @@ from dash.development.base_component import Component
 from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
 from separatrix.explorer.alerts import callback_with_alert, unchanged
-from separatrix.explorer.attributes import attributes
+from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
 from separatrix.explorer.separate import code, fields, figures, plane, probabilities
 from separatrix.explorer.separate.probabilities import View
 from separatrix.report.theme import Drawing
+from separatrix.report.typeset import typeset
 
 TITLE = "Separate"
 TAB = "separate"
@@ -26,8 +27,9 @@ SHARED = (figures.ALONG, plane.ACROSS, figures.ROW)
 FIELDS = (*fields.FIELDS, *SHARED)
 
 _LEAD = (
-    "Two data sets, D0 and D1, differ in one token. Move a₁ across the step of the curve: left of it softmax attention "
-    "no longer tells them apart; linear attention does so nowhere."
+    "Two data sets, $D_0$ and $D_1$, differ in one token. Move $a_1$ across the step of the curve: to the left of it "
+    "softmax attention no longer separates them. Success also requires that linear attention does not separate them. "
+    "For long sequences it does not; for short ones it can: try Figure 4(d) with $a_1 = 3$."
 )
 
 
@@ -36,7 +38,7 @@ _TRIES = {
     "Figure 5(c)": {"n": "200", "d": "22", "along": "m"},
     "Figure 7(d)": {"weights": "cross", "n": "200", "d": "11", "a1": "3", "along": "a1"},
     "too many sign vectors": {"m": "1000", "along": "m"},
-    "n up to 10^100": {"n": "1e100", "d": "102", "m": "231", "along": "n"},
+    "n up to 10¹⁰⁰": {"n": "1e100", "d": "102", "m": "231", "along": "n"},
     "a map of n and d": {"n": "1e6", "d": "42", "along": "n", "across": "d"},
     "order 3": {"mechanism": "order3", "n": "1e4", "d": "8", "m": "9"},
 }
@@ -145,7 +147,10 @@ def numbers(views: Sequence[View]) -> Component:
         names = dict.fromkeys(one[i][0] for one in parts)
         cells = [html.Td([html.B(one[i][2]), _bar(one[i][1])]) for one in parts]
         body.append(
-            html.Tr([html.Th(" / ".join(names), scope="row"), *cells], className="success" if i == order[0] else "")
+            html.Tr(
+                [html.Th(typeset(" / ".join(names), element), scope="row"), *cells],
+                className="success" if i == order[0] else "",
+            )
         )
     head = html.Thead(html.Tr([html.Th("Event", scope="col"), *(html.Th(one, scope="col") for one in heads)]))
     return html.Div([html.Table([head, html.Tbody(body)], className="parts"), *_verdicts(views)])
@@ -163,7 +168,7 @@ def _verdicts(views: Sequence[View]) -> list[Component]:
         if view.broken:
             told.append(html.P(f"{who} is outside {probabilities.outside(view)}.", className="broken"))
         else:
-            kept = f"{who} keeps every hypothesis of its definition and theorem that one size can be checked against."
-            rest = f" They also ask for {probabilities.unchecked(view)}: that is about growing n, and not checked."
-            told.append(html.P([kept, html.Span(rest, className="note")], className="kept"))
+            kept = f"{who} satisfies every hypothesis of its definition and theorem that can be checked at a fixed n."
+            rest = f" They also require {probabilities.unchecked(view)}; these are about growing n, and not checked."
+            told.append(html.P([kept, html.Span(typeset(rest, element), className="note")], className="kept"))
     return told

@@ -1,0 +1,130 @@
+"""`make screenshots`: pictures of the explorer, the report and the documents, to be looked at by a person.
+
+Every page is taken at two widths, in light and in dark, at one and at two device pixels per CSS pixel. What is wider
+than its window is named. `python -m tests.screenshots --only learn` takes the pages whose names contain a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from separatrix.explorer.app import make_app
+from separatrix.explorer.server import Endpoint, bound
+from separatrix.explorer.tabs import NAMES
+from separatrix.lab.store import has_store
+from separatrix.report.highlights import HIGHLIGHTS
+from tests.docs.pages import DOCS, ROOT
+from tests.report.visits import launched
+
+WIDTHS = {"desktop": 1440, "phone": 390}
+SCHEMES = ("light", "dark")
+SCALES = (1, 2)
+TALLEST = 6000
+"""The most CSS pixels of a page that a picture shows, from the top."""
+VIEWS = {
+    **{name: f"?tab={name}" for name in NAMES},
+    "separate-compare": "?tab=separate&across=d&a1.2=0.7",
+    "compute-compare": "?tab=compute&k.2=2",
+    "claims-open": "?tab=claims&claim=selection/corollary-3.6",
+}
+"""Views of the explorer: every tab, comparisons of two settings, and an open claim."""
+READY = """() => [...document.querySelectorAll(".slide")].every((one) => one.querySelector("[role=slider]"))
+  && [...document.querySelectorAll(".results .plot")].every((one) => one.closest("[hidden]")
+  || one.querySelector(".main-svg"))"""
+"""Whether the sliders and the figures of the explorer are there, whose scripts come later than the page."""
+DOCUMENTS = ("index", "start", "guide/is-it-for-me", "guide/evidence", "errata", "papers/kronecker", "gallery")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page by its name in the files of the pictures, its address, and a script that prepares it."""
+
+    name: str
+    address: str
+    script: str = ""
+
+
+@contextmanager
+def explorer(store: Path) -> Iterator[str]:
+    """Serve the explorer to this machine without a token; the address."""
+    server, address = bound(make_app(store), Endpoint("127.0.0.1", 0))
+    Thread(target=server.run, daemon=True).start()
+    yield address
+    server.close()
+
+
+def results(store: Path, folder: Path) -> Path:
+    """The folder of results, or where there is none a folder with the results of the report's highlights."""
+    if has_store(store):
+        return store
+    command = [sys.executable, "-m", "separatrix", "reproduce", "--store", str(folder)]
+    for highlight in HIGHLIGHTS:
+        command += ["--only", highlight.claim]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def pages(address: str, report: Path, built: Path) -> list[Page]:
+    """Every page that is taken."""
+    opened = "document.querySelectorAll('article > details').forEach((one, i) => { one.open = i < 12; })"
+    shown = [Page(name, address + view) for name, view in VIEWS.items()]
+    shown += [Page("report", report.as_uri()), Page("report-claims", report.as_uri(), opened)]
+    for name in DOCUMENTS:
+        shown.append(Page(f"docs-{name.replace('/', '-')}", (built / f"{name}.html").as_uri()))
+    return shown
+
+
+def take(browser: Any, page: Page, out: Path, width: str, scheme: str, scale: int) -> None:
+    """Take one picture, and name what is wider than the window."""
+    viewport = {"width": WIDTHS[width], "height": 900}
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
+    window = context.new_page()
+    window.goto(page.address)
+    if page.script:
+        window.evaluate(page.script)
+    window.wait_for_load_state("networkidle")
+    window.wait_for_function(READY)
+    height = min(int(window.evaluate("document.documentElement.scrollHeight")), TALLEST)
+    window.set_viewport_size({**viewport, "height": height})  # figures are drawn when they come into the window
+    window.wait_for_timeout(1500)
+    window.wait_for_load_state("networkidle")
+    window.wait_for_function(READY)
+    name = f"{page.name}-{width}-{scheme}-{scale}x"
+    window.screenshot(path=out / f"{name}.png")
+    wide = window.evaluate("document.documentElement.scrollWidth")
+    print(name, f"is {wide} pixels wide" if wide > WIDTHS[width] else "", flush=True)
+    context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=Path, default=ROOT / "results", help="a folder of results")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "screenshots", help="where the pictures go")
+    parser.add_argument("--docs", type=Path, default=DOCS / "_build" / "html", help="the documents as built")
+    parser.add_argument("--only", default="", help="only pages with this text in their names")
+    parser.add_argument("--scale", type=int, choices=SCALES, help="one number of device pixels alone")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    store = results(given.store, given.out / "results")
+    subprocess.run([sys.executable, "-m", "separatrix", "report", "--store", str(store)], check=True)
+    scales = SCALES if given.scale is None else (given.scale,)
+    with explorer(store) as address:
+        shown = pages(address, store.absolute() / "report.html", given.docs.absolute())
+        for browser in launched():
+            for page, *kind in product(shown, WIDTHS, SCHEMES, scales):
+                if given.only in page.name:
+                    take(browser, page, given.out, *kind)
+    print(f"The pictures: {given.out}")
+
+
+if __name__ == "__main__":
+    main()

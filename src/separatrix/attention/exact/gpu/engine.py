@@ -78,7 +78,7 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
         )
     if torch.version.hip is not None and call.query.device.type == "cuda":
         return "AMD does not say how its matrix units add up products of float32. Pass float64."
-    return None
+    return gpu.unchecked(call.query.device)
 
 
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:

@@ -96,6 +96,7 @@ def _described(call: Call, precision: str) -> Described:
             "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
             "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
+            "PEELED": peeled(call, precision),
             "PRECISION": precision,
             "d": d,
             "d_v": d_v,
@@ -103,6 +104,14 @@ def _described(call: Call, precision: str) -> Described:
             "D_V": padded(d_v),
         },
     )
+
+
+def peeled(call: Call, precision: str) -> bool:
+    """Whether blocks in which nothing is hidden have loops of their own, without comparisons.
+
+    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
+    """
+    return not call.masks and (call.query.dtype.itemsize == 2 or precision == "tf32")
 
 
 def _together(sets: list[Tensor]) -> Tensor:

@@ -53,6 +53,7 @@ def attend(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -75,7 +76,7 @@ def attend(
     sums = tl.zeros((QUERIES, D_V), wide)
     peak = tl.full((QUERIES,), float("-inf"), wide)
     ends_of_parts = parts_of_keys(
-        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, MASKED
+        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
     )
     given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
     steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
@@ -87,7 +88,7 @@ def attend(
         row_peak = peak
         row_total = tl.zeros((QUERIES,), wide)
         row_sums = tl.zeros((QUERIES, D_V), wide)
-        for part in tl.static_range(1 if MASKED else 3):
+        for part in tl.static_range(3 if PEELED else 1):
             for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
                 keys = place + tl.arange(0, KEYS)
                 inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)

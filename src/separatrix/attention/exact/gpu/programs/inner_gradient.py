@@ -54,6 +54,7 @@ def inner_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -76,7 +77,7 @@ def inner_gradient(
     of_values = tl.zeros((KEYS, D_V), wide)
     last_key = tl.minimum(place + KEYS, inners) - 1
     ends_of_parts = parts_of_queries(
-        place, last_key, offset, inner_window, queries, inners, KEYS, QUERIES, CAUSAL, INNER_WINDOW, MASKED
+        place, last_key, offset, inner_window, queries, inners, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
     )
     given = (prefix_mask, table, sets, prefixes)
     for member in range(shared):
@@ -86,7 +87,7 @@ def inner_gradient(
         if MASKED:  # what is hidden may be NaN
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-        for part in tl.static_range(1 if MASKED else 3):
+        for part in tl.static_range(3 if PEELED else 1):
             for first in range(ends_of_parts[part], ends_of_parts[part + 1], QUERIES):
                 rows = first + tl.arange(0, QUERIES)
                 last = tl.minimum(first + QUERIES, queries) - 1

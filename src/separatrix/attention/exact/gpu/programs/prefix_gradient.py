@@ -57,6 +57,7 @@ def prefix_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -108,9 +109,9 @@ def prefix_gradient(
                 row_keys = tl.zeros((QUERIES, D), wide)
                 row_values = tl.zeros((QUERIES, D_V), wide)
                 ends_of_parts = parts_of_keys(
-                    first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, MASKED
+                    first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
                 )
-                for part in tl.static_range(1 if MASKED else 3):
+                for part in tl.static_range(3 if PEELED else 1):
                     for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
                         keys = place + tl.arange(0, KEYS)
                         inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)

@@ -55,6 +55,7 @@ def query_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -78,7 +79,7 @@ def query_gradient(
 
     found = tl.zeros((QUERIES, D), wide)
     ends_of_parts = parts_of_keys(
-        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, MASKED
+        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
     )
     given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
     steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
@@ -92,7 +93,7 @@ def query_gradient(
         g_row = g_row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_found = tl.zeros((QUERIES, D), wide)
-        for part in tl.static_range(1 if MASKED else 3):
+        for part in tl.static_range(3 if PEELED else 1):
             for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
                 keys = place + tl.arange(0, KEYS)
                 inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)

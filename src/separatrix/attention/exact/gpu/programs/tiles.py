@@ -58,7 +58,8 @@ def visible(first, last, offset, window, length, ENDS: tl.constexpr, WINDOWED: t
 def parts(start, stop, low, high, BLOCK: tl.constexpr):
     """Split blocks that begin at `start` into those before, inside and after [low, high): four ends of three ranges.
 
-    Every query may attend every key of a block inside by its position, so that its scores need no comparisons.
+    Every query may attend every key of a block inside by its position, so that its scores need no comparisons. Kernels
+    that are not `PEELED` compare positions in all blocks, which are all in the first range.
     """
     begin = tl.minimum(start + tl.cdiv(tl.maximum(low - start, 0), BLOCK) * BLOCK, stop)
     end = tl.maximum(begin, start + tl.maximum(high - start, 0) // BLOCK * BLOCK)
@@ -75,7 +76,7 @@ def parts_of_keys(
     KEYS: tl.constexpr,
     ENDS: tl.constexpr,
     WINDOWED: tl.constexpr,
-    MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
 ):
     """The `parts` of the inner keys that some query from `first` to `last` may attend: those inside, all queries may."""
     start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
@@ -84,7 +85,7 @@ def parts_of_keys(
         high = tl.minimum(length, first + offset + 1)
     if WINDOWED:
         low = last + offset - window + 1
-    if MASKED:
+    if not PEELED:
         low = stop
     return parts(start, stop, low, high, KEYS)
 
@@ -113,7 +114,7 @@ def parts_of_queries(
     QUERIES: tl.constexpr,
     CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr,
-    MASKED: tl.constexpr,
+    PEELED: tl.constexpr,
 ):
     """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all."""
     start, stop = looking(place, last, offset, window, queries, CAUSAL, WINDOWED)
@@ -122,7 +123,7 @@ def parts_of_queries(
         low = place + KEYS - 1 - offset
     if WINDOWED:
         high = tl.minimum(stop, place - offset + window)
-    low = tl.where(MASKED or place + KEYS > length, stop, low)
+    low = tl.where(not PEELED or place + KEYS > length, stop, low)
     return parts(start, stop, low, high, QUERIES)
 
 

@@ -93,9 +93,7 @@ def test_masks_are_no_loads_of_8_bits(launches, call):
 @pytest.mark.parametrize("name", [*gpu.ARCHITECTURES["cuda"], "sm_75", "sm_121"])
 def test_bounds_and_certificates_are_refused_on_unknown_architectures(name, launches, call, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_capability", lambda device: divmod(int(name.removeprefix("sm_")), 10)
-    )
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: divmod(int(name.removeprefix("sm_")), 10))
     gpu.architecture.cache_clear()
     try:
         assert exact_gpu.takes(call)

@@ -215,7 +215,8 @@ def kernel_gradient_sum(
 
 
 _EXPONENTIAL_OF_GPU = RoundingStep(
-    "NVIDIA bounds the error of 2^x by 2 units in the last place of the correctly rounded result: 5 u, 1 more than `EXP`", 1
+    "NVIDIA bounds the error of 2^x by 2 units in the last place of the correctly rounded result: 5 u, 1 more than `EXP`",
+    1,
 )
 
 

@@ -93,7 +93,9 @@ PLANTED = {
     "whole blocks beyond the first query": Planted(
         "tiles", "high = tl.minimum(length, first + offset + 1)", "high = tl.minimum(length, last + offset + 1)", whole
     ),
-    "whole blocks of queries before a key": Planted("tiles", "low = place + KEYS - 1 - offset", "low = place - offset", whole),
+    "whole blocks of queries before a key": Planted(
+        "tiles", "low = place + KEYS - 1 - offset", "low = place - offset", whole
+    ),
     "whole blocks of queries beyond a window": Planted(
         "tiles", "high = tl.minimum(stop, place - offset + window)", "high = stop", whole
     ),

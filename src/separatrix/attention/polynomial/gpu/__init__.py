@@ -7,5 +7,5 @@
 - `programs`: the kernels, which are compiled when they are first launched.
 
 A few tokens of a stream are appended and asked by `streaming.few_tokens_gpu`. All of them are tested in Triton's
-interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on hardware.
+interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not yet timed on hardware.
 """

@@ -104,7 +104,9 @@ def inner_gradient(
                     g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
                     row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
                     row = row.to(narrow)
-                    g_row, _ = times(g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0)
+                    g_row, _ = times(
+                        g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0
+                    )
                     g_row = g_row.to(narrow)
                     ends = reach(here, may, CAUSAL or INNER_WINDOW)
                     # Keys in rows and queries in columns: so the weights are the left factors of the next products.

@@ -1,4 +1,4 @@
-"""The kernels in Triton, compiled ahead of time: the saved table is that of the sources, and everything in it may ship."""
+"""The kernels in Triton, compiled ahead of time: the saved table is of the sources, and all that is in it may ship."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ WAYS = {
     "order 4 and up, everything hidden": (4, True, True),
     "order 4 and up, nothing hidden": (4, False, False),
 }
-"""What a kernel is compiled for: its order; whether there is causality and a window on each set; whether there are masks.
-Loops without comparisons are in kernels without masks alone."""
+"""What a kernel is compiled for: its order; whether there is causality and a window on each set; whether there are
+masks. Loops without comparisons are in kernels without masks alone."""
 COSTED = "causal, windows"
 """The way that costs of a score are published for, in bfloat16 on `FULL` targets."""
 FULL = ("sm_80", "sm_90", "gfx942")
-"""Targets for which everything that ships is compiled. For the others that is what certificates are given for, float32 and
-float64, and bfloat16 with everything hidden, which needs most registers and shared memory."""
+"""Targets for which everything that ships is compiled. For the others that is what certificates are given for, float32
+and float64, and bfloat16 with everything hidden, which needs most registers and shared memory."""
 PER_SET = ("states",)
 """Arguments that are a tuple, with one for each set."""
 
@@ -103,7 +103,7 @@ class Compiled:
             attention, and float64), and where the shapes of matrix instructions are not in the text (Blackwell).
         exponentials_per_score: Exponentials for one score.
         matrix_products_per_score: Multiply-adds of matrix units for one score, over the columns.
-        replication: How often the work of a score is repeated: by exponentials, or by matrix products over those needed.
+        replication: How often the work of a score is done: exponentials, or matrix products over those needed.
         local_memory_in_loop: Instructions of that loop that read or write local memory.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
         occupancy: The share of a multiprocessor's warps that can run at once.
@@ -389,10 +389,10 @@ def faults(rows: list[Compiled]) -> list[str]:
             sentences.append(f"{what}: {row.local_memory_in_loop} instructions for local memory in the innermost loop.")
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
-        if row.way == COSTED and row.replication is not None and row.replication > 1:
+        nvidia = TARGETS[row.target].vendor == "cuda"
+        if nvidia and row.way == COSTED and row.replication is not None and row.replication > 1:
             sentences.append(f"{what}: the work of a score is repeated {row.replication} times.")
-        certified = TARGETS[row.target].vendor == "cuda" or row.kernel in NEAR_LINEAR
-        if row.matrix and row.kind in ("float32", "float64") and certified:
+        if row.matrix and row.kind in ("float32", "float64") and (nvidia or row.kernel in NEAR_LINEAR):
             sentences.append(f"{what}: {row.matrix} instructions for matrix units, whose rounding is not documented.")
     return sentences
 
@@ -431,9 +431,10 @@ def markdown(rows: list[Compiled]) -> str:
         "",
         "Tested in the interpreter, compiled for these targets, not yet timed on hardware. `python -m benchmarks gpu "
         "--compile` makes this table; `benchmarks/gpu/compiled.py` says what its columns are. The last column is an "
-        "estimate from the GPU's peaks, calibrated on FBGEMM's published time. A block is queries x inner keys, warps, stages; for near-linear attention it is "
-        "monomials x tokens (entries, for `carry`), and a score is a monomial of a token. What a score costs is counted "
-        "in the innermost loop of the disassembled kernel, the one without comparisons where there is one.",
+        "estimate from the GPU's peaks, calibrated on FBGEMM's published time. A block is queries x inner keys, warps, "
+        "stages; for near-linear attention it is monomials x tokens (entries, for `carry`), and a score is a monomial "
+        "of a token. What a score costs is counted in the innermost loop of the disassembled kernel, the one without "
+        "comparisons where there is one.",
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]

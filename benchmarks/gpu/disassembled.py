@@ -1,8 +1,8 @@
 """The innermost loops of a compiled kernel that make scores, counted instruction by instruction.
 
-NVIDIA's machine code is disassembled by the `nvdisasm` that comes with Triton; AMD's compiler writes assembly. A loop is
-what lies between a label and a later branch to it. It makes scores if it has exponentials of float32, one for each score
-unless threads repeat each other's work.
+NVIDIA's machine code is disassembled by the `nvdisasm` that comes with Triton; AMD's compiler writes assembly. A loop
+is what lies between a label and a later branch to it. It makes scores if it has exponentials of float32, one for each
+score unless threads repeat each other's work.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
     (1, 300, (7, 300), 128, 128),
     (1, 300, (300, 300), 16, 16),
 )
-"""Heads, queries, keys of each set, and columns of keys and of values; the last three have several blocks in every loop."""
+"""Heads, queries, keys of each set, and columns of keys and of values.
+
+The last three have several blocks in every loop."""
 NEAR_LINEAR = (300, 4, 8)
 """The length and the dimensions of keys and of values for which near-linear attention is checked."""
 OPTIONS: tuple[dict[str, Any], ...] = (

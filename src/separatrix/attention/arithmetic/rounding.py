@@ -215,7 +215,7 @@ def kernel_gradient_sum(
 
 
 _EXPONENTIAL_OF_GPU = RoundingStep(
-    "NVIDIA bounds the error of 2^x by 2 units in the last place of the correctly rounded result: 5 u, 1 more than `EXP`",
+    "2^x errs by 2 units in the last place from the correctly rounded result, says NVIDIA: 5 u, 1 more than `EXP`",
     1,
 )
 

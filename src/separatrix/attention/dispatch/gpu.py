@@ -80,8 +80,8 @@ def unchecked(device: torch.device) -> str | None:
     if name in known:
         return None
     return (
-        f"The instructions that a compiler makes of the kernels have been checked for {', '.join(known)}, and this GPU is "
-        f"of {name}. Move the tensors to the CPU, or to one of these GPUs."
+        f"The instructions that a compiler makes of the kernels have been checked for {', '.join(known)}, and this "
+        f"GPU is of {name}. Move the tensors to the CPU, or to one of these GPUs."
     )
 
 

@@ -78,7 +78,7 @@ def parts_of_keys(
     WINDOWED: tl.constexpr,
     PEELED: tl.constexpr,
 ):
-    """The `parts` of the inner keys that some query from `first` to `last` may attend: those inside, all queries may."""
+    """The `parts` of the inner keys that some query from `first` to `last` may attend; all may attend those inside."""
     start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
     low, high = start, length
     if ENDS:

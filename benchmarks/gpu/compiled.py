@@ -54,6 +54,8 @@ KINDS = {
     "float64": (torch.float64, "fp64", "fp64", "ieee"),
 }
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
+HALF = ("bfloat16", "float16", "tf32")
+"""The kinds of products for matrix units: their kernels have loops without comparisons."""
 NEAR_LINEAR = (*near_linear.KERNELS, *near_linear.SCANS, *near_linear.STREAMS, "carry")
 """The kernels of near-linear attention: a score of theirs is a monomial of a token."""
 PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
@@ -99,10 +101,11 @@ class Compiled:
         shared_bytes: Bytes of shared memory.
         matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
         instructions_per_score: Instructions of threads for one score, in the innermost loop; of several such loops, in
-            the one without comparisons. This and the next three are None where no loop has exponentials (near-linear
-            attention, and float64), and where the shapes of matrix instructions are not in the text (Blackwell).
+            the one without comparisons. This and the next four are None where no loop has exponentials (near-linear
+            attention, and float64), and for float32 on targets that are not `FULL`.
         exponentials_per_score: Exponentials for one score.
-        matrix_products_per_score: Multiply-adds of matrix units for one score, over the columns.
+        matrix_products_per_score: Multiply-adds of matrix units for one score, over the columns; None on Blackwell
+            (sm_100, sm_103), where the shapes of matrix instructions are not in their text. So is the next.
         replication: How often the work of a score is done: exponentials, or matrix products over those needed.
         local_memory_in_loop: Instructions of that loop that read or write local memory.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
@@ -173,7 +176,7 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
         order, hidden, masked = WAYS[way]
         return {
             **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
-            **{"MASKED": masked, "PEELED": not masked and kind in ("bfloat16", "float16", "tf32")},
+            **{"MASKED": masked, "PEELED": not masked and kind in HALF},
             **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
             **{"PRECISION": KINDS[kind][3]},
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
@@ -250,7 +253,7 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         registers, spilled, moved = _of_amdgcn(made.asm)
         text = made.asm["amdgcn"]
     loop = None
-    if kernel not in NEAR_LINEAR and kind != "float64":
+    if kernel not in NEAR_LINEAR and (kind in HALF or (kind == "float32" and name in FULL)):
         loops = score_loops(target.vendor, sass(made.asm["cubin"]) if target.vendor == "cuda" else text)
         loop = min(loops, key=lambda candidate: candidate.instructions, default=None)
     costs = costs_of(loop, target, kernel, width, block)
@@ -383,7 +386,7 @@ def faults(rows: list[Compiled]) -> list[str]:
     sentences = []
     for row in rows:
         what = f"{row.kernel} of {row.kind}, {row.width} columns, {row.way}, on {row.target}"
-        if row.spilled and (row.local_memory_in_loop is None or row.kind not in ("bfloat16", "float16", "tf32")):
+        if row.spilled and (row.local_memory_in_loop is None or row.kind not in HALF):
             sentences.append(f"{what}: {row.spilled} bytes spilled.")
         if row.local_memory_in_loop:
             sentences.append(f"{what}: {row.local_memory_in_loop} instructions for local memory in the innermost loop.")

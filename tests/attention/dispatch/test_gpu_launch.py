@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from separatrix.attention.polynomial.gpu import launch as near_linear_launch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from separatrix.attention.call import check_call
@@ -16,6 +15,7 @@ from separatrix.attention.exact import gpu as exact_gpu
 from separatrix.attention.exact.backend import require_proved
 from separatrix.attention.exact.gpu import configurations
 from separatrix.attention.exact.gpu import launch as exact_launch
+from separatrix.attention.near_linear.triton import launch as near_linear_launch
 from separatrix.errors import SeparatrixError
 from tests.contracts.devices import WithoutGuards
 

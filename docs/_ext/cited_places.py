@@ -41,7 +41,7 @@ def places(paper: str) -> list[Place]:
 
 @cache
 def citing_files(paper: str) -> dict[str, tuple[str, ...]]:
-    """The library's files by the places that their texts cite, "Lemma E.1" to "attention/near_linear/approximation/monomials.py"."""
+    """The files of the library by the places that they cite: "Lemma E.1" has near_linear/approximation/monomials.py."""
     found: dict[str, set[str]] = {}
     for file in _files(paper):
         for kind, numbers in _PLACE.findall((PACKAGE / file).read_text()):

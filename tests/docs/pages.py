@@ -18,7 +18,7 @@ ELSEWHERE = {"dask.md", "hugging-face.md", "torchrun.md"}
 PAGES = [page for page in [DOCS / "tour.md", *sorted((DOCS / "guide").glob("*.md"))] if "```python" in page.read_text()]
 EVIDENCE = DOCS / "guide" / "evidence.md"
 MADE = [ROOT / "README.md", *(DOCS / f"{one}.md" for one in ("errata", "commands", "gallery")), EVIDENCE]
-MADE += sorted((DOCS / "papers").glob("*.md"))
+MADE += [DOCS / "derivations" / "machine-checked.md", *sorted((DOCS / "papers").glob("*.md"))]
 """Pages with parts that are made from the source and committed."""
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv native sanitize neon test check lint oldest reproduce bench browser docs screenshots soak wheel
+.PHONY: help venv native sanitize neon test check lint oldest reproduce bench browser coq proofs docs screenshots soak wheel
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -94,6 +94,20 @@ browser: ## Chromium for the tests of the pages, where it can be installed
 	@command -v chromium >/dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y chromium >/dev/null; } \
 	|| echo "make browser: install Chromium yourself; without it the tests of the pages are skipped."
+
+COQ := coq libcoq-flocq libcoq-interval
+
+coq: ## Coq and its libraries for `make proofs`, where they can be installed
+	@command -v coqc >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y $(COQ) >/dev/null; } \
+	|| echo "make coq: install Coq 8.16, Flocq 4.1 and Coq-Interval 4.6 yourself; nothing but \`make proofs\` needs them."
+
+# By hand, and not in CI: the tests compare the committed statements with the ledger, without Coq.
+proofs: ## check the proofs of proofs/ with Coq, and print the axioms of every theorem
+	@command -v coqc >/dev/null || { echo "make proofs: Coq was not found. On Debian: apt-get install $(COQ)"; exit 1; }
+	@mkdir -p build/proofs && cp -u -p proofs/*.v proofs/_CoqProject build/proofs/
+	cd build/proofs && coq_makefile -f _CoqProject -o Makefile && $(MAKE)
+	$(PYTHON) proofs/axioms.py build/proofs
 
 docs: venv ## the documents, in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build/html

@@ -15,6 +15,7 @@ from docs._ext.markdown import marked, plain, slug
 from separatrix.claims import PAPERS
 from separatrix.claims.counts import count_recorded
 from separatrix.claims.ledger import MEANINGS, Claim, Verdict, claims, place
+from separatrix.claims.machine_checked import PROOFS, CheckedProof, proofs_of
 from separatrix.claims.verdicts import Recorded, records
 from separatrix.lab.wording import many
 from separatrix.studies import load
@@ -55,6 +56,8 @@ def _claim_rows(
             found += f"<br>{'erratum' if len(links) == 1 else 'errata'} {', '.join(links)}"
         if one.proof:
             found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
+        if proofs := proofs_of(one.id):
+            found += f"<br>checked by Coq: {', '.join(map(_proof_link, proofs))}"
         if one.neighbours:
             found += _folded(many(len(one.neighbours), "wrong neighbour"), [_rejected(one)])
         if one.alone:
@@ -109,6 +112,19 @@ def paper_heading(paper: str) -> str:
 def verdicts_list() -> str:
     """What each verdict means."""
     return "\n".join([*(f"- **{verdict}**: {meaning}" for verdict, meaning in MEANINGS.items()), ""])
+
+
+def machine_checked_table() -> str:
+    """A row for each theorem of `proofs/`: the claim that it is about, what is proved, and where."""
+    rows = [
+        f"| {_code(proof.claim) if proof.claim else 'the library'} | {marked(proof.proves)} | {_proof_link(proof)} |"
+        for proof in PROOFS
+    ]
+    return "\n".join(["| about | what is proved | theorem |", "| --- | --- | --- |", *rows, ""])
+
+
+def _proof_link(proof: CheckedProof) -> str:
+    return f"[{_code(proof.theorem)}](../../{proof.file})"
 
 
 def _code(text: str) -> str:

@@ -23,7 +23,7 @@ from docs._ext.errata_pages import errata_counts, errata_list, first_errata, led
 from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.gallery import gallery
-from docs._ext.ledger_pages import paper_heading, paper_table, verdicts_list
+from docs._ext.ledger_pages import machine_checked_table, paper_heading, paper_table, verdicts_list
 from docs._ext.notebook_pages import notebook
 from docs._ext.public_names import links
 
@@ -43,6 +43,7 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
     "fuzz": fuzz_counts,
     "gallery": gallery,
     "ledger-counts": ledger_counts,
+    "machine-checked": machine_checked_table,
     "paper": paper_heading,
     "table": paper_table,
     "verdicts": verdicts_list,

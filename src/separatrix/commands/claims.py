@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from separatrix.claims.formulas import readable
+from separatrix.claims.machine_checked import proofs_of
 from separatrix.commands.ending import in_a_sentence
 from separatrix.commands.options import RESULTS, PaperOption, StoreOption
 from separatrix.commands.verdict_table import print_table
@@ -110,6 +111,9 @@ def _told(one: Judgement) -> dict[str, Any]:
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
         "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
         "defines": list(claim.defines),
+        "machine_checked": [
+            {"theorem": proof.theorem, "file": proof.file, "proves": proof.proves} for proof in proofs_of(claim.id)
+        ],
         "history": list(claim.history),
         "profile": claim.profile,
         "cells": len(one.keys),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from separatrix.claims.ledger import MEANINGS, Claim, Erratum, Interval, Verdict, identity
+from separatrix.claims.machine_checked import proofs_of
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab.wording import many
 from separatrix.report.typeset import Make, typeset
@@ -64,7 +65,7 @@ def spelled(value: object) -> str:
 
 
 def statement(one: Judgement, make: Make[Node]) -> list[Node]:
-    """Show what the paper says, the finding's note, the code that a definition is, what was chosen, and old rules."""
+    """Show what the paper says, the note, choices, the code of a definition, machine-checked proofs, and old rules."""
     shown = [make("p", *typeset(one.claim.says, make), class_="statement")]
     if one.finding.note:
         shown.append(make("p", *typeset(one.finding.note, make), class_="note"))
@@ -75,6 +76,13 @@ def statement(one: Judgement, make: Make[Node]) -> list[Node]:
         names = (make("li", make("code", name)) for name in one.claim.defines)
         shown.append(make("p", "What this defines is, in the library:", class_="note"))
         shown.append(make("ul", *names, class_="note"))
+    if proofs := proofs_of(one.claim.id):
+        shown.append(make("p", "Checked by the Coq proof assistant:", class_="note"))
+        items = (
+            make("li", *typeset(proof.proves, make), " ", make("code", f"{proof.theorem} ({proof.file})"))
+            for proof in proofs
+        )
+        shown.append(make("ul", *items, class_="note"))
     if one.claim.history:
         shown.append(make("p", "Rules that were changed after results had been seen:", class_="note"))
         shown.append(make("ul", *(make("li", *typeset(rule, make)) for rule in one.claim.history), class_="note"))

@@ -12,7 +12,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arguments import CONSTRAINTS, CallOptions, check_arguments
 from separatrix.attention.checker.problem import as_problem
-from separatrix.attention.checker.saved import save_call
+from separatrix.attention.checker.saved import load_call, save_call
 from tests.contracts.attention_contract import inputs
 
 
@@ -225,3 +225,19 @@ def test_an_error_survives_pickling():
 
     error = pickle.loads(pickle.dumps(sx.ArgumentError("n", expected="n >= 1", got=0, hypothesis="Theorem 1")))
     assert str(error) == "n: expected n >= 1, got 0. This breaks Theorem 1."
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_one_window_and_one_mask_are_for_all_sets(order, tmp_path):
+    query, keys, values = inputs(order, 5, [5, 5, 5])
+    mask = torch.tensor([True, False, True, True, True])
+    bare = {"windows": 3, "key_masks": mask, "is_causal": True}
+    listed = {"windows": [3] * (order - 1), "key_masks": [mask] * (order - 1), "is_causal": True}
+    expected = sx.tensor_attention(query, keys, values, **listed)
+    assert torch.equal(sx.tensor_attention(query, keys, values, **bare), expected)
+    lengths = torch.tensor([0, 5])
+    assert torch.equal(sx.tensor_attention(query, keys, values, cu_seqlens=lengths, **bare), expected)
+    result = sx.certified_attention(query, keys, values, tolerance=1e-6, **bare)
+    assert sx.verify(result, query, keys, values, **bare).held
+    result.save(tmp_path / "call.safetensors", query, keys, values, **bare)
+    assert load_call(tmp_path / "call.safetensors").options["windows"] == [3] * (order - 1)

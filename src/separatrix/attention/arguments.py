@@ -283,6 +283,11 @@ def _counted(argument: str, given: object, bare: type | tuple[type, ...], count:
     return sets
 
 
+def _for_each_set(argument: str, given: object, bare: type, count: int) -> tuple[object, ...]:
+    """An option for each key set: one entry, or None, stands for all of them."""
+    return (given,) * count if given is None or isinstance(given, bare) else _counted(argument, given, bare, count)
+
+
 def check_arguments(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
@@ -310,8 +315,8 @@ def check_arguments(
         _counted("values", values, Tensor, count),  # type: ignore[arg-type]
         is_causal,
         query_offset,
-        (None,) * count if key_masks is None else _counted("key_masks", key_masks, Tensor, count),  # type: ignore[arg-type]
-        (None,) * count if windows is None else _counted("windows", windows, int, count),  # type: ignore[arg-type]
+        _for_each_set("key_masks", key_masks, Tensor, count),  # type: ignore[arg-type]
+        _for_each_set("windows", windows, int, count),  # type: ignore[arg-type]
         math.nan if scale is None else scale,
         enable_gqa,
     )

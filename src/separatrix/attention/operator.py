@@ -85,8 +85,10 @@ def tensor_attention(
         is_causal: Whether only tuples with every j_m <= i + query_offset are attended. Without an offset all lengths
             must then be equal.
         query_offset: The position of the first query among the keys.
-        key_masks: For each key set None or a bool tensor (..., L_m), **True where a key may be attended**.
-        windows: For each key set None or a number w that allows only j_m in (i + query_offset - w, i + query_offset].
+        key_masks: For each key set None or a bool tensor (..., L_m), **True where a key may be attended**; a tensor
+            that is in no list is for all sets.
+        windows: For each key set None or a number w that allows only j_m in (i + query_offset - w, i + query_offset]; a
+            number that is in no list is for all sets.
         scale: The factor of every score; None is 1/d.
         enable_gqa: Whether heads, in dimension -3, are grouped: each key head serves query heads / key heads
             consecutive query heads.

@@ -113,7 +113,7 @@ def pack(
         expected = f"one tensor, or {1 + len(sets)}: one for the query and one for each key set"
         raise ArgumentError("cu_seqlens", expected=expected, got=str(len(given)))
     boundaries = [_boundaries(f"cu_seqlens[{m}]", x) for m, x in enumerate(given)]
-    masks = [key_masks] if isinstance(key_masks, Tensor) else key_masks
+    masks = [key_masks] * len(sets) if isinstance(key_masks, Tensor) else key_masks
     if masks is not None and len(masks) != len(sets):
         raise ArgumentError("key_masks", expected=f"{len(sets)}, one for each key set", got=str(len(masks)))
     lengths = [("query", query.shape[-2], 0)]

@@ -23,8 +23,8 @@ KEY = "_extra_state"
 """The key of the extra state in a state dict, after the prefix of the layer."""
 FREE = ("tolerance",)
 """Entries that may differ between the saved weights and the layer that loads them."""
-EARLIER = {"form": "product"}
-"""Entries that earlier versions did not save, with the values that their layers had; None for any other."""
+UNSAVED: Configuration = {"form": "product", "alibi": None}
+"""Entries that are saved only if they differ from these values, which the layers of earlier versions had."""
 
 
 def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
@@ -42,7 +42,7 @@ def changed_arguments(layer: TensorAttention) -> dict[str, object]:
     defaults: dict[str, object] = {"kdim": layer.embed_dim, "vdim": layer.embed_dim}
     defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
     defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
-    defaults |= {"form": "product", "alibi": None}
+    defaults |= UNSAVED
     changed = {name: getattr(layer, name) for name, value in defaults.items() if getattr(layer, name) != value}
     return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": layer.order, **changed}
 
@@ -51,9 +51,9 @@ def saved_configuration(layer: TensorAttention) -> dict[str, object]:
     """The numbers without which the weights of a layer compute another function, and its tolerance."""
     scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
     sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
-    alibi = None if layer.alibi is None else list(layer.alibi)
-    positions = {"rotary": layer.rotary, "form": layer.form, "alibi": alibi}
-    return sizes | positions | {"bound": layer.bound, "tolerance": layer.tolerance}
+    sizes |= {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
+    scoring = {"form": layer.form, "alibi": None if layer.alibi is None else list(layer.alibi)}
+    return sizes | {name: value for name, value in scoring.items() if value != UNSAVED[name]}
 
 
 def parameter_of(linear: nn.Module, name: str) -> Any:
@@ -72,8 +72,8 @@ def check_extra_state(configuration: Configuration, state: object) -> None:
     if isinstance(state, Tensor) and state.is_floating_point() and torch.equal(state, state.to(torch.uint8).to(state)):
         state = state.to(torch.uint8)  # the whole state dict was cast: every floating-point type holds bytes exactly
     saved = from_bytes(state, f"state_dict['{KEY}']")
-    for name, value in configuration.items():
-        of_saved = saved.get(name, EARLIER.get(name))
+    for name, value in {**UNSAVED, **configuration}.items():
+        of_saved = saved.get(name, UNSAVED.get(name))
         if name not in FREE and of_saved != value:
             expected = f"weights of a layer with {name} = {value}, as this one"
             raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {of_saved}")

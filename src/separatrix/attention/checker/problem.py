@@ -157,8 +157,12 @@ def as_problem(
     """The arguments of `tensor_attention`, checked as far as their meaning depends on it."""
     key_sets = _sets("keys", keys, Tensor)
     value_sets = _sets("values", values, Tensor)
-    masks = (None,) * len(key_sets) if key_masks is None else _sets("key_masks", key_masks, Tensor)
-    spans = (None,) * len(key_sets) if windows is None else _sets("windows", windows, int)
+    masks: tuple[Tensor | None, ...] = (None,) * len(key_sets)
+    if key_masks is not None:
+        masks = (key_masks,) * len(key_sets) if isinstance(key_masks, Tensor) else _sets("key_masks", key_masks, Tensor)
+    spans: tuple[int | None, ...] = (None,) * len(key_sets)
+    if windows is not None:
+        spans = (windows,) * len(key_sets) if isinstance(windows, int) else _sets("windows", windows, int)
     for name, sets in (("values", value_sets), ("key_masks", masks), ("windows", spans)):
         if len(sets) != len(key_sets):
             raise ArgumentError(name, expected=f"{len(key_sets)} entries, one for each key set", got=str(len(sets)))

@@ -86,7 +86,8 @@ def save_call(
     sets = _sets(keys, Tensor)
     named = {"query": query, **_named("keys", sets), **_named("values", _sets(values, Tensor))}
     if key_masks is not None:
-        named |= _named("key_masks", _sets(key_masks, Tensor))
+        masks = [key_masks] * len(sets) if isinstance(key_masks, Tensor) else key_masks
+        named |= _named("key_masks", masks)
     certificate = result.certificate
     named |= {"output": result.output, "lse": result.lse, "per_query": certificate.per_query}
     said = {
@@ -95,7 +96,7 @@ def save_call(
         "options": {
             "is_causal": is_causal,
             "query_offset": query_offset,
-            "windows": None if windows is None else _sets(windows, int),
+            "windows": [windows] * len(sets) if isinstance(windows, int) else windows and list(windows),
             "scale": scale,
             "enable_gqa": enable_gqa,
         },

@@ -45,7 +45,7 @@ ENTRIES = 2**18
 LEAST_KEYS = 128
 """Keys of each set that a query attends at the least; with fewer the product form takes less time."""
 LEAST_CAUSAL_KEYS = 384
-"""The same for causal attention and windows, where part of every block is masked."""
+"""Keys of each set that a query attends at the least in causal attention and windows, which mask part of a block."""
 
 
 @overload
@@ -120,7 +120,7 @@ def _factorised(call: Call) -> tuple[Tensor, Tensor] | None:
     return call.shaped(out.to(call.query.dtype)), call.shaped(lse)
 
 
-class _Block(NamedTuple):
+class _QueryBlock(NamedTuple):
     """Heads and queries that are computed together, and the keys of both sets that any of them may attend."""
 
     heads: slice
@@ -129,7 +129,7 @@ class _Block(NamedTuple):
     second: Range
 
 
-def _blocks(call: Call) -> Iterator[_Block]:
+def _blocks(call: Call) -> Iterator[_QueryBlock]:
     heads, length = call.query.shape[:2]
     longest = max(*call.positions.reaches(call.key_lengths))
     together = max(1, ENTRIES // (min(length, QUERIES) * longest * (call.values[0].shape[2] + 1)))
@@ -140,7 +140,7 @@ def _blocks(call: Call) -> Iterator[_Block]:
             for m, keys in enumerate(call.key_lengths):
                 first, last = (call.positions.visible(m, query, keys) for query in (queries[0], queries[1] - 1))
                 ranges.append((first[0], max(first[0], last[1])))
-            yield _Block(slice(head, head + together), queries, *ranges)
+            yield _QueryBlock(slice(head, head + together), queries, *ranges)
 
 
 @dataclass
@@ -152,7 +152,7 @@ class _Factors:
     """
 
     call: Call
-    block: _Block
+    block: _QueryBlock
 
     def __post_init__(self) -> None:
         self.query = self.call.query[self.block.heads, slice(*self.block.queries)]
@@ -249,7 +249,9 @@ class _Attend(torch.autograd.Function):
             return None, *_gradients(call, out, lse, grad_out, grad_lse)
 
 
-def _attend_block(call: Call, block: _Block, values: tuple[Tensor, ...], least: float) -> tuple[Tensor, Tensor, Tensor]:
+def _attend_block(
+    call: Call, block: _QueryBlock, values: tuple[Tensor, ...], least: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The output of a block, divided by the powers of the values, its log-sum-exp, and whether it is in range."""
     factors = _Factors(call, block)
     V1, V2 = values[0][block.heads], values[1][block.heads, :, slice(*block.second)]

@@ -1,6 +1,7 @@
 """Near-linear attention: exp of a score is replaced by a polynomial, a sum of products of monomials of query and keys.
 
 - `remainder`: polynomials near exp, each with a bound on its error.
+- `minimax`: polynomials of least relative error, with a proof of it, for scores up to a bound.
 - `monomials`: sets of multi-indices, and their monomials built level by level.
 - `greedy`: index sets shaped by the amplitudes of the coordinates.
 - `frame`: the coordinates in which scores are expanded.

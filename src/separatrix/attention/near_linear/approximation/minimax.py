@@ -80,7 +80,7 @@ def minimax(degree: int, radius: float, largest_error: float = math.inf) -> Rela
     Example:
         >>> P = minimax(3, 1.0)
         >>> [round(a, 3) for a in P.coefficients], round(P.error, 4)
-        ([0.995, 0.992, 0.543, 0.18], 0.005)
+        ([0.997, 1.011, 0.539, 0.159], 0.005)
         >>> minimax(3, 1.0, largest_error=1e-3) is None
         True
     """

@@ -97,7 +97,8 @@ def _cells() -> Iterator[Cell]:
     errata=(
         unseparated(
             "Corollary E.16",
-            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with any one "
+            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with "
+            "any one "
             r"encoding that has the $(q, \delta)$-property is at most $\epsilon$, for any $\epsilon$.",
         ),
         Erratum(
@@ -124,7 +125,9 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"whatever $q$ is, as printed", {"every_q": True}),
     ),
 )
-def corollary_e_16(found: Sequence[Found], most: float = 1.0, alpha: str = "induction", every_q: bool = False) -> Finding:
+def corollary_e_16(
+    found: Sequence[Found], most: float = 1.0, alpha: str = "induction", every_q: bool = False
+) -> Finding:
     """The largest loss over overlaps, alpha, T, q, delta and epsilon, corners included; and drawn encodings.
 
     Where overlaps may be above 1, the least loss over alpha and C; with `every_q`, the loss there is judged too.

@@ -4,7 +4,7 @@ A transformer W = C W* selects the subset y in the limit of large C if and only 
 is below 1. Over the encodings by unit vectors that have the (q, delta)-property of Definition A.1 of Wang, Wei, Hsu and
 Lee, the largest overlap of e_y = E_y (E_y^T E_y)^{-1} 1 is exactly
 
-    delta sqrt(q) / (1 - a),    a = delta (q - 1) / (q (q - 2)) for q >= 3,    delta / sqrt(2) for q = 2,    0 for q = 1.
+    delta sqrt(q) / (1 - a),  a = delta (q - 1) / (q (q - 2)) for q >= 3,  delta / sqrt(2) for q = 2,  0 for q = 1.
 
 It is reached where the q encodings of y have the products -a / (q - 1) with each other and delta / sqrt(q) with e_i. It
 exceeds 1 for q above about 1 / delta^2: a bound on delta alone is not enough. docs/derivations/proofs.md has the proof.

@@ -97,7 +97,8 @@ def _cells() -> Iterator[Cell]:
     errata=(
         unseparated(
             "Corollary E.16",
-            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with any one "
+            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with "
+            "any one "
             r"encoding that has the $(q, \delta)$-property is at most $\epsilon$, for any $\epsilon$.",
         ),
         Erratum(

@@ -9,7 +9,7 @@ dual vector with its bound. docs/derivations/proofs.md has the proof of both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -43,7 +43,8 @@ def searched(q: int, steps: int, seed: int) -> dict[str, float]:
 
     def near(E: Tensor, size: float) -> Tensor:
         moved = E + size * torch.randn(q + 1, q + 1, dtype=torch.float64, generator=source)
-        return moved / moved.norm(dim=1, keepdim=True)
+        scaled: Tensor = moved / moved.norm(dim=1, keepdim=True)
+        return scaled
 
     def share(E: Tensor) -> float:
         """-1 outside of the range of delta for which the formula is proved, and near 0, where all is rounding."""
@@ -86,7 +87,7 @@ def _cells() -> Iterator[Cell]:
         yield dual_of_signs.cell(seed=0, T=T, q=q, width=width)
 
 
-FORMS = {
+FORMS: Mapping[str, Callable[[int, float], float]] = {
     "exact": worst_overlap,
     "orthogonal": lambda q, delta: delta * math.sqrt(q),
     "bound": lambda q, delta: delta * math.sqrt(q) / (1 - delta),

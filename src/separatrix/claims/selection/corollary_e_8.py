@@ -32,7 +32,8 @@ SCALE = (
         printed=r"$C \ge \frac{1 - 2 \delta}{1 - 3 \delta} \log \frac{T - q}{q x}$, which is $\frac{1}{1 - c} \log "
         r"\frac{T - q}{q x}$ for $c = \delta / (1 - 2 \delta)$; the proof of Corollary E.9 repeats it.",
         right=r"With $c = \delta \sqrt{q} / (1 - \delta)$, or the largest overlap that there is.",
-        why=r"The scale is to make $s_+ \ge (1 - x) / q$ by Lemma E.15, whose bound is that of Lemma A.3, corrected. With "
+        why=r"The scale is to make $s_+ \ge (1 - x) / q$ by Lemma E.15, whose bound is that of Lemma A.3, "
+        "corrected. With "
         "the printed scale an encoding with larger overlaps has smaller weights.",
     ),
 )
@@ -181,8 +182,9 @@ def corollary_e_8(
 ) -> Finding:
     """The upper end of the induction over its whole range; runs at delta = 0 and with drawn encodings.
 
-    For the time, the bound is T^2 d / (eta epsilon) + T^2 / eta, with the constant 1 and a logarithm of T d / epsilon. The width
-    d_e is not a factor of that bound, and with drawn encodings it is the larger part of the time: there it is divided by.
+    For the time, the bound is T^2 d / (eta epsilon) + T^2 / eta, with the constant 1 and a logarithm of T d / epsilon.
+    The width d_e is not a factor of that bound, and with drawn encodings it is the larger part of the time: there it is
+    divided by.
     """
     tops = [one for one in found if "above" in one.result]
     runs = [one for one in found if "time" in one.result]

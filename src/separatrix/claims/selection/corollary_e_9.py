@@ -152,10 +152,12 @@ LAST_LINE = (
         rank=Rank.TYPOGRAPHICAL,
         at="Corollary E.9, and the loss in its proof",
         shown_by="q for q_2",
-        printed=r"$\alpha^2 \frac{(1 - q s')^2}{T_2 - q_2}$, and $(1 - q s')$ in the terms after it. The corollary itself "
+        printed=r"$\alpha^2 \frac{(1 - q s')^2}{T_2 - q_2}$, and $(1 - q s')$ in the terms after it. The corollary "
+        "itself "
         r"has $T$ and $q$ in its conditions, and the text before it $q_2 > q$.",
         right=r"$1 - q_2 s'$ in the loss and its terms; $T_1$ and $q_1$ in the conditions and in the text.",
-        why=r"$q_2$ positions have the weight $s'$, so that the others have $1 - q_2 s'$ together; training is with $T_1$ "
+        why="$q_2$ positions have the weight $s'$, so that the others have $1 - q_2 s'$ together; training is with "
+        "$T_1$ "
         "and $q_1$.",
     ),
 )
@@ -165,10 +167,10 @@ LAST_LINE = (
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
     """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one.
 
-    `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of
-    each of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has
-    the bounds over epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms. The third term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before
-    the last is printed with d / q_2.
+    `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of each
+    of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has the
+    bounds over epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms. The third
+    term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before the last is printed with d / q_2.
     """
     x = math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d))
     spill = (T2 - q2) * q1 / (T1 - q1) * x / q2

@@ -48,12 +48,15 @@ UPDATES = (
         rank=Rank.PROOF,
         at="Lemma E.7, the bounds on C",
         shown_by="order of the bounds on C",
-        printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 - q s_+) "
+        printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 "
+        "- q s_+) "
         r"s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
-        right=r"For all $t$ at which the last factor is not negative; else the two bounds change places. That it never is "
+        right="For all $t$ at which the last factor is not negative; else the two bounds change places. That it "
+        "never is "
         r"follows from $\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one "
         "induction.",
-        why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are proved "
+        why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are "
+        "proved "
         "in a circle.",
     ),
 )

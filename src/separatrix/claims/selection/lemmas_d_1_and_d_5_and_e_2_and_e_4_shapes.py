@@ -37,7 +37,8 @@ def _row(shown_by: str) -> Erratum:
         shown_by=shown_by,
         printed=r"$Y = (\mathbb{1}\{1 \in y\}, \ldots, \mathbb{1}\{T \in y\})$.",
         right=r"$Y = (\ldots)^\top$, as in Lemmas D.2 and E.3.",
-        why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single character of the "
+        why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single "
+        "character of the "
         "text that we read.)",
     )
 
@@ -64,12 +65,15 @@ E_4 = (
         rank=Rank.TYPOGRAPHICAL,
         slip="blocks of zeros",
         shown_by="V in Lemma E.4",
-        printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have $W(t) = C(t) "
-        r"(I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of Appendix E "
+        printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have "
+        "$W(t) = C(t) "
+        r"(I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of "
+        "Appendix E "
         r"has $W = \alpha I_d$.",
         right=r"$V(t) = \alpha(t) [I_d, 0]$, and $W(t)$ with its blocks of zeros; in Appendix E the block is $\alpha "
         "I_{d_e}$.",
-        why="$V$ and $W$ are multiplied with $Z$, which has $d + d_e$ rows. Only the blocks that are not zero are printed.",
+        why="$V$ and $W$ are multiplied with $Z$, which has $d + d_e$ rows. Only the blocks that are not zero are "
+        "printed.",
     ),
 )
 D_5 = (
@@ -85,7 +89,8 @@ D_5 = (
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
-        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after Lemma 3.2, "
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after "
+        "Lemma 3.2, "
         "and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
     ),
     Erratum(

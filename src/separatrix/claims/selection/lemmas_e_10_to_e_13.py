@@ -22,9 +22,9 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
     """How much flips and exchanges change weights and Gram matrices; and the entries of E[f(S) e_i e_y^T].
 
     `position flipped` turns the sign of one position's encoding, `positions exchanged` exchanges those of a position
-    inside the subset and one outside. `old code` is how far E'^T e_y is from E^T e_y, where E' has two rows exchanged and
-    e_y is the code of E. `single` is the largest entry off the diagonal for one encoding. f is the weight
-    of the first position, its square, and the largest weight.
+    inside the subset and one outside. `old code` is how far E'^T e_y is from E^T e_y, where E' has two rows exchanged
+    and e_y is the code of E. `single` is the largest entry off the diagonal for one encoding. f is the weight of the
+    first position, its square, and the largest weight.
     """
     stack = valid_encodings(T, width)
     names = ("row flipped", "rows exchanged", "position flipped", "positions exchanged", "old code")
@@ -130,7 +130,8 @@ _symmetry(
             shown_by=_OLD,
             printed=r"$E'^\top e_y = E^\top R_{i j}^\top R_{i j} E_y (\ldots)^{-1} \mathbf{1}_q$.",
             right=r"$E'^\top e'_y$, with the code of $E'$, as in the proof of Lemma E.10.",
-            why="The code changes with the encodings; $e_y$ itself has other products with $E'$. (This erratum rests on a "
+            why="The code changes with the encodings; $e_y$ itself has other products with $E'$. (This erratum "
+            "rests on a "
             "single character of the text that we read.)",
         ),
     ),

@@ -112,8 +112,10 @@ PROOF = (
         right=r"It holds from $\alpha^\ast$ on. Below $\alpha^\ast$ the hypothesis is kept for another reason: with "
         r"$\alpha = \alpha^\ast - y$ the upper end falls by at most $\frac{\kappa}{8} (r \alpha^\ast + y)$, $\kappa = "
         r"\frac{d_e}{T d}$, and $\alpha(t + 1)$ is further below it.",
-        why=r"The bound on the step of $C$ has $1 - \gamma^2$, which is for $\gamma \ge 0$. Below $\alpha^\ast$, $\gamma$ is "
-        r"negative, the step is larger, and at $T = 10^6$, $q = 2$, $d_e = 6000$ the upper end falls below the middle of "
+        why=r"The bound on the step of $C$ has $1 - \gamma^2$, which is for $\gamma \ge 0$. Below $\alpha^\ast$, "
+        r"$\gamma$ is "
+        "negative, the step is larger, and at $T = 10^6$, $q = 2$, $d_e = 6000$ the upper end falls below the "
+        "middle of "
         "the interval.",
     ),
 )

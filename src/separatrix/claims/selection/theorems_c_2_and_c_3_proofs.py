@@ -151,5 +151,5 @@ def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
     neighbours=as_printed(MATRICES),
 )
 def theorem_c_3_matrices(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The matrices written out on the input of Equation (8); tokens of norm 1, and so long that the error exceeds epsilon."""
+    """The matrices written out on the input of Equation (8); tokens of norm 1, and longer ones."""
     return compared(found, MATRICES, misprint=misprint)

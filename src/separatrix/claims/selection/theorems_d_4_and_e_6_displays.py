@@ -117,9 +117,11 @@ E_6 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="decrement of alpha*",
-        printed=r"$\alpha^\ast(t) - \frac{(T - q) T q \Delta s}{T q s - 2 q + 1 / s + 1} \alpha^\ast(t)$, for the line before it.",
+        printed=r"$\alpha^\ast(t) - \frac{(T - q) T q \Delta s}{T q s - 2 q + 1 / s + 1} \alpha^\ast(t)$, for the "
+        "line before it.",
         right=r"$\alpha^\ast(t) - \frac{T q \Delta s}{T q s - 2 q + 1 / s} \alpha^\ast(t)$.",
-        why=r"$\alpha^\ast = \frac{T - q}{T q s - 2 q + 1 / s}$ takes the factor $T - q$ and one power of the denominator of "
+        why=r"$\alpha^\ast = \frac{T - q}{T q s - 2 q + 1 / s}$ takes the factor $T - q$ and one power of the "
+        "denominator of "
         r"$\frac{(T - q) T q \Delta s}{(T q s - 2 q + 1 / s)^2}$. The display after it has the right term.",
     ),
     Erratum(
@@ -127,7 +129,8 @@ E_6 = (
         shown_by="names of the statements",
         printed="After (***): And therefore, (S2) is proved, which also leads to (S1).",
         right="(S4) is proved, which also leads to (S3).",
-        why=r"(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval for $\alpha$ "
+        why="(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval "
+        r"for $\alpha$ "
         "is another one.",
     ),
 )

@@ -3,7 +3,8 @@ r"""The induction in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Le
 With rho = q / T, u = q s the weight of the subset, b = rho / u^2, and mu = 1 - kappa / 8 (kappa = 1 / d in Theorem D.4,
 d_e / (T d) in Theorem E.6), the upper end of the induction is
 
-    F(u) = (1 - rho) / sqrt(rho) t (1 + mu r) / N,    t = sqrt(rho) / u,  N = 1 + b (1 - 2 u),  r = b (1 - u) / (1 - b u),
+    F(u) = (1 - rho) / sqrt(rho) t (1 + mu r) / N,
+    t = sqrt(rho) / u,    N = 1 + b (1 - 2 u),    r = b (1 - u) / (1 - b u),
 
 and the steps of the induction are inequalities between rational functions of b, u and kappa on a compact set, whatever
 T, q, d and the rate are: docs/derivations/proofs.md derives them. Each is a quotient here that must not exceed 1. A
@@ -64,7 +65,7 @@ def lower_part(point: Point) -> Any:
 
 
 def upper_part(point: Point) -> Any:
-    """Above alpha*, in the upper part: how far the upper end falls, over how far alpha falls; at (b, u, kappa, fall)."""
+    """Above alpha*, in the upper part: how far the upper end falls, over alpha; at (b, u, kappa, fall)."""
     b, u, kappa, fall = point
     mu, theta = 1 - kappa / 8, 0.25
     N, ratio = _parts(b, u, mu)
@@ -75,7 +76,7 @@ def upper_part(point: Point) -> Any:
 
 
 def crossing(point: Point) -> Any:
-    """The largest alpha* over the upper end after the step in which s passes 1 / sqrt(T q); at (t, sqrt(rho), kappa)."""
+    """The largest alpha* over the upper end after the step across 1 / sqrt(T q); at (t, sqrt(rho), kappa)."""
     t, root, kappa = point
     N = 1 - 2 * root * t + t * t
     r = t * (t - root) / (1 - root * t)
@@ -172,7 +173,8 @@ def _register(where: str, hypotheses: str) -> Claim:
         paper="selection",
         where=where,
         part="induction",
-        says=rf"For all $T \ge 4 q$, $q \ge 2$, {hypotheses}: the induction hypothesis is kept by every step, and the loss "
+        says=rf"For all $T \ge 4 q$, $q \ge 2$, {hypotheses}: the induction hypothesis is kept by every step, and "
+        f"the loss "
         r"is at most $\epsilon$ once $s_+ \ge (1 - x) / q$.",
         cells=_cells,
         proof="The induction of Theorems D.4 and E.6 for all sizes",

@@ -1,10 +1,10 @@
 r"""Valid encodings with delta < 1/10 in which one position has an overlap above 1 with the codes of nearly all subsets.
 
 The encodings of all positions but one are orthonormal, and that of the last has the products p_j with them, so that the
-Gram matrix less the identity has one row and one column. Its constant in Definition A.1 of Wang, Wei, Hsu and Lee is the
-norm of the 2 q largest p_j, and for a subset y without the last position e_y is the sum of its encodings: the last has
-the overlap sum_{j in y} p_j, all others have 0. Where that is 1 or more, the last position has at least the weight s_+
-of a position of y for every C >= 0, and no alpha brings |Y/q - alpha S_y|^2 below
+Gram matrix less the identity has one row and one column. Its constant in Definition A.1 of Wang, Wei, Hsu and Lee is
+the norm of the 2 q largest p_j, and for a subset y without the last position e_y is the sum of its encodings: the last
+has the overlap sum_{j in y} p_j, all others have 0. Where that is 1 or more, the last position has at least the weight
+s_+ of a position of y for every C >= 0, and no alpha brings |Y/q - alpha S_y|^2 below
 
     min_z q (1/q - z)^2 + z^2 = 1 / (q (q + 1)).
 """
@@ -92,8 +92,9 @@ def losses(
 ) -> dict[str, float | list[float]]:
     """Lower bounds on the loss with such an encoding, in units of the largest epsilon that the theorems allow.
 
-    They are means over 400 subsets without the last position; the others count as if they had no loss. `losses` are those at alpha = 1 and C = 5, 20, 40,
-    `best` those at the best alpha; `least` is the least over alpha and C from 0 to 60, and `proved` the bound above.
+    They are means over 400 subsets without the last position; the others count as if they had no loss. `losses` are
+    those at alpha = 1 and C = 5, 20, 40, `best` those at the best alpha; `least` is the least over alpha and C from 0
+    to 60, and `proved` the bound above.
     """
     products = leaning_products(kind, q, T, lean, width, seed)
     delta = math.sqrt(float(np.sort(products**2)[-2 * q :].sum()))
@@ -146,8 +147,8 @@ def shown(found: Sequence[Found]) -> tuple[bool, dict[str, float | str]]:
             f"{name}: loss / largest epsilon at alpha = 1, C = 5, 20, 40": ", ".join(
                 f"{loss:.4g}" for loss in one.result["losses"]
             ),
-            f"{name}: least loss / largest epsilon over alpha and C, and its proved bound": f"{one.result['least']:.4g}, "
-            f"{one.result['proved']:.4g}",
+            f"{name}: least loss / largest epsilon over alpha and C": one.result["least"],
+            f"{name}: proved bound on it": one.result["proved"],
         }
     held = all(
         one.result["delta"] < 0.1

@@ -67,23 +67,15 @@ def row_of(**changes):
     return compiled.Compiled(**{**fields, **changes})
 
 
-CHEAP = {"kind": "bfloat16", "way": compiled.COSTED, "instructions_per_score": 9.2}
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({}, None),
         ({"spilled": 8}, "8 bytes spilled"),
         ({"kind": "bfloat16", "spilled": 8}, None),
-        ({"kind": "bfloat16", "target": "sm_80", "way": "everything hidden", "spilled": 8}, "8 bytes spilled"),
+        ({"kind": "bfloat16", "local_memory_in_loop": 2}, "local memory in the innermost loop"),
         ({"shared_bytes": 1 << 20}, "bytes of shared memory"),
-        (CHEAP, None),
-        ({**CHEAP, "instructions_per_score": 10.5}, "expected at most (10.0, 1.0, 4)"),
-        ({**CHEAP, "replication": 1.5}, "expected at most (10.0, 1.0, 4)"),
-        ({**CHEAP, "replication": None}, "expected at most (10.0, 1.0, 4)"),
-        ({**CHEAP, "local_memory_in_loop": 5}, "expected at most (10.0, 1.0, 4)"),
-        ({**CHEAP, "width": 32, "instructions_per_score": 99.0}, None),
+        ({"kind": "bfloat16", "way": compiled.COSTED, "replication": 1.5}, "repeated 1.5 times"),
         ({"matrix": 1}, "instructions for matrix units"),
         ({"matrix": 1, "kind": "tf32"}, None),
         ({"matrix": 1, "target": "gfx942"}, None),

@@ -94,7 +94,7 @@ def test_masks_are_no_loads_of_8_bits(launches, call):
 def test_bounds_and_certificates_are_refused_on_unknown_architectures(name, launches, call, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: divmod(int(name.removeprefix("sm_")), 10))
-    gpu.unchecked.cache_clear()
+    gpu.architecture.cache_clear()
     try:
         assert exact_gpu.takes(call)
         if name in gpu.ARCHITECTURES["cuda"]:
@@ -106,11 +106,15 @@ def test_bounds_and_certificates_are_refused_on_unknown_architectures(name, laun
         with pytest.raises(SeparatrixError, match=f"no certificate .* cuda:1.* this GPU is of {name}"):
             near_linear_launch.launch("carry", 1, call.query, warps=4)
     finally:
-        gpu.unchecked.cache_clear()
+        gpu.architecture.cache_clear()
 
 
 def test_the_name_of_an_amd_architecture(monkeypatch):
     properties = type("Properties", (), {"gcnArchName": "gfx942:sramecc+:xnack-"})
     monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    assert gpu.architecture(torch.device("cuda", 0)) == "gfx942"
+    gpu.architecture.cache_clear()
+    try:
+        assert gpu.architecture(torch.device("cuda", 0)) == "gfx942"
+    finally:
+        gpu.architecture.cache_clear()

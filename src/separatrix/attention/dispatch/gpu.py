@@ -59,6 +59,7 @@ def vendor() -> str:
     return "cuda" if torch.version.hip is None else "hip"
 
 
+@cache
 def architecture(device: torch.device) -> str:
     """The name of a GPU's architecture, as its compiler has it: "sm_90" or "gfx942"."""
     if vendor() == "hip":
@@ -68,12 +69,6 @@ def architecture(device: torch.device) -> str:
     return f"sm_{major}{minor}"
 
 
-def blocks_of(device: torch.device) -> str:
-    """Whose blocks the kernels have on a device: its architecture's, or the vendor's where this machine has no GPU."""
-    return architecture(device) if device.type == "cuda" and torch.cuda.is_available() else vendor()
-
-
-@cache
 def unchecked(device: torch.device) -> str | None:
     """Why nothing is proved of the kernels on a device whose architecture they were not compiled for; None if it was.
 

@@ -99,6 +99,7 @@ PLANTED = {
     "whole blocks of queries beyond a window": Planted(
         "tiles", "high = tl.minimum(stop, place - offset + window)", "high = stop", whole
     ),
+    "whole blocks beyond the keys": Planted("tiles", "not PEELED or place + KEYS > length", "not PEELED", whole),
     "sums of a query that may not attend": Planted(
         "attend", "row_sums = tl.where(may[:, None], row_sums, 0.0)", "row_sums = row_sums", whole
     ),

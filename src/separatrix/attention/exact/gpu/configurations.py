@@ -1,8 +1,9 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
-A vendor's are the largest of a short list that spill nothing. An architecture has its own where they were chosen by
-what a score costs in the innermost loop of the disassembled kernel: each warp has 16 rows of its own, so that no work
-is repeated. `python -m benchmarks gpu --compile` compiles all of them, and fails if one may not ship;
+In half types on NVIDIA's GPUs, of order 3 and with 64 columns or more, they are those of a short list for which a
+score costs fewest instructions in the innermost loop, on sm_90 and on sm_80: each warp has 16 rows of its own, so
+that no work is repeated, and no register is spilled inside that loop. The others are the largest of a short list that
+spill nothing. `python -m benchmarks gpu --compile` compiles all of them, and fails if one may not ship;
 benchmarks/results/gpu-compiled.md is its table. Nothing is searched at run time: the first call compiles what is
 written here.
 """
@@ -46,13 +47,13 @@ def width_of(call: Call) -> int:
 def configuration(
     kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee", order: int = 3
 ) -> Configuration:
-    """The configuration that ships for a kernel, for tensors of a type and a padded width, on some GPUs.
+    """The configuration that ships for a kernel, for tensors of a type and a padded width, on the GPUs of a vendor.
 
     Args:
         kernel: One of `KERNELS`.
         dtype: The type of the tensors.
         width: One of `WIDTHS`.
-        of: The architecture or the vendor, None for the vendor of this build of PyTorch.
+        of: The vendor, None for that of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
         order: The order of the call, 3 at the least.
 
@@ -60,10 +61,7 @@ def configuration(
         >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
         128
     """
-    what = (kernel, kind_of(dtype, precision), min(order, ORDERS[-1]))
-    of = of or vendor()
-    blocks = SHIPPED.get((of, *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
-    return blocks[WIDTHS.index(width)]
+    return SHIPPED[of or vendor(), kernel, kind_of(dtype, precision), min(order, ORDERS[-1])][WIDTHS.index(width)]
 
 
 def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
@@ -89,13 +87,6 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 
 
 SHIPPED = {
-    ("sm_90", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 128, 8, 1)),
-    ("sm_90", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (64, 64, 4, 1)),
-    ("sm_90", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (32, 128, 8, 1), (32, 128, 8, 1)),
-    ("sm_90", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1)),
-    ("sm_80", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2)),
-    ("sm_80", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2)),
-    ("sm_80", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 32, 4, 2), (64, 32, 4, 1)),
     ("cuda", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
     ("cuda", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
     ("cuda", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (32, 16, 8, 1)),

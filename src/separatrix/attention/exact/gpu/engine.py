@@ -85,7 +85,7 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
 
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
     """The queries, inner keys and prefixes that a kernel visits at the most for one of the others, whole blocks."""
-    block = configuration(kernel, dtype, width_of(call), of=gpu.blocks_of(call.query.device), order=call.order)
+    block = configuration(kernel, dtype, width_of(call), order=call.order)
     inner = launch.inner_of(call)
     prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
     return _whole(call.query.shape[1], block.queries), _whole(call.key_lengths[inner], block.keys), prefixes

@@ -178,8 +178,7 @@ def _launch(
 ) -> None:
     """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head."""
     found = described(call, precision)
-    of = gpu.blocks_of(call.query.device)
-    block = configuration(kernel, call.query.dtype, width_of(call), of=of, precision=precision, order=call.order)
+    block = configuration(kernel, call.query.dtype, width_of(call), precision=precision, order=call.order)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     # Imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)

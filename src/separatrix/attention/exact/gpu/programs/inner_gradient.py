@@ -77,7 +77,7 @@ def inner_gradient(
     of_values = tl.zeros((KEYS, D_V), wide)
     last_key = tl.minimum(place + KEYS, inners) - 1
     ends_of_parts = parts_of_queries(
-        place, last_key, offset, inner_window, queries, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
+        place, last_key, offset, inner_window, queries, inners, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
     )
     given = (prefix_mask, table, sets, prefixes)
     for member in range(shared):

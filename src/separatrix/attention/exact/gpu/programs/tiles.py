@@ -109,24 +109,21 @@ def parts_of_queries(
     offset,
     window,
     queries,
+    length,
     KEYS: tl.constexpr,
     QUERIES: tl.constexpr,
     CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr,
     PEELED: tl.constexpr,
 ):
-    """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all.
-
-    What is beyond the last key has a gradient that is not written, whatever it is.
-    """
+    """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all."""
     start, stop = looking(place, last, offset, window, queries, CAUSAL, WINDOWED)
     low, high = start, stop
     if CAUSAL or WINDOWED:
         low = place + KEYS - 1 - offset
     if WINDOWED:
         high = tl.minimum(stop, place - offset + window)
-    if not PEELED:
-        low = stop
+    low = tl.where(not PEELED or place + KEYS > length, stop, low)
     return parts(start, stop, low, high, QUERIES)
 
 

@@ -12,7 +12,7 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -32,13 +32,7 @@ SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
     (1, 40, (20, 150), 128, 128),
     (1, 20, (5, 9, 30), 32, 16),
     (1, 20, (3, 4, 5, 20), 16, 16),
-    (1, 300, (7, 300), 64, 64),
-    (1, 300, (7, 300), 128, 128),
-    (1, 300, (300, 300), 16, 16),
 )
-"""Heads, queries, keys of each set, and columns of keys and of values.
-
-The last three have several blocks in every loop."""
 NEAR_LINEAR = (300, 4, 8)
 """The length and the dimensions of keys and of values for which near-linear attention is checked."""
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -84,7 +78,7 @@ def checks(device: str) -> list[dict[str, Any]]:
                 grad = draw(9, heads, queries, d_v, dtype=dtype, device=device)
                 leaves = [x.double().requires_grad_() for x in given]
                 sets = len(lengths)
-                options = dict(options, **({"windows": windows_of(lengths)} if "windows" in options else {}))
+                options = dict(options, **({"windows": windows_of(sets)} if "windows" in options else {}))
                 call = check_call(given[0], given[1 : 1 + sets], given[1 + sets :], **options)
                 if not gpu.takes(call):
                     continue
@@ -96,13 +90,13 @@ def checks(device: str) -> list[dict[str, Any]]:
     return found
 
 
-def windows_of(lengths: Sequence[int]) -> list[int | None]:
-    """A short window on the first set, and on the last one a window that holds whole blocks of a long set.
+def windows_of(sets: int) -> list[int | None]:
+    """A short window on the first set and a long one on the last.
 
-    >>> windows_of((3, 4, 5)), windows_of((7, 300))
-    ([7, None, 40], [7, 150])
+    >>> windows_of(3)
+    [7, None, 40]
     """
-    return [7, *[None] * (len(lengths) - 2), max(40, lengths[-1] // 2)]
+    return [7, *[None] * (sets - 2), 40]
 
 
 def near_linear_checks(device: str) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ def gpu_engine() -> str:
     oldest = ".".join(map(str, OLDEST_TRITON))
     with_triton = (
         "exact attention of order 3 and up and near-linear attention by kernels in Triton (tested in the interpreter, "
-        "compiled for sm_80 to sm_120, gfx90a and gfx942, not yet timed on hardware), the rest by plain PyTorch"
+        "compiled for sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
         if installed()
         else f"everything by plain PyTorch, because Triton {oldest} or later is not installed"
     )

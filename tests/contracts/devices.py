@@ -31,7 +31,7 @@ def _place() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-class WithoutGuards(TorchFunctionMode):
+class _WithoutGuards(TorchFunctionMode):
     """Index, invert, copy and move fake tensors of a GPU in a build of PyTorch for the CPU.
 
     Its Python bindings look for the GPU in these before any mode is asked; the operators below them do not.
@@ -127,7 +127,7 @@ def on_a_gpu(run: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
         patch.setattr(host, "read", record)
         run(*arguments)
         patch.setattr(host, "read", replay)
-        with FakeTensorMode(), WithoutGuards():
+        with FakeTensorMode(), _WithoutGuards():
             moved = tree_map_only(Tensor, lambda x: torch.empty(x.shape, dtype=x.dtype, device="cuda"), arguments)
             return run(*moved), looks
 

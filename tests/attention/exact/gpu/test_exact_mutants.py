@@ -30,16 +30,11 @@ def inner():
     agree(*checked("a window, and causality", True, torch.float64), 1e-13)
 
 
-def whole():
-    agree(*checked("windows, whole blocks", False, torch.float64), 1e-13)
-    agree(*checked("causal, whole blocks", False, torch.float64), 1e-13)
-
-
 def shared():
     test_heads_that_share_keys([2, 1, 7], {}, True)
 
 
-CHECKS = (windows, sets, causal, inner, whole, shared)
+CHECKS = (windows, sets, causal, inner, shared)
 TABLE = "tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)"
 PLANTED = {
     "the last key of a window": Planted(
@@ -86,31 +81,6 @@ PLANTED = {
     ),
     "the last key of the inner window": Planted(
         "tiles", "first + offset - window + 1, 0)", "first + offset - window + 2, 0)", inner
-    ),
-    "whole blocks before the window of the last query": Planted(
-        "tiles", "low = last + offset - window + 1", "low = first + offset - window + 1", whole
-    ),
-    "whole blocks beyond the first query": Planted(
-        "tiles", "high = tl.minimum(length, first + offset + 1)", "high = tl.minimum(length, last + offset + 1)", whole
-    ),
-    "whole blocks of queries before a key": Planted(
-        "tiles", "low = place + KEYS - 1 - offset", "low = place - offset", whole
-    ),
-    "whole blocks of queries beyond a window": Planted(
-        "tiles", "high = tl.minimum(stop, place - offset + window)", "high = stop", whole
-    ),
-    "whole blocks beyond the keys": Planted("tiles", "not PEELED or place + KEYS > length", "not PEELED", whole),
-    "sums of a query that may not attend": Planted(
-        "attend", "row_sums = tl.where(may[:, None], row_sums, 0.0)", "row_sums = row_sums", whole
-    ),
-    "a gradient of a query that may not attend": Planted(
-        "query_gradient", "row_found = tl.where(may[:, None], row_found, 0.0)", "row_found = row_found", whole
-    ),
-    "a prefix gradient of a query that may not attend": Planted(
-        "prefix_gradient", "row_keys = tl.where(may[:, None], row_keys, 0.0)", "row_keys = row_keys", whole
-    ),
-    "an inner gradient of a query that may not attend": Planted(
-        "inner_gradient", 'tl.where(may, shift, float("inf"))', "shift", whole
     ),
     "the mask of another head": Planted("inner_gradient", "head // mask_shared", "own", shared),
     "the share of a head": Planted("prefix_gradient", " * weight[:, None]", "", shared),

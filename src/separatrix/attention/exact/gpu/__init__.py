@@ -6,8 +6,7 @@
 - `engine`: what `exact.backend` asks of a backend.
 - `size`: whether the factors of a call may be multiplied as they are.
 
-They are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not
-yet timed on hardware.
+They are tested in Triton's interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on hardware.
 """
 
 from separatrix.attention.exact.blocks import tangents

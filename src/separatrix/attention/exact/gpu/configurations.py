@@ -1,11 +1,8 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
-In half types on NVIDIA's GPUs, of order 3 and with 64 columns or more, they are those of a short list for which a
-score costs fewest instructions in the innermost loop, on sm_90 and on sm_80: each warp has 16 rows of its own, so
-that no work is repeated, and no register is spilled inside that loop. The others are the largest of a short list that
-spill nothing. `python -m benchmarks gpu --compile` compiles all of them, and fails if one may not ship;
-benchmarks/results/gpu-compiled.md is its table. Nothing is searched at run time: the first call compiles what is
-written here.
+They are the largest of a short list that spill nothing to memory on any target of their vendor. `python -m benchmarks
+gpu --compile` compiles all of them, and fails if one spills; benchmarks/results/gpu-compiled.md is its table. Nothing
+is searched at run time: the first call compiles what is written here.
 """
 
 from __future__ import annotations

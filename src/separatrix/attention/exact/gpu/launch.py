@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call, Gradients
-from separatrix.attention.dispatch import gpu
-from separatrix.attention.dispatch.gpu import padded
+from separatrix.attention.dispatch.gpu import REGISTERS, padded, vendor
 from separatrix.attention.exact.gpu.configurations import LARGEST, configuration, width_of
 
 LOG2_E = 1.4426950408889634
@@ -79,8 +78,7 @@ def _described(call: Call, precision: str) -> Described:
     left = (call.query.to(call.computed_in) * (call.scale * LOG2_E)).contiguous()
     given = [call.keys, call.values]
     if call.masks:
-        # For float32, Triton 3.7 compiles products whose operands depend on a load of 8 bits to TF32 on Blackwell.
-        given.append(tuple(mask.to(torch.int32) for mask in call.masks))
+        given.append(tuple(mask.view(torch.uint8) for mask in call.masks))
     of_prefixes = [_together([sets[m] for m in prefixes]) for sets in given]
     of_inner = [sets[inner].contiguous() for sets in given]
     # Without masks, the pointers to them are not read but have to point somewhere.
@@ -96,7 +94,6 @@ def _described(call: Call, precision: str) -> Described:
             "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
             "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
-            "PEELED": peeled(call, precision),
             "PRECISION": precision,
             "d": d,
             "d_v": d_v,
@@ -104,14 +101,6 @@ def _described(call: Call, precision: str) -> Described:
             "D_V": padded(d_v),
         },
     )
-
-
-def peeled(call: Call, precision: str) -> bool:
-    """Whether blocks in which nothing is hidden have loops of their own, without comparisons.
-
-    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
-    """
-    return not call.masks and (call.query.dtype.itemsize == 2 or precision == "tf32")
 
 
 def _together(sets: list[Tensor]) -> Tensor:
@@ -176,16 +165,13 @@ def _launch(
     tensors: tuple[Tensor, ...],
     first: int | None = None,
 ) -> None:
-    """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head."""
+    """Run a kernel over all heads and blocks of what it computes, `length` rows of each head."""
     found = described(call, precision)
     block = configuration(kernel, call.query.dtype, width_of(call), precision=precision, order=call.order)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     # Imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.exact.gpu.programs.{kernel}"), kernel)
-    gpu.launch(
-        program,
-        heads * -(-length // rows),
-        call.query.device,
+    program[(heads * -(-length // rows),)](
         *found.tensors,
         *tensors,
         call.query.shape[1],
@@ -196,4 +182,5 @@ def _launch(
         KEYS=block.keys,
         num_warps=block.warps,
         num_stages=block.stages,
+        **({} if REGISTERS[vendor()] is None else {"maxnreg": REGISTERS[vendor()]}),
     )

@@ -14,10 +14,8 @@ import triton
 import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
-    LENGTHS,
     add_product,
     allowed,
-    parts_of_keys,
     power,
     product,
     put_rows,
@@ -26,10 +24,11 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     shown,
     steps_of,
     times,
+    visible,
 )
 
 
-@triton.jit(do_not_specialize=LENGTHS)
+@triton.jit
 def attend(
     left,
     prefix_keys,
@@ -53,7 +52,6 @@ def attend(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
-    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -75,9 +73,7 @@ def attend(
     total = tl.zeros((QUERIES,), wide)
     sums = tl.zeros((QUERIES, D_V), wide)
     peak = tl.full((QUERIES,), float("-inf"), wide)
-    ends_of_parts = parts_of_keys(
-        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
-    )
+    start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
     given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
     steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
     for step in range(steps):
@@ -88,26 +84,20 @@ def attend(
         row_peak = peak
         row_total = tl.zeros((QUERIES,), wide)
         row_sums = tl.zeros((QUERIES, D_V), wide)
-        for part in tl.static_range(3 if PEELED else 1):
-            for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
-                keys = place + tl.arange(0, KEYS)
-                inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
-                K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
-                V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-                S = product(row, tl.trans(K), wide, PRECISION)
-                if part != 1:
-                    S = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), S, float("-inf"))
-                higher = tl.maximum(row_peak, tl.ceil(tl.max(S, 1)))
-                base = tl.where(higher == float("-inf"), 0.0, higher)
-                fade = power(row_peak - base)
-                P = tl.exp2(S - base[:, None])
-                row_total = row_total * fade + tl.sum(P, 1)
-                row_sums = add_product(row_sums * fade[:, None], P.to(narrow), V, PRECISION)
-                row_peak = higher
-        # Queries that may not attend the prefix have scores in blocks without comparisons, which are dropped here.
-        row_peak = tl.where(may, row_peak, peak)
-        row_total = tl.where(may, row_total, 0.0)
-        row_sums = tl.where(may[:, None], row_sums, 0.0)
+        for place in range(start, stop, KEYS):
+            keys = place + tl.arange(0, KEYS)
+            inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
+            K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+            V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+            S = product(row, tl.trans(K), wide, PRECISION)
+            S = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), S, float("-inf"))
+            higher = tl.maximum(row_peak, tl.ceil(tl.max(S, 1)))
+            base = tl.where(higher == float("-inf"), 0.0, higher)
+            fade = power(row_peak - base)
+            P = tl.exp2(S - base[:, None])
+            row_total = row_total * fade + tl.sum(P, 1)
+            row_sums = add_product(row_sums * fade[:, None], P.to(narrow), V, PRECISION)
+            row_peak = higher
         fade = power(peak - tl.where(row_peak == float("-inf"), 0.0, row_peak))
         total = total * fade + row_total
         row_sums, _ = times(

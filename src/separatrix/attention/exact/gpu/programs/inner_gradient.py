@@ -12,10 +12,9 @@ import triton
 import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
-    LENGTHS,
     add_product,
     allowed,
-    parts_of_queries,
+    looking,
     product,
     put_rows,
     reach,
@@ -26,7 +25,7 @@ from separatrix.attention.exact.gpu.programs.tiles import (
 )
 
 
-@triton.jit(do_not_specialize=LENGTHS)
+@triton.jit
 def inner_gradient(
     left,
     prefix_keys,
@@ -54,7 +53,6 @@ def inner_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
-    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -76,9 +74,7 @@ def inner_gradient(
     of_keys = tl.zeros((KEYS, D), wide)
     of_values = tl.zeros((KEYS, D_V), wide)
     last_key = tl.minimum(place + KEYS, inners) - 1
-    ends_of_parts = parts_of_queries(
-        place, last_key, offset, inner_window, queries, inners, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
-    )
+    start, stop = looking(place, last_key, offset, inner_window, queries, CAUSAL, INNER_WINDOW)
     given = (prefix_mask, table, sets, prefixes)
     for member in range(shared):
         head = own * shared + member
@@ -87,37 +83,32 @@ def inner_gradient(
         if MASKED:  # what is hidden may be NaN
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-        for part in tl.static_range(3 if PEELED else 1):
-            for first in range(ends_of_parts[part], ends_of_parts[part + 1], QUERIES):
-                rows = first + tl.arange(0, QUERIES)
-                last = tl.minimum(first + QUERIES, queries) - 1
-                live, here = rows < queries, rows + offset
-                of_head = head.to(tl.int64) * queries + rows
-                shift = tl.load(lse + of_head, mask=live, other=0.0)
-                against = tl.load(delta + of_head, mask=live, other=0.0)
-                weight = tl.load(share + of_head, mask=live, other=0.0)
-                block = (own, masked_as, first, last, offset, here)
-                steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
-                for step in range(steps):
-                    # Read anew each time: registers are scarcer than cache.
-                    q = rows_of(left, head, rows, queries, live, d, D)
-                    g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
-                    row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
-                    row = row.to(narrow)
-                    g_row, _ = times(
-                        g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0
-                    )
-                    g_row = g_row.to(narrow)
-                    ends = reach(here, may, CAUSAL or INNER_WINDOW)
-                    # Keys in rows and queries in columns: so the weights are the left factors of the next products.
-                    S = product(K, tl.trans(row), wide, PRECISION)
-                    P = tl.exp2(S - tl.where(may, shift, float("inf"))[None, :]) * weight[None, :]
-                    if part != 1:
-                        seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
-                        P = tl.where(seen, P, 0.0)
-                    of_values = add_product(of_values, P.to(narrow), g_row, PRECISION)
-                    dP = product(V, tl.trans(g_row), wide, PRECISION)
-                    dS = (P * (dP - against[None, :])).to(narrow)
-                    of_keys = add_product(of_keys, dS, row, PRECISION)
+        for first in range(start, stop, QUERIES):
+            rows = first + tl.arange(0, QUERIES)
+            last = tl.minimum(first + QUERIES, queries) - 1
+            live, here = rows < queries, rows + offset
+            of_head = head.to(tl.int64) * queries + rows
+            shift = tl.load(lse + of_head, mask=live, other=0.0)
+            against = tl.load(delta + of_head, mask=live, other=0.0)
+            weight = tl.load(share + of_head, mask=live, other=0.0)
+            block = (own, masked_as, first, last, offset, here)
+            steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
+            for step in range(steps):
+                # Read anew each time: registers are scarcer than cache.
+                q = rows_of(left, head, rows, queries, live, d, D)
+                g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+                row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
+                row = row.to(narrow)
+                g_row, _ = times(g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0)
+                g_row = g_row.to(narrow)
+                ends = reach(here, may, CAUSAL or INNER_WINDOW)
+                seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
+                # Keys in rows and queries in columns: so the weights are the left factors of the next products.
+                S = product(K, tl.trans(row), wide, PRECISION)
+                P = tl.where(seen, tl.exp2(S - shift[None, :]), 0.0) * weight[None, :]
+                of_values = add_product(of_values, P.to(narrow), g_row, PRECISION)
+                dP = product(V, tl.trans(g_row), wide, PRECISION)
+                dS = (P * (dP - against[None, :])).to(narrow)
+                of_keys = add_product(of_keys, dS, row, PRECISION)
     put_rows(key_gradient, own, keys, inners, exists, of_keys, d, D)
     put_rows(value_gradient, own, keys, inners, exists, of_values, d_v, D_V)

@@ -13,11 +13,9 @@ import triton
 import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
-    LENGTHS,
     add_product,
     allowed,
     looking,
-    parts_of_keys,
     product,
     put_rows,
     reach,
@@ -26,10 +24,11 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     shown,
     steps_of,
     times,
+    visible,
 )
 
 
-@triton.jit(do_not_specialize=LENGTHS)
+@triton.jit
 def prefix_gradient(
     left,
     prefix_keys,
@@ -57,7 +56,6 @@ def prefix_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
-    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -108,26 +106,19 @@ def prefix_gradient(
                 ends = reach(here, may, CAUSAL or INNER_WINDOW)
                 row_keys = tl.zeros((QUERIES, D), wide)
                 row_values = tl.zeros((QUERIES, D_V), wide)
-                ends_of_parts = parts_of_keys(
-                    first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
-                )
-                for part in tl.static_range(3 if PEELED else 1):
-                    for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
-                        keys = place + tl.arange(0, KEYS)
-                        inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
-                        K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
-                        V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-                        S = product(row, tl.trans(K), wide, PRECISION)
-                        P = tl.exp2(S - shift[:, None]) * weight[:, None]
-                        if part != 1:
-                            P = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), P, 0.0)
-                        row_values = add_product(row_values, P.to(narrow), V, PRECISION)
-                        dP = product(g_row, tl.trans(V), wide, PRECISION)
-                        dS = (P * (dP - against[:, None])).to(narrow)
-                        row_keys = add_product(row_keys, dS, K, PRECISION)
-                # Queries that may not attend have scores in blocks without comparisons, which are dropped here.
-                row_keys = tl.where(may[:, None], row_keys, 0.0)
-                row_values = tl.where(may[:, None], row_values, 0.0)
+                low, high = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
+                for place in range(low, high, KEYS):
+                    keys = place + tl.arange(0, KEYS)
+                    inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
+                    K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+                    V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+                    S = product(row, tl.trans(K), wide, PRECISION)
+                    seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
+                    P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0) * weight[:, None]
+                    row_values = add_product(row_values, P.to(narrow), V, PRECISION)
+                    dP = product(g_row, tl.trans(V), wide, PRECISION)
+                    dS = (P * (dP - against[:, None])).to(narrow)
+                    row_keys = add_product(row_keys, dS, K, PRECISION)
                 # Read anew: registers are scarcer than cache.
                 row_keys *= rows_of(left, head, rows, queries, attends, d, D)
                 row_values *= rows_of(incoming, head, rows, queries, attends, d_v, D_V)

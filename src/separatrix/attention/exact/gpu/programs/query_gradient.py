@@ -13,10 +13,8 @@ import triton
 import triton.language as tl
 
 from separatrix.attention.exact.gpu.programs.tiles import (
-    LENGTHS,
     add_product,
     allowed,
-    parts_of_keys,
     product,
     put_rows,
     reach,
@@ -24,10 +22,11 @@ from separatrix.attention.exact.gpu.programs.tiles import (
     shown,
     steps_of,
     times,
+    visible,
 )
 
 
-@triton.jit(do_not_specialize=LENGTHS)
+@triton.jit
 def query_gradient(
     left,
     prefix_keys,
@@ -55,7 +54,6 @@ def query_gradient(
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
     MASKED: tl.constexpr,
-    PEELED: tl.constexpr,
     PRECISION: tl.constexpr,
     d: tl.constexpr,
     d_v: tl.constexpr,
@@ -78,9 +76,7 @@ def query_gradient(
     wide = left.dtype.element_ty
 
     found = tl.zeros((QUERIES, D), wide)
-    ends_of_parts = parts_of_keys(
-        first, last, offset, inner_window, inners, KEYS, CAUSAL or INNER_WINDOW, INNER_WINDOW, PEELED
-    )
+    start, stop = visible(first, last, offset, inner_window, inners, CAUSAL or INNER_WINDOW, INNER_WINDOW)
     given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
     steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
     for step in range(steps):
@@ -93,21 +89,17 @@ def query_gradient(
         g_row = g_row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_found = tl.zeros((QUERIES, D), wide)
-        for part in tl.static_range(3 if PEELED else 1):
-            for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
-                keys = place + tl.arange(0, KEYS)
-                inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
-                K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
-                V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
-                S = product(row, tl.trans(K), wide, PRECISION)
-                dP = product(g_row, tl.trans(V), wide, PRECISION)
-                P = tl.exp2(S - shift[:, None])
-                if part != 1:
-                    P = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), P, 0.0)
-                dS = (P * (dP - against[:, None])).to(narrow)
-                row_found = add_product(row_found, dS, K, PRECISION)
-        # Queries that may not attend the prefix have scores in blocks without comparisons, which are dropped here.
-        row_found = tl.where(may[:, None], row_found, 0.0)
+        for place in range(start, stop, KEYS):
+            keys = place + tl.arange(0, KEYS)
+            inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
+            K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+            V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+            S = product(row, tl.trans(K), wide, PRECISION)
+            dP = product(g_row, tl.trans(V), wide, PRECISION)
+            seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW)
+            P = tl.where(seen, tl.exp2(S - shift[:, None]), 0.0)
+            dS = (P * (dP - against[:, None])).to(narrow)
+            row_found = add_product(row_found, dS, K, PRECISION)
         row_found, _ = times(row_found, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
         found += row_found
     put_rows(gradient, head, rows, queries, live, found, d, D)

@@ -13,8 +13,6 @@ import triton.language as tl
 
 NOWHERE = tl.constexpr(1 << 30)
 """An index that no key has."""
-LENGTHS = ("queries", "prefixes", "inners", "offset", "inner_window")
-"""Arguments that no kernel is specialised for, so that a growing key/value cache does not recompile anything."""
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 """Whether the kernels were imported for Triton's interpreter, whose products do not know bfloat16."""
 
@@ -55,42 +53,6 @@ def visible(first, last, offset, window, length, ENDS: tl.constexpr, WINDOWED: t
 
 
 @triton.jit
-def parts(start, stop, low, high, BLOCK: tl.constexpr):
-    """Split blocks that begin at `start` into those before, inside and after [low, high): four ends of three ranges.
-
-    Every query may attend every key of a block inside by its position, so that its scores need no comparisons. Kernels
-    that are not `PEELED` compare positions in all blocks, which are all in the first range.
-    """
-    begin = tl.minimum(start + tl.cdiv(tl.maximum(low - start, 0), BLOCK) * BLOCK, stop)
-    end = tl.maximum(begin, start + tl.maximum(high - start, 0) // BLOCK * BLOCK)
-    return start, begin, end, stop
-
-
-@triton.jit
-def parts_of_keys(
-    first,
-    last,
-    offset,
-    window,
-    length,
-    KEYS: tl.constexpr,
-    ENDS: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    PEELED: tl.constexpr,
-):
-    """The `parts` of the inner keys that some query from `first` to `last` may attend; all may attend those inside."""
-    start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
-    low, high = start, length
-    if ENDS:
-        high = tl.minimum(length, first + offset + 1)
-    if WINDOWED:
-        low = last + offset - window + 1
-    if not PEELED:
-        low = stop
-    return parts(start, stop, low, high, KEYS)
-
-
-@triton.jit
 def looking(first, last, offset, window, queries, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
     """The queries, start and stop, that may attend some key from `first` to `last` by their position."""
     start, stop = 0, queries
@@ -100,31 +62,6 @@ def looking(first, last, offset, window, queries, CAUSAL: tl.constexpr, WINDOWED
         start = tl.where((window > 0) | CAUSAL, tl.maximum(first - offset, 0), 0)
         stop = tl.where(window > 0, tl.minimum(queries, last - offset + window), queries)
     return start, stop
-
-
-@triton.jit
-def parts_of_queries(
-    place,
-    last,
-    offset,
-    window,
-    queries,
-    length,
-    KEYS: tl.constexpr,
-    QUERIES: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    PEELED: tl.constexpr,
-):
-    """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all."""
-    start, stop = looking(place, last, offset, window, queries, CAUSAL, WINDOWED)
-    low, high = start, stop
-    if CAUSAL or WINDOWED:
-        low = place + KEYS - 1 - offset
-    if WINDOWED:
-        high = tl.minimum(stop, place - offset + window)
-    low = tl.where(not PEELED or place + KEYS > length, stop, low)
-    return parts(start, stop, low, high, QUERIES)
 
 
 @triton.jit

@@ -44,7 +44,7 @@ def against_state(
     else:
         for row in range(rank):
             found = monomial_of(x, factors, head, row, tokens, n, d, degree, TOKENS)
-            M = tl.load(of_head + tl.cast(row, tl.int64) * columns + column, mask=column < columns, other=0.0)
+            M = tl.load(of_head + row * columns + column, mask=column < columns, other=0.0)
             sums += found[:, None] * M[None, :]
     at = out + head.to(tl.int64) * columns * n + column[None, :].to(tl.int64) * n + tokens[:, None]
     tl.store(at, sums, mask=(column < columns)[None, :] & (tokens < n)[:, None])

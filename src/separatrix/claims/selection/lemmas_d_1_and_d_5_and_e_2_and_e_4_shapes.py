@@ -35,8 +35,8 @@ def _row(shown_by: str) -> Erratum:
         rank=Rank.TYPOGRAPHICAL,
         slip="Y as a row",
         shown_by=shown_by,
-        printed=r"$Y = (\mathbb{1}\{1 \in y\}, \ldots, \mathbb{1}\{T \in y\})$.",
-        right=r"$Y = (\ldots)^\top$, as in Lemmas D.2 and E.3.",
+        printed=r"$Y = (Y_1, \ldots, Y_T)$ with the indicators $Y_i$ of the subset.",
+        right=r"$Y = (Y_1, \ldots, Y_T)^\top$, as in Lemmas D.2 and E.3.",
         why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single "
         "character of the "
         "text that we read.)",
@@ -63,7 +63,6 @@ E_2 = (
 E_4 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
-        slip="blocks of zeros",
         shown_by="V in Lemma E.4",
         printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have "
         "$W(t) = C(t) "

@@ -128,8 +128,8 @@ _symmetry(
             rank=Rank.TYPOGRAPHICAL,
             at="Lemma E.11, proof",
             shown_by=_OLD,
-            printed=r"$E'^\top e_y = E^\top R_{i j}^\top R_{i j} E_y (\ldots)^{-1} \mathbf{1}_q$.",
-            right=r"$E'^\top e'_y$, with the code of $E'$, as in the proof of Lemma E.10.",
+            printed=r"$(E')^\top e_y = E^\top R_{i j}^\top R_{i j} E_y (\ldots)^{-1} \mathbf{1}_q$.",
+            right=r"$(E')^\top e'_y$, with the code of $E'$, as in the proof of Lemma E.10.",
             why="The code changes with the encodings; $e_y$ itself has other products with $E'$. (This erratum "
             "rests on a "
             "single character of the text that we read.)",

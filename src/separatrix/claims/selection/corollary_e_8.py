@@ -176,6 +176,10 @@ def _width(one: Found) -> float:
         Neighbour(r"$\alpha$ is at least $1 + x$", {"below": -1.0}),
         Neighbour(r"after a time of $T^2 / \eta$, whatever $\epsilon$ is", {"in_epsilon": 0}),
     ),
+    history=(
+        "Until 2026-11-18 all runs had orthogonal encodings. Runs with drawn encodings, and the scale that their weights "
+        "need, were added after the others had been seen.",
+    ),
 )
 def corollary_e_8(
     found: Sequence[Found], above: float = 1.6, below: float = 0.1, in_epsilon: int = 1, misprint: str = ""

@@ -158,6 +158,8 @@ def _cells() -> Iterator[Cell]:
         "is not above zero, and the neighbour was half of the interval, at any size. Then sizes with overlaps below "
         "1 and a large C were added, where the bound is nearly reached, and the neighbour is now judged where the "
         "overlaps are below 1.",
+        "On 2026-11-18 a cell was added in which alpha is beyond (IH2) and C falls: it shows that the two bounds on C "
+        "change places there. The verdict stayed.",
     ),
 )
 def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:

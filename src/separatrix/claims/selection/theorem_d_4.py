@@ -206,6 +206,7 @@ def _cells() -> Iterator[Cell]:
         "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, which hid that alpha* may fall in "
         "it; (S2) was judged below alpha* too, where it is not needed. The step is now judged against the upper end "
         "that holds after it, and (S2) from alpha* on; the verdict stayed.",
+        "On 2026-11-18 the factors of the neighbours of the steps were chosen anew after the quotients had been seen.",
     ),
 )
 def theorem_d_4_proof(found: Sequence[Found], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:

@@ -149,6 +149,10 @@ def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
     cells=_matrix_cells,
     errata=MATRICES,
     neighbours=as_printed(MATRICES),
+    history=(
+        "Until 2026-11-18 the numbers of two errata, on the blocks of Q and K and on tokens beyond the unit ball, were "
+        "written into the program; now they are computed.",
+    ),
 )
 def theorem_c_3_matrices(found: Sequence[Found], misprint: str = "") -> Finding:
     """The matrices written out on the input of Equation (8); tokens of norm 1, and longer ones."""

@@ -177,8 +177,8 @@ def _width(one: Found) -> float:
         Neighbour(r"after a time of $T^2 / \eta$, whatever $\epsilon$ is", {"in_epsilon": 0}),
     ),
     history=(
-        "Until 2026-11-18 all runs had orthogonal encodings. Runs with drawn encodings, and the scale that their weights "
-        "need, were added after the others had been seen.",
+        "Until 2026-11-18 all runs had orthogonal encodings. Runs with drawn encodings, and the scale that their "
+        "weights need, were added after the others had been seen.",
     ),
 )
 def corollary_e_8(

@@ -23,8 +23,8 @@ def comparison(rows: Rows, caption: str) -> Component:
     body = [
         html.Tr(
             [
-                html.Th(typeset(name, element), scope="row"),
-                *(html.Td(typeset(text, element), className=_kind(text)) for text in texts),
+                html.Th([*typeset(name, element)], scope="row"),
+                *(html.Td([*typeset(text, element)], className=_kind(text)) for text in texts),
             ]
         )
         for name, texts in rows

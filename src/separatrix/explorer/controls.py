@@ -219,7 +219,7 @@ def page(
     On a phone the result of the class ``first`` comes first, then the controls, then the other results.
     """
     shown = html.Div([left, html.Div(results, className="results")], className=kind)
-    return html.Div([html.P(typeset(lead, element), className="lead"), *([] if tries is None else [tries]), shown])
+    return html.Div([html.P([*typeset(lead, element)], className="lead"), *([] if tries is None else [tries]), shown])
 
 
 def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str, str]]) -> Component:

@@ -148,7 +148,7 @@ def numbers(views: Sequence[View]) -> Component:
         cells = [html.Td([html.B(one[i][2]), _bar(one[i][1])]) for one in parts]
         body.append(
             html.Tr(
-                [html.Th(typeset(" / ".join(names), element), scope="row"), *cells],
+                [html.Th([*typeset(" / ".join(names), element)], scope="row"), *cells],
                 className="success" if i == order[0] else "",
             )
         )
@@ -170,5 +170,5 @@ def _verdicts(views: Sequence[View]) -> list[Component]:
         else:
             kept = f"{who} satisfies every hypothesis of its definition and theorem that can be checked at a fixed n."
             rest = f" They also require {probabilities.unchecked(view)}; these are about growing n, and not checked."
-            told.append(html.P([kept, html.Span(typeset(rest, element), className="note")], className="kept"))
+            told.append(html.P([kept, html.Span([*typeset(rest, element)], className="note")], className="kept"))
     return told

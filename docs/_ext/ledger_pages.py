@@ -70,7 +70,7 @@ def _claim_rows(
         defined = [f"implemented by {_code(name)}" for name in one.defines]
         listed = list(map(source_link, files))
         listed = listed if len(listed) <= _UNFOLDED else [_folded(many(len(listed), "file"), listed)]
-        code = "<br>".join([*defined, *listed, f"checked in {checked}"])
+        code = "<br>".join([*defined, *listed, f"checked in {checked}"]).replace("</details><br>", "</details>")
         rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
     return rows
 

@@ -166,8 +166,8 @@ TOLERANCE = 0.03
         "8192 a quotient is 1.54), and the powers had not settled there. The rule now is about the local powers in "
         "T up to 4096, 1/epsilon up to 1e4, 1/eta, d and d_e; the verdict stayed.",
         "Until 2026-11-18 the wrong neighbours were T^0.8, d^-0.5 and the rate 3 q against q / 2. Nearer ones took "
-        "their place after results had been seen: T^0.85 (T^0.9 was tried first, and is too near to the power 0.935 that was "
-        "found), d^-0.1, and 2.1 q against 1.9 q. The verdict stayed.",
+        "their place after results had been seen: T^0.85 (T^0.9 was tried first, and is too near to the power 0.935 "
+        "that was found), d^-0.1, and 2.1 q against 1.9 q. The verdict stayed.",
     ),
 )
 def theorem_3_3(

@@ -114,7 +114,7 @@ def _no_store(shelf: Shelf) -> Component:
         html.Code("separatrix explore --store FOLDER", className="command"),
         " opens another folder.",
     ]
-    return html.P(said, className="alert note", role="note")
+    return html.P(said, className="note", role="note")
 
 
 def opened(one: Judgement, shelf: Shelf) -> list[Component]:

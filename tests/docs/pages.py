@@ -15,7 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 ELSEWHERE = {"dask.md", "hugging-face.md", "torchrun.md"}
 """Pages of the guide whose commands, in `bash`, need a cluster, a model or several processes: see `tests/examples`."""
-PAGES = [page for page in [DOCS / "tour.md", *sorted((DOCS / "guide").glob("*.md"))] if "```python" in page.read_text()]
+PAGES = [
+    page
+    for page in [DOCS / "index.md", DOCS / "tour.md", *sorted((DOCS / "guide").glob("*.md"))]
+    if "```python" in page.read_text()
+]
 COMMITTED = ("errata", "commands", "gallery", "guide/verifying", "guide/evidence", "derivations/machine-checked")
 MADE = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in COMMITTED)]
 MADE += sorted((DOCS / "papers").glob("*.md"))

@@ -15,6 +15,7 @@ from separatrix.claims.machine_checked import PROOFS, proofs_of
 from separatrix.claims.verdicts import recalled, records
 from separatrix.report.claim_parts import statement
 from separatrix.report.markup import tag
+from separatrix.report.typeset import typeset
 from separatrix.studies import load
 from tests.native.test_exponential import source
 
@@ -79,3 +80,9 @@ def test_the_coefficients_are_those_of_the_kernels(name: str) -> None:
     literals = re.search(rf"Definition {name}_coefficients : list Q :=\s*\[(.*?)\]%Q", text, re.DOTALL)[1]
     coefficients = tuple(Fraction(int(a), int(b)) for a, b in re.findall(r"(\d+) # (\d+)", literals))
     assert coefficients == source(name).coefficients
+
+
+def test_formulas_are_typeset():
+    """The report shows these sentences, and refuses a formula that it cannot typeset."""
+    for proof in PROOFS:
+        typeset(proof.proves, lambda name, *children, **attributes: name)

@@ -65,7 +65,7 @@ PROOFS: tuple[CheckedProof, ...] = (
     *_proofs(
         "ColumnKronecker.v",
         "kronecker/lemma-c.5/part-2",
-        kronecker_lemma_c_5_part_2=r"The row sums are $\mathsf{A}(I, \mathbf{1}, \mathbf{1})$, and need only the "
+        kronecker_lemma_c_5_part_2=r"The row sums are $A(I, \mathbf{1}, \mathbf{1})$, and need only the "
         "column sums of the keys.",
     ),
     *_proofs(

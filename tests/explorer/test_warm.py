@@ -19,11 +19,11 @@ def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.Monk
     timed = [doctor.Speed("exact", "", 4.0, 2.0), doctor.Speed("polynomial", "", 9.0, 3.0)]
     monkeypatch.setattr(machine_speed, "_found", {})
     monkeypatch.setattr(doctor, "speeds", lambda **options: timed)
-    phase_here.grid.cache_clear()
+    phase_here.diagram.cache_clear()
     dynamics.descended.cache_clear()
     warm.warm(tmp_path)
     assert machine_speed._found == {"exact": 2.0, "polynomial": 3.0}
-    assert phase_here.grid.cache_info().currsize == 1
+    assert phase_here.diagram.cache_info().currsize == 1
     assert dynamics.descended.cache_info().currsize == 1
     with monkeypatch.context() as broken:
         broken.setattr(judged_claims, "judge", None)  # nothing is left to be judged

@@ -186,7 +186,7 @@ def test_two_functions_cannot_share_a_name() -> None:
 
 
 def test_unknown_experiment_names_its_neighbours() -> None:
-    with pytest.raises(ArgumentError, match=r"near it: tests\.walk"):
+    with pytest.raises(ArgumentError, match=r"nearest: tests\.walk"):
         registry.named("tests.wolk")
 
 

@@ -266,7 +266,7 @@ def test_a_finding_leads_with_its_figure_or_says_why_not(reader: Reader) -> None
     assert "Of no claim on the page" not in section
     lacks = (
         "The results in this folder do not show this finding. The verdict from them is “not run here”; "
-        "the finding was made with the verdict “holds”. Of 1 cells"
+        "the finding was made with the verdict “holds”. Of 1 cell"
     )
     assert lacks in section
     (sketch,) = reader.all("svg")

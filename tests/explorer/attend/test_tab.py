@@ -33,7 +33,7 @@ def test_a_first_visit_shows_the_example(visitor: Any) -> None:
     found = visitor.open("?tab=attend")
     assert found["attend-alert.children"] == ""
     top = example.example().map_of(5, 0).top
-    assert f"is that of the pair ({top[0][0]}, {top[0][1]})" in found[CAPTION]
+    assert f"is that of the pair ({top[0][0]}, {top[0][1]})" in texts(found[CAPTION])
     assert example.sum_of(5, *top[0][:2]) in texts(found["attend-top.children"])
     assert found["attend-example.hidden"] is False
     assert found[CSV].startswith("first,second,weight\n")
@@ -46,7 +46,7 @@ def test_the_query_and_causality_follow_the_controls(visitor: Any) -> None:
     heat = found[MAP]["data"][0]
     hidden = [[one is None for one in row] for row in heat["z"]]
     assert hidden == [[max(i, j) > 3 for j in range(example.TOKENS)] for i in range(example.TOKENS)]
-    assert found[CAPTION].startswith("Query 3 of the example and its 32 x 32 pairs of keys")
+    assert texts(found[CAPTION]).startswith("Query 3 of the example and its 32 x 32 pairs of keys")
 
 
 def test_what_is_wrong_is_said_below_the_control_or_above_the_map(visitor: Any) -> None:

@@ -125,7 +125,7 @@ class TensorAttention(nn.Module):
           (out_proj): Linear(in_features=8, out_features=8, bias=True)
         )
         >>> TensorAttention(8, 2, bound=1.0, tolerance=1e-3).plan.rank
-        126
+        70
     """
 
     in_proj_bias: ClassVar[None] = None

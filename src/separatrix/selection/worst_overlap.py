@@ -55,7 +55,8 @@ def worst_overlap_encoding(q: int, delta: float, T: int) -> Tensor:
     Example:
         >>> from separatrix.selection.construction import overlaps
         >>> E = worst_overlap_encoding(3, 0.1, T=6)
-        >>> bool((overlaps(E, torch.arange(3)) - torch.tensor([worst_overlap(3, 0.1), 0, 0])).abs().max() < 1e-12)
+        >>> expected = torch.tensor([worst_overlap(3, 0.1), 0, 0], dtype=torch.float64)
+        >>> bool((overlaps(E, torch.arange(3)) - expected).abs().max() < 1e-12)
         True
     """
     q, delta = _checked(q, delta)

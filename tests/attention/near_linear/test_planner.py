@@ -166,7 +166,7 @@ def test_out_of_reach_says_what_would_do():
         "n = 100000",
         "B = 6",
         "tolerance 1e-06",
-        "rank",
+        "no degree up to",
         "(ln n)^(1/k) = 2.26",
         "B <= ",
         "Theorems 1.3",

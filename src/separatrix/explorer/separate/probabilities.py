@@ -136,7 +136,7 @@ def outside(view: View) -> str:
 
 
 def unchecked(view: View) -> str:
-    """What the theorems ask for that no single size can keep or break, beside the numbers of this one.
+    r"""What the theorems ask for that no single size can keep or break, beside the numbers of this one.
 
     >>> setting = {"weights": "cross", "mechanism": "softmax", "n": 10**6, "d": 11, "m": 1000, "a0": "0.01", "a1": "3"}
     >>> unchecked(look(setting))

@@ -15,6 +15,8 @@ KINDS = {
     "rotary, grouped": {"rotary": 100.0, "num_kv_heads": 1},
     "bounded": {"bound": 1.0},
     "near-linear": {"bound": 1.0, "tolerance": 1e-3},
+    "pairwise, ALiBi": {"form": "pairwise", "alibi": True},
+    "determinant": {"order": 2, "form": "determinant"},
 }
 """The options of the layers."""
 

@@ -257,8 +257,9 @@ def alibi(
     ]
     digits = [_digits(start, key, farthest) for start, key in zip(starts, sets, strict=True)]
     count = digits[0].shape[-1]
-    # The query's own term is divided by this power, and a key multiplied by it, to stay in the range of float16.
-    power = 2.0 ** (max(farthest, 1).bit_length() - 1)
+    # The query's own term is divided by this power, and a key multiplied by it, to stay in the range of float16. In
+    # other dtypes nothing depends on the length, so that layers can be exported for all lengths.
+    power = 2.0 ** (max(farthest, 1).bit_length() - 1) if query.dtype == torch.float16 else 1.0
     positions = torch.arange(query.shape[-2], dtype=torch.float64, device=query.device) + query_offset
     own = -sum(coefficients[1:], coefficients[0]) * (positions / power).unsqueeze(-1)
     remainder = own - own.to(query.dtype).to(torch.float64)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.near_linear import bounded_plan as bounded
+from separatrix.attention.streaming.ledger import StreamLedger
 from tests.attention.streaming.drawn_tokens import SEEN, part, tokens, uniform
 
 
@@ -216,6 +217,13 @@ def test_gradients_with_masks():
     assert not grads[1][~seen].any()
     assert not grads[0][1].any()
     assert grads[1][0, seen[0]].all()
+
+
+def test_a_merged_state_counts_one_more_rounding():
+    """That of the sum of the two states; tokens and largest values are those of both."""
+    ledger, other = StreamLedger([3, 4], [0.5, 2.0], [7, 1], None), StreamLedger([1, 0], [0.7, 0.0], [2, 5], None)
+    ledger.merge(other)
+    assert ledger == StreamLedger([4, 4], [0.7, 2.0], [8, 6], None)
 
 
 def test_merged_states_with_masks():

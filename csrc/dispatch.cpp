@@ -1,5 +1,6 @@
 // The C interface: which architectures there are, which of them runs, and its kernels.
 #include "architectures.hpp"  // made by CMakeLists.txt: those that the kernels are compiled for, the best first
+#include "interpreter.hpp"
 #include "kernels.hpp"
 #include "separatrix.h"
 #include "tasks.hpp"
@@ -50,8 +51,9 @@ const Architecture* best() {
 
 const Architecture* chosen = best();
 
-// Call a kernel with nothing thrown across the C interface.
+// Call a kernel with the interpreter released, and with nothing thrown across the C interface.
 template <class F> int guarded(F&& f) {
+    const ReleasedInterpreter released;
     try {
         return f();
     } catch (const std::bad_alloc&) {
@@ -93,6 +95,12 @@ void separatrix_set_threads(void* parallel_for, void* num_threads) {
                             reinterpret_cast<separatrix::NumThreads>(num_threads));
 }
 
+void separatrix_set_interpreter(void* save_thread, void* restore_thread, void* check_signals, uintptr_t main_thread) {
+    separatrix::set_interpreter(reinterpret_cast<separatrix::SaveThread>(save_thread),
+                                reinterpret_cast<separatrix::RestoreThread>(restore_thread),
+                                reinterpret_cast<separatrix::CheckSignals>(check_signals), main_thread);
+}
+
 int separatrix_exact_forward(const separatrix_call* call, void* out, void* lse) {
     return separatrix::guarded([&] { return chosen->kernels->exact_forward[arithmetic_of(*call)](*call, out, lse); });
 }
@@ -118,7 +126,7 @@ void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* lev
 }
 
 int separatrix_arithmetic(int64_t type, int64_t tasks, int64_t multiply_adds, int64_t powers) {
-    return chosen->kernels->arithmetic[type](tasks, multiply_adds, powers);
+    return separatrix::guarded([&] { return chosen->kernels->arithmetic[type](tasks, multiply_adds, powers); });
 }
 
 int separatrix_products_add(const separatrix_products* call, double* state) {
@@ -152,11 +160,12 @@ int separatrix_norms(const separatrix_tokens* tokens, const separatrix_norm* nor
 }
 
 int separatrix_sound(int64_t type, int64_t rows, int64_t columns, const void* x) {
-    try {
-        return chosen->kernels->sound(static_cast<int>(type), rows, columns, x);
-    } catch (const std::bad_alloc&) {
-        return 0;
-    }
+    int found = 0;
+    separatrix::guarded([&] {
+        found = chosen->kernels->sound(static_cast<int>(type), rows, columns, x);
+        return SEPARATRIX_DONE;
+    });
+    return found;
 }
 
 int separatrix_stream_append(const separatrix_stream* call, double* largest) {
@@ -168,7 +177,7 @@ int separatrix_stream_attend(const separatrix_stream* call, void* out, double* r
 }
 
 int separatrix_exp2(int64_t type, int64_t count, const void* powers, void* results) {
-    return chosen->kernels->exp2[type](count, powers, results);
+    return separatrix::guarded([&] { return chosen->kernels->exp2[type](count, powers, results); });
 }
 
 }  // extern "C"

@@ -13,6 +13,7 @@
 
 #include <memory>
 
+#include "exact_merged.hpp"
 #include "exact_prefixes.hpp"
 #include "tasks.hpp"
 #include "weights.hpp"
@@ -129,8 +130,10 @@ template <class T> struct BackwardSets {
             return;
         }
         Index pairs = 0;
-        do pairs += chunks_of(cut, prefixes);
-        while (prefixes.advance());
+        do {
+            pairs += chunks_of(cut, prefixes);
+            check_interrupt();
+        } while (prefixes.advance());
         // The first pair of a group is pairs * group / groups, in numbers that do not overflow.
         const auto border = [&](Index group) {
             return pairs / cut.groups * group + pairs % cut.groups * group / cut.groups;
@@ -143,6 +146,7 @@ template <class T> struct BackwardSets {
             for (; before + chunks <= border(group); chunks = chunks_of(cut, prefixes)) {
                 before += chunks;
                 prefixes.advance();
+                check_interrupt();
             }
             prefixes.save(starts + group * stride);
             starts[group * stride + call.sets] = border(group) - before;
@@ -171,6 +175,97 @@ template <class T> struct GroupGradients {
     }
 };
 
+// A chunk of keys and values that blocks of queries go over, and where their gradients are added up.
+template <class T> struct BackwardChunk {
+    Panels<T> key_panels, value_panels;
+    Index first;                  // the first key of the chunk in the panels, a whole number of panels
+    const T* key_rows;            // padded
+    T *key_grads, *value_grads;   // padded
+};
+
+// Adds a block of queries: five products, through weights P and their gradients D in the first caches.
+template <class T> class QueryBlock {
+public:
+    QueryBlock(const separatrix_call& call, const Cut<T>& cut)
+        : call_(call), cut_(cut), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
+          D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk) {}
+
+    // `within` gives the keys of the chunk that a query may attend, counted from the chunk's first.
+    template <class Within>
+    void add(const BackwardRows<T>& all, const BackwardChunk<T>& chunk, Range queries, Within within, T* grad_query) {
+        // Later queries attend later keys: the first and the last tell which keys the block is about.
+        Range about = within(queries.start);
+        for (Index i = queries.start + 1; i < queries.stop; ++i) {
+            const Range one = within(i);
+            if (one.size()) about = about.size() ? Range{std::min(about.start, one.start), std::max(about.stop, one.stop)} : one;
+        }
+        if (!about.size()) return;
+        const Index rows = queries.size(), stride = cut_.backward_chunk;
+        const Index first_panel = about.start / PANEL<T>, panels = (about.stop + PANEL<T> - 1) / PANEL<T> - first_panel;
+        const Index from = first_panel * PANEL<T>;
+        each_tile(rows, [&](auto count, Index r) {
+            constexpr int R = decltype(count)::value;
+            const Index i = queries.start + r;
+            scores<T, R>(call_.d, {all.query + i * call_.d, call_.d, 1}, chunk.key_panels, chunk.first + from, panels,
+                         P_ + r * stride + from, stride);
+            scores<T, R>(call_.d_v, {all.near + i * call_.d_v, call_.d_v, 1}, chunk.value_panels, chunk.first + from,
+                         panels, D_ + r * stride + from, stride);
+        });
+        for (Index r = 0; r < rows; ++r) {
+            T *P = P_ + r * stride, *D = D_ + r * stride;
+            const Range own = within(queries.start + r);
+            if (own.size()) weigh<T, Kept::NEAR_ONE>(P, own.start, own.stop, all.peaks[queries.start + r]);
+            fill_zeros(P, about.start, std::max(about.start, std::min(own.start, about.stop)));
+            fill_zeros(P, own.size() ? own.stop : about.start, about.stop);
+            for (Index v = about.start / WIDTH<T> * WIDTH<T>; v < about.stop; v += WIDTH<T>)
+                store(D + v, (load(D + v) - all.delta[queries.start + r]) * load(P + v));
+            fill_zeros(D, about.start, std::max(about.start, std::min(own.start, about.stop)));
+            fill_zeros(D, own.size() ? own.stop : about.start, about.stop);
+        }
+        each_tile(rows, [&](auto count, Index r) {
+            add_to<decltype(count)::value>(about.size(), {D_ + r * stride + about.start, stride, 1},
+                                           chunk.key_rows + about.start * cut_.depth, cut_.depth,
+                                           grad_query + (queries.start + r) * cut_.depth);
+        });
+        each_tile(about.size(), [&](auto count, Index j) {
+            constexpr int R = decltype(count)::value;
+            const Index at = about.start + j;
+            add_to<R>(rows, {P_ + at, 1, stride}, all.incoming + queries.start * cut_.width, cut_.width,
+                      chunk.value_grads + at * cut_.width);
+            add_to<R>(rows, {D_ + at, 1, stride}, all.weighted + queries.start * cut_.depth, cut_.depth,
+                      chunk.key_grads + at * cut_.depth);
+        });
+    }
+
+private:
+    // into[r] += sum over k of A[r][k] B[k], for rows of `width` columns.
+    template <int R> static void add_to(Index depth, Left<T> A, const T* B, Index width, T* into) {
+        each_column_of<T>(width, [&](auto vectors, Index column) {
+            constexpr int N = decltype(vectors)::value;
+            Vector<T> product[R][N] = {};
+            add_product<T, R, N>(depth, A, B + column, width, product);
+            for (int r = 0; r < R; ++r)
+                for (int n = 0; n < N; ++n) {
+                    T* to = into + r * width + column + n * WIDTH<T>;
+                    store(to, load(to) + product[r][n]);
+                }
+        });
+    }
+
+    // Call f for the rows [0, count), in tiles of nearly equal size.
+    template <class F> static void each_tile(Index count, F&& f) {
+        const Index tiles = (count + ROWS - 1) / ROWS;
+        for (Index tile = 0; tile < tiles; ++tile) {
+            const Index first = count * tile / tiles, last = count * (tile + 1) / tiles;
+            with_rows(last - first, [&](auto rows) { f(rows, first); });
+        }
+    }
+
+    const separatrix_call& call_;
+    const Cut<T>& cut_;
+    Array<T> P_, D_;
+};
+
 template <class T> class Backward {
 public:
     Backward(const separatrix_call& call, const Cut<T>& cut, const Sets<T>& sets, const BackwardRows<T>& rows,
@@ -178,8 +273,7 @@ public:
         : call_(call), cut_(cut), all_(rows), sets_(sets), inner_(sets_[cut.inner]), into_(into), prefix_keys_(cut.depth),
           prefix_values_(cut.width), key_panels_(cut.backward_chunk * call.d), value_panels_(cut.backward_chunk * call.d_v),
           key_rows_(cut.backward_chunk * cut.depth), key_grads_(cut.backward_chunk * cut.depth),
-          value_grads_(cut.backward_chunk * cut.width), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
-          D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk), fold_(std::max(cut.depth, cut.width)) {}
+          value_grads_(cut.backward_chunk * cut.width), fold_(std::max(cut.depth, cut.width)), block_(call, cut) {}
 
     // The pairs of a group; the chunks of a prefix follow each other.
     void add(const BackwardSets<T>& of, Index group) {
@@ -205,8 +299,13 @@ private:
                                attending(call_, cut_.inner, inner_.seen.place(keys.stop - 1)).stop});
         if (!queries.size()) return;
         write_products(prefix, keys);
-        for (Index first = queries.start; first < queries.stop; first += Cut<T>::QUERY_BLOCK)
-            add_queries({first, std::min(first + Cut<T>::QUERY_BLOCK, queries.stop)}, keys);
+        const BackwardChunk<T> chunk{Panels<T>(key_panels_, call_.d), Panels<T>(value_panels_, call_.d_v), 0, key_rows_,
+                                     key_grads_, value_grads_};
+        for (Index first = queries.start; first < queries.stop; first += Cut<T>::QUERY_BLOCK) {
+            const Range block{first, std::min(first + Cut<T>::QUERY_BLOCK, queries.stop)};
+            block_.add(all_, chunk, block, [&](Index query) { return within(query, keys); }, into_.query);
+            check_interrupt();
+        }
         fold(prefix, keys, false);
         fold(prefix, keys, true);
     }
@@ -232,74 +331,6 @@ private:
         const Range range = inner_.seen.packed(visible(call_, cut_.inner, query));
         const Index start = std::max(range.start, keys.start), stop = std::min(range.stop, keys.stop);
         return {start - keys.start, std::max(start, stop) - keys.start};
-    }
-
-    void add_queries(Range queries, Range keys) {
-        // Later queries attend later keys: the first and the last tell which keys the block is about.
-        Range about = within(queries.start, keys);
-        for (Index i = queries.start + 1; i < queries.stop; ++i) {
-            const Range one = within(i, keys);
-            if (one.size()) about = about.size() ? Range{std::min(about.start, one.start), std::max(about.stop, one.stop)} : one;
-        }
-        if (!about.size()) return;
-        const Index rows = queries.size(), stride = cut_.backward_chunk;
-        const Index first_panel = about.start / PANEL<T>, panels = (about.stop + PANEL<T> - 1) / PANEL<T> - first_panel;
-        const Index from = first_panel * PANEL<T>;
-        each_tile(rows, [&](auto count, Index r) {
-            constexpr int R = decltype(count)::value;
-            const Index i = queries.start + r;
-            scores<T, R>(call_.d, {all_.query + i * call_.d, call_.d, 1}, key_panels_ + from * call_.d, panels,
-                         P_ + r * stride + from, stride);
-            scores<T, R>(call_.d_v, {all_.near + i * call_.d_v, call_.d_v, 1}, value_panels_ + from * call_.d_v, panels,
-                         D_ + r * stride + from, stride);
-        });
-        for (Index r = 0; r < rows; ++r) {
-            T *P = P_ + r * stride, *D = D_ + r * stride;
-            const Range own = within(queries.start + r, keys);
-            if (own.size()) weigh<T, Kept::NEAR_ONE>(P, own.start, own.stop, all_.peaks[queries.start + r]);
-            fill_zeros(P, about.start, std::max(about.start, std::min(own.start, about.stop)));
-            fill_zeros(P, own.size() ? own.stop : about.start, about.stop);
-            for (Index v = about.start / WIDTH<T> * WIDTH<T>; v < about.stop; v += WIDTH<T>)
-                store(D + v, (load(D + v) - all_.delta[queries.start + r]) * load(P + v));
-            fill_zeros(D, about.start, std::max(about.start, std::min(own.start, about.stop)));
-            fill_zeros(D, own.size() ? own.stop : about.start, about.stop);
-        }
-        each_tile(rows, [&](auto count, Index r) {
-            add_to<decltype(count)::value>(about.size(), {D_ + r * stride + about.start, stride, 1},
-                                           key_rows_ + about.start * cut_.depth, cut_.depth,
-                                           into_.query + (queries.start + r) * cut_.depth);
-        });
-        each_tile(about.size(), [&](auto count, Index j) {
-            constexpr int R = decltype(count)::value;
-            const Index at = about.start + j;
-            add_to<R>(rows, {P_ + at, 1, stride}, all_.incoming + queries.start * cut_.width, cut_.width,
-                      value_grads_ + at * cut_.width);
-            add_to<R>(rows, {D_ + at, 1, stride}, all_.weighted + queries.start * cut_.depth, cut_.depth,
-                      key_grads_ + at * cut_.depth);
-        });
-    }
-
-    // into[r] += sum over k of A[r][k] B[k], for rows of `width` columns.
-    template <int R> static void add_to(Index depth, Left<T> A, const T* B, Index width, T* into) {
-        each_column_of<T>(width, [&](auto vectors, Index column) {
-            constexpr int N = decltype(vectors)::value;
-            Vector<T> product[R][N] = {};
-            add_product<T, R, N>(depth, A, B + column, width, product);
-            for (int r = 0; r < R; ++r)
-                for (int n = 0; n < N; ++n) {
-                    T* to = into + r * width + column + n * WIDTH<T>;
-                    store(to, load(to) + product[r][n]);
-                }
-        });
-    }
-
-    // Call f for the rows [0, count), in tiles of nearly equal size.
-    template <class F> static void each_tile(Index count, F&& f) {
-        const Index tiles = (count + ROWS - 1) / ROWS;
-        for (Index tile = 0; tile < tiles; ++tile) {
-            const Index first = count * tile / tiles, last = count * (tile + 1) / tiles;
-            with_rows(last - first, [&](auto rows) { f(rows, first); });
-        }
     }
 
     // What the rows of the products of keys (or values) collected goes to inner and prefix keys.
@@ -342,7 +373,8 @@ private:
     const Sets<T>& sets_;
     const Set<T>& inner_;
     GroupGradients<T>& into_;
-    Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, key_grads_, value_grads_, P_, D_, fold_;
+    Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, key_grads_, value_grads_, fold_;
+    QueryBlock<T> block_;
 };
 
 // The two passes over the results of all groups: a head of queries has gradients of its own, and the heads of queries
@@ -409,8 +441,89 @@ private:
     const std::vector<std::unique_ptr<GroupGradients<T>>>& grads_;
 };
 
+// The gradients of one head of two short sets, over all pairs of their keys (exact_merged.hpp), in memory that the next
+// head uses again.
+template <class T> class MergedBackward {
+public:
+    MergedBackward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given)
+        : call_(call), cut_(cut), given_(given), sets_(call, cut, true), block_(call, cut),
+          query_(call.query_length * cut.depth), key_grads_(cut.merged * cut.depth), value_grads_(cut.merged * cut.width),
+          sum_(std::max(cut.depth, cut.width)) {
+        for (int m = 0; m < 2; ++m) {
+            keys_[m] = Array<T>(call.lengths[m] * cut.depth);
+            values_[m] = Array<T>(call.lengths[m] * cut.width);
+        }
+    }
+
+    void run(Index head) {
+        sets_.take(head);
+        const BackwardRows<T> rows(call_, cut_, given_, head);
+        const Index pairs = sets_.pairs();
+        fill_zeros<T>(query_, 0, call_.query_length * cut_.depth);
+        fill_zeros<T>(key_grads_, 0, pairs * cut_.depth);
+        fill_zeros<T>(value_grads_, 0, pairs * cut_.width);
+        for (Index first = 0; first < pairs; first += cut_.backward_chunk) {
+            const Index size = std::min(cut_.backward_chunk, pairs - first);
+            const BackwardChunk<T> chunk{sets_.panels(), sets_.value_panels(), first, sets_.key_rows() + first * cut_.depth,
+                                         key_grads_ + first * cut_.depth, value_grads_ + first * cut_.width};
+            const auto within = [&](Index query) {
+                return Range{0, std::min(std::max<Index>(sets_.attended(query).stop - first, 0), size)};
+            };
+            for (Index i = 0; i < call_.query_length; i += Cut<T>::QUERY_BLOCK)
+                block_.add(rows, chunk, {i, std::min(i + Cut<T>::QUERY_BLOCK, call_.query_length)}, within, query_);
+            check_interrupt();
+        }
+        sets_.fold(key_grads_, cut_.depth, false, keys_);
+        sets_.fold(value_grads_, cut_.width, true, values_);
+        write(head, rows);
+    }
+
+private:
+    // What a mask hides has no gradient.
+    void write(Index head, const BackwardRows<T>& rows) {
+        const T scale = static_cast<T>(call_.scale);
+        for (Index i = 0; i < call_.query_length; ++i) {
+            T* row = query_ + i * cut_.depth;
+            for (Index l = 0; l < call_.d; ++l) row[l] = rows.own[i].times(row[l] * scale);
+            write_row<T>(call_.type, row, call_.d, given_.grad_query, head * call_.query_length + i);
+        }
+        for (int m = 0; m < 2; ++m) {
+            write_set(head, m, rows, keys_[m], call_.d, cut_.depth, given_.grad_keys[m]);
+            write_set(head, m, rows, values_[m], call_.d_v, cut_.width, given_.grad_values[m]);
+        }
+    }
+
+    void write_set(Index head, int m, const BackwardRows<T>& rows, const T* grads, Index width, Index padded, void* into) {
+        const Seen seen(call_, m, head);
+        for (Index j = 0; j < call_.lengths[m]; ++j) {
+            const Range place = seen.packed({j, j + 1});
+            for (Index l = 0; l < width; ++l)
+                sum_[l] = place.size() ? rows.of_head.times(grads[place.start * padded + l]) : T(0);
+            write_row<T>(call_.type, sum_, width, into, head * call_.lengths[m] + j);
+        }
+    }
+
+    const separatrix_call& call_;
+    const Cut<T>& cut_;
+    const separatrix_gradients& given_;
+    MergedSets<T> sets_;
+    QueryBlock<T> block_;
+    Array<T> query_, key_grads_, value_grads_, sum_;
+    Array<T> keys_[2], values_[2];
+};
+
+template <class T> int merged_backward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given) {
+    const Index each = heads_of_a_task(cut, call.heads);
+    auto run = [&](Index task) {
+        MergedBackward<T> pass(call, cut, given);
+        for (Index head = task * each; head < std::min((task + 1) * each, call.heads); ++head) pass.run(head);
+    };
+    return for_each_task((call.heads + each - 1) / each, run, 3 * cut.multiply_adds);
+}
+
 template <class T> int backward(const separatrix_call& call, const separatrix_gradients& given) {
     const Cut<T> cut(call);
+    if (cut.merges_backward(call)) return merged_backward(call, cut, given);
     const Index same = with_same_sets(call), with_sets = call.heads / same, with_keys = call.heads / call.shared;
     std::vector<std::unique_ptr<BackwardSets<T>>> sets(static_cast<std::size_t>(with_sets));
     std::vector<std::unique_ptr<BackwardRows<T>>> rows(static_cast<std::size_t>(call.heads));
@@ -420,7 +533,7 @@ template <class T> int backward(const separatrix_call& call, const separatrix_gr
         const Index head = task - with_sets;
         if (head >= 0) rows[static_cast<std::size_t>(head)].reset(new BackwardRows<T>(call, cut, given, head));
     };
-    if (const int failed = for_each_task(with_sets + call.heads, pack)) return failed;
+    if (const int failed = for_each_task(with_sets + call.heads, pack, cut.multiply_adds)) return failed;
     auto add = [&](Index task) {
         const Index head = task / cut.groups, group = task % cut.groups;
         const BackwardSets<T>& of = *sets[static_cast<std::size_t>(head / same)];
@@ -428,10 +541,10 @@ template <class T> int backward(const separatrix_call& call, const separatrix_gr
         into.reset(new GroupGradients<T>(call, cut, of.sets));
         Backward<T>(call, cut, of.sets, *rows[static_cast<std::size_t>(head)], *into).add(of, group);
     };
-    if (const int failed = for_each_task(call.heads * cut.groups, add)) return failed;
+    if (const int failed = for_each_task(call.heads * cut.groups, add, cut.multiply_adds)) return failed;
     const Written<T> written(call, cut, given, sets, rows, grads);
     auto write = [&](Index task) { task < call.heads ? written.queries(task) : written.keys(task - call.heads); };
-    return for_each_task(call.heads + with_keys, write);
+    return for_each_task(call.heads + with_keys, write, cut.multiply_adds);
 }
 
 }  // namespace SEPARATRIX_ARCH

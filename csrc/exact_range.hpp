@@ -1,6 +1,7 @@
 // Whether the factors of a call are of a size that needs no balancing: see exact/balance.py, which says why.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 
 #include "exact_sets.hpp"
@@ -14,20 +15,47 @@ namespace SEPARATRIX_ARCH {
 template <class T> class Sizes {
 public:
     // Of `count` tensors with the same number of columns.
-    Sizes(Index count, Index columns) : count_(count), columns_(columns), logs_(count * columns) {}
+    Sizes(Index count, Index columns) : count_(count), columns_(columns), most_(count * columns), logs_(count * columns) {}
 
     // The rows place(0), ..., place(rows - 1) of a tensor.
     template <class Place>
     void look_at(Index m, Index type, const separatrix_tensor& x, Index head, Index rows, Place place) {
-        Array<T> most(columns_);
-        fill_zeros<T>(most, 0, columns_);
+        T* most = most_ + m * columns_;
         as_stored<T>(type, [&](auto stored) {
-            for (Index j = 0; j < rows; ++j) {
-                const auto* row = row_of<decltype(stored)>(x, head, place(j));
-                for (Index l = 0; l < columns_; ++l) most[l] = larger(most[l], std::fabs(widened(row[l])));
+            const auto row = [&](Index j) { return row_of<decltype(stored)>(x, head, place(j)); };
+            if (columns_ >= 16) {
+                look_at_blocks<16>(rows, row, most);
+            } else if (columns_ >= 8) {
+                look_at_blocks<8>(rows, row, most);
+            } else {
+                for (Index l = 0; l < columns_; ++l) {
+                    most[l] = 0;
+                    for (Index j = 0; j < rows; ++j) most[l] = larger(most[l], std::fabs(widened(row(j)[l])));
+                }
             }
         });
-        for (Index l = 0; l < columns_; ++l) logs_[m * columns_ + l] = std::log2(static_cast<double>(most[l]));
+    }
+
+    // Whether every column of every factor has a largest magnitude from `low` to `high`: then logarithms are not needed.
+    bool within(T low, T high) const {
+        bool all_within = true;
+        for (Index i = 0; i < count_ * columns_; ++i) all_within &= low <= most_[i] && most_[i] <= high;
+        return all_within;
+    }
+
+    // The same as `largest_without(-1)`, for factors so near to 1 that their products stay in range.
+    double logarithm_of_largest() const {
+        double largest = 0;
+        for (Index l = 0; l < columns_; ++l) {
+            double product = 1;
+            for (Index m = 0; m < count_; ++m) product *= static_cast<double>(most_[m * columns_ + l]);
+            largest = std::max(largest, product);
+        }
+        return std::log2(largest);
+    }
+
+    void take_logarithms() {
+        for (Index i = 0; i < count_ * columns_; ++i) logs_[i] = std::log2(static_cast<double>(most_[i]));
     }
 
     // The largest product of the factors above 1, over the columns.
@@ -43,6 +71,23 @@ public:
     Index count() const { return count_; }
 
 private:
+    // Blocks of columns, whose largest magnitudes stay in registers; the last may share columns with the one before.
+    template <Index COUNT, class Row> void look_at_blocks(Index rows, const Row& row, T* most) const {
+        typedef T Block __attribute__((vector_size(COUNT * sizeof(T))));
+        for (Index start = 0; start < columns_; start += COUNT) {
+            const Index first = std::min(start, columns_ - COUNT);
+            Block largest{};
+            for (Index j = 0; j < rows; ++j) {
+                const auto* entries = row(j) + first;
+                Block x{};
+                for (Index l = 0; l < COUNT; ++l) x[l] = widened(entries[l]);
+                x = x < 0 ? -x : x;
+                largest = ((x <= largest) | (largest != largest)) ? largest : x;
+            }
+            std::memcpy(most + first, &largest, sizeof largest);
+        }
+    }
+
     template <class F> double over_columns(F term, Index without) const {
         double most = -std::numeric_limits<double>::infinity();
         for (Index l = 0; l < columns_; ++l) {
@@ -55,6 +100,7 @@ private:
     }
 
     Index count_, columns_;
+    Array<T> most_;
     Array<double> logs_;
 };
 
@@ -65,8 +111,10 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
     Array<double> outputs(call.heads / same);
     std::atomic<int> moderate{1}, near_one{std::fabs(scale) <= near || call.scale == 0};
     const double used = std::log2(2.0 * static_cast<double>((call.sets + 1) * call.d)) + std::max(scale, 0.0);
-    auto look = [&](Index one) {
-        Sizes<T> scores(call.sets + 1, call.d), values(call.sets, call.d_v);
+    // Where all factors are this near to 1, all conditions below are kept.
+    const double usual = std::min({near, room / 2, room - used}) / static_cast<double>(call.sets + 1) - 0.01;
+    const T high = static_cast<T>(std::exp2(usual)), low = static_cast<T>(std::exp2(-usual));
+    const auto look_at_group = [&](Index one, Sizes<T>& scores, Sizes<T>& values) {
         for (Index m = 0; m < call.sets; ++m) {
             const Seen seen(call, m, one * same);
             const auto place = [&](Index j) { return seen.place(j); };
@@ -75,6 +123,12 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
         }
         for (Index head = one * same; head < (one + 1) * same; ++head) {
             scores.look_at(0, call.type, call.query, head, call.query_length, [](Index i) { return i; });
+            if (scores.within(low, high) && values.within(low, high)) {
+                outputs[one] = values.logarithm_of_largest();
+                continue;
+            }
+            scores.take_logarithms();
+            values.take_logarithms();
             const double large = scores.largest_above_one(), large_values = values.largest_above_one();
             const double product = outputs[one] = values.largest_without(-1);
             // A comparison with what is not a number is false.
@@ -88,11 +142,21 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
                 }
         }
     };
-    if (const int failed = for_each_task(call.heads / same, look)) return failed;
+    double entries = static_cast<double>(call.query_length * call.d);
+    for (Index m = 0; m < call.sets; ++m) entries += static_cast<double>(call.lengths[m] * (call.d + call.d_v));
+    // A task of some 10^4 entries.
+    const Index groups = call.heads / same;
+    const Index step = static_cast<Index>(std::max(1.0, 1e4 / std::max(1.0, static_cast<double>(same) * entries)));
+    auto look = [&](Index task) {
+        Sizes<T> scores(call.sets + 1, call.d), values(call.sets, call.d_v);
+        for (Index one = task * step; one < std::min((task + 1) * step, groups); ++one) look_at_group(one, scores, values);
+    };
+    if (const int failed = for_each_task((groups + step - 1) / step, look, static_cast<double>(call.heads) * entries))
+        return failed;
     found.moderate = moderate;
     found.near_one = moderate && near_one;
     found.log_output = -infinity;
-    for (Index one = 0; one < call.heads / same; ++one) found.log_output = larger(found.log_output, outputs[one]);
+    for (Index one = 0; one < groups; ++one) found.log_output = larger(found.log_output, outputs[one]);
     return SEPARATRIX_DONE;
 }
 

@@ -34,6 +34,8 @@ template <class T> struct Cut {
     Index queries;         // queries of a task of the forward pass
     Index groups;          // tasks of the backward pass for a head, each with gradients of its own
     double pairs;          // pairs of a prefix and a chunk in the backward pass, at the most
+    double multiply_adds;  // about as many as the forward pass of all heads takes
+    Index merged;          // tuples whose products of keys are written before the forward pass; 0 where they are not
 
     static constexpr Index QUERY_BLOCK = 36;
 
@@ -56,6 +58,11 @@ template <class T> struct Cut {
             attended *= static_cast<double>(reach(call, m));
             if (call.windows[m] >= 0) sharing = std::min(sharing, call.windows[m]);
         }
+        multiply_adds = static_cast<double>(call.heads * call.query_length) * tuples * static_cast<double>(call.d + width);
+        // Two sets shorter than two panels leave lanes empty, and all products of their keys stay in the second cache.
+        const bool is_short = call.sets == 2 && call.query_length >= 4 && call.windows[0] < 0 && call.windows[1] < 0 &&
+                              call.lengths[inner] < 64 && call.lengths[0] * call.lengths[1] * row <= 1 << 20;
+        merged = is_short ? call.lengths[0] * call.lengths[1] : 0;
         // A task of some 10^6 multiply-adds, and tiles of whole rows at order 2.
         queries = static_cast<Index>(std::min(96.0, 1.0 + 1e6 / (tuples * static_cast<double>(call.d + width))));
         if (call.sets == 1) queries = rounded_up(queries, ROWS);
@@ -66,6 +73,9 @@ template <class T> struct Cut {
         groups = std::min<Index>(16 / std::max<Index>(call.heads, 1), (1 << 23) / std::max<Index>(entries, 1));
         groups = static_cast<Index>(std::max(1.0, std::min(static_cast<double>(groups), pairs)));
     }
+
+    // Heads of queries that share keys would add up their gradients.
+    bool merges_backward(const separatrix_call& call) const { return merged && call.shared == 1; }
 
     // The most keys of a set that a query may attend.
     static Index reach(const separatrix_call& call, Index m) {
@@ -87,6 +97,18 @@ Array<T> rows_of(Index type, const separatrix_tensor& x, Index head, const Seen&
         fill_zeros(to, width, padded);
     }
     return into;
+}
+
+// Multiply each column of `product` by the largest magnitude of the column in rows of `depth`, a whole number of vectors.
+template <class T> inline void multiply_amplitudes(const T* rows, Index count, Index depth, T* product) {
+    for (Index l = 0; l < depth; l += WIDTH<T>) {
+        Vector<T> column{};
+        for (Index j = 0; j < count; ++j) {
+            const Vector<T> x = load(rows + j * depth + l);
+            column = larger(column, x < 0 ? -x : x);
+        }
+        store(product + l, load(product + l) * column);
+    }
 }
 
 // The place of row j, column l in panels of rows with d columns.
@@ -137,21 +159,10 @@ template <class T> struct Sets {
     }
 
     // For each column, the product of the largest magnitudes of all sets; not a number if one is not.
-    Array<double> amplitudes(Index d, Index depth) const {
-        Array<double> product(d);
-        Array<T> most(depth);
-        for (Index l = 0; l < d; ++l) product[l] = 1;
-        for (const Set<T>& set : sets) {
-            for (Index l = 0; l < depth; l += WIDTH<T>) {
-                Vector<T> column{};
-                for (Index j = 0; j < set.count; ++j) {
-                    const Vector<T> x = load(set.keys + j * depth + l);
-                    column = larger(column, x < 0 ? -x : x);
-                }
-                store(most + l, column);
-            }
-            for (Index l = 0; l < d; ++l) product[l] *= static_cast<double>(most[l]);
-        }
+    Array<T> amplitudes(Index depth) const {
+        Array<T> product(depth);
+        for (Index l = 0; l < depth; ++l) product[l] = 1;
+        for (const Set<T>& set : sets) multiply_amplitudes<T>(set.keys, set.count, depth, product);
         return product;
     }
 };

@@ -24,16 +24,17 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     double prefixes = 1;
     for (Index m = 0; m < call.sets; ++m)
         if (m != cut.inner) prefixes *= static_cast<double>(Cut<T>::reach(call, m));
-    const Index keys = Cut<T>::reach(call, cut.inner);
+    const Index keys = cut.merged ? cut.merged : Cut<T>::reach(call, cut.inner);
     levels.chunk = std::min(keys, std::max(cut.chunk, cut.backward_chunk));
-    levels.rows = call.sets > 1 ? std::min<Index>(ROWS, whole(prefixes)) : 1;
-    levels.tiles = whole(prefixes / ROWS);
+    levels.rows = call.sets > 1 && !cut.merged ? std::min<Index>(ROWS, whole(prefixes)) : 1;
+    levels.tiles = cut.merged ? 1 : whole(prefixes / ROWS);
     // Chunks begin with a whole panel, and at order 2 with the first key of up to ROWS queries, so that the keys of a
     // window may begin this far behind the start of a chunk.
     const Index behind = call.windows[cut.inner] < 0 ? 0 : PANEL<T> + (call.sets > 1 ? 0 : ROWS);
     levels.chunks = parts(keys + behind, cut.chunk);
-    levels.pairs = whole(cut.pairs / static_cast<double>(cut.groups));
-    levels.groups = cut.groups;
+    const bool merged = cut.merges_backward(call);
+    levels.pairs = merged ? parts(cut.merged, cut.backward_chunk) : whole(cut.pairs / static_cast<double>(cut.groups));
+    levels.groups = merged ? 1 : cut.groups;
     levels.query_block = std::min(call.query_length, Cut<T>::QUERY_BLOCK);
     levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
 }

@@ -149,6 +149,7 @@ public:
                 for (; alpha + Pieces<T>::ALPHAS <= rank; alpha += Pieces<T>::ALPHAS)
                     product<Pieces<T>::ALPHAS, C>(alpha, column, adds, into);
                 for (; alpha < rank; ++alpha) product<1, C>(alpha, column, adds, into);
+                check_interrupt();
             });
         }
     }
@@ -213,7 +214,7 @@ template <class T, class Source> int add_to_state(const Source& source, Index he
             into[entry] += total;
         }
     };
-    return for_each_task(heads, join);
+    return for_each_task(heads, join, MANY, Interrupts::DEFERRED);
 }
 
 template <class T> int products_add(const separatrix_products& call, double* state) {
@@ -251,6 +252,7 @@ inline void sums_of_tile(Index rank, Index columns, const Tile<T>& tile, const T
                 for (int n = 0; n < COLUMNS; ++n) sum[c][n] = multiply_add(m, monomial[n], sum[c][n]);
             }
         }
+        check_interrupt();
         T lanes[C][Pieces<T>::SHORT];
         for (int c = 0; c < C; ++c)
             for (int n = 0; n < COLUMNS; ++n) store(lanes[c] + n * WIDTH<T>, sum[c][n]);
@@ -325,6 +327,7 @@ public:
             }
             hand_on(grad, set_.left[alpha], set_.right[alpha]);
         }
+        check_interrupt();
         for (Index r = set_.stored - 1; r > 0; --r) {
             Vector<T> grad[COLUMNS];
             for (int n = 0; n < COLUMNS; ++n) grad[n] = load(rows_ + r * SHORT + n * WIDTH<T>);

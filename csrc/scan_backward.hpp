@@ -37,6 +37,7 @@ public:
                 constexpr int M = decltype(sets)::value;
                 each_group_of<1>(scan.columns, [&](auto width, Index column) {
                     advance<M, decltype(width)::value>(part_, column, TILE, from, starts_ + (tile + 1) * part_.state_size());
+                    check_interrupt();
                 });
             });
         }
@@ -49,6 +50,7 @@ public:
                 constexpr int M = decltype(sets)::value;
                 each_group_of<M == 2 ? 3 : M>(scan.columns, [&](auto width, Index column) {
                     sweep_back<M, decltype(width)::value>(column, count, starts_ + tile * part_.state_size());
+                    check_interrupt();
                 });
             });
             for (Index factor = 0; factor <= scan.sets; ++factor)

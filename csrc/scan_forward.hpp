@@ -73,6 +73,7 @@ private:
             with_sets(scan.sets, [&](auto sets) {
                 each_group_of<1>(scan.columns, [&](auto width, Index column) {
                     advance<decltype(sets)::value, decltype(width)::value>(part_, column, count, states_, states_);
+                    check_interrupt();
                 });
             });
         }
@@ -89,6 +90,7 @@ private:
                 each_group_of<M>(scan.columns, [&](auto width, Index column) {
                     sweep<M, decltype(width)::value>(part_, part_.coefficients, 0, part_.vectors, column, count,
                                                      states_, sums_);
+                    check_interrupt();
                 });
                 sweep<M, 1>(part_, moments_, weighted_, weighted_stop_, scan.columns, count, states_, sums_);
             });

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 6
+#define SEPARATRIX_INTERFACE 7
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -17,7 +17,13 @@
 extern "C" {
 #endif
 
-enum { SEPARATRIX_DONE = 0, SEPARATRIX_NO_MEMORY = 1, SEPARATRIX_NOT_KNOWN = 2, SEPARATRIX_REFUSED = 3 };
+enum {
+    SEPARATRIX_DONE = 0,
+    SEPARATRIX_NO_MEMORY = 1,
+    SEPARATRIX_NOT_KNOWN = 2,
+    SEPARATRIX_REFUSED = 3,
+    SEPARATRIX_INTERRUPTED = 4 /* a signal handler raised an exception, which the interpreter has kept */
+};
 /* Half types are for exact attention alone, which computes with them in float32. */
 enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1, SEPARATRIX_FLOAT16 = 2, SEPARATRIX_BFLOAT16 = 3 };
 
@@ -222,6 +228,10 @@ SEPARATRIX_PUBLIC const char* separatrix_chosen(void);
 SEPARATRIX_PUBLIC int separatrix_interface(void);
 /* Take torch_parallel_for and torch_get_num_threads of libtorch, as addresses; null for one thread. */
 SEPARATRIX_PUBLIC void separatrix_set_threads(void* parallel_for, void* num_threads);
+/* Take PyEval_SaveThread, PyEval_RestoreThread and PyErr_CheckSignals of the interpreter, as addresses, and the pthread_t
+ * of its main thread. From then on every call is made with the interpreter's lock held: see interpreter.hpp. */
+SEPARATRIX_PUBLIC void separatrix_set_interpreter(void* save_thread, void* restore_thread, void* check_signals,
+                                                  uintptr_t main_thread);
 
 #ifdef __cplusplus
 }

@@ -88,12 +88,13 @@ template <class T> double largest_magnitude(const T* x, Index count) {
 }
 
 // Run f for every head: in this thread, unless the states are so large that it is worth waking others.
-template <class F> int each_head(const separatrix_stream& call, F& f) {
-    if (call.heads * call.set->rank * (call.d_v + 1) * call.sets >= (1 << 18)) return for_each_task(call.heads, f);
+template <class F> int each_head(const separatrix_stream& call, F& f, Interrupts interrupts = Interrupts::HANDLED) {
+    if (call.heads * call.set->rank * (call.d_v + 1) * call.sets >= (1 << 18))
+        return for_each_task(call.heads, f, MANY, interrupts);
     auto all_of_them = [&](Index) {
         for (Index head = 0; head < call.heads; ++head) f(head);
     };
-    return for_each_task(1, all_of_them);
+    return for_each_task(1, all_of_them, MANY, interrupts);
 }
 
 // How many monomials of a token are made before they are used.
@@ -175,7 +176,7 @@ template <class T> int stream_append(const separatrix_stream& call, double* larg
                         call.states[m] + head * rank * columns);
         }
     };
-    return each_head(call, append);
+    return each_head(call, append, Interrupts::DEFERRED);
 }
 
 // sums[c] += sum over the rows of weights[row] * met[row][c], in four sums of rows that are four apart.
@@ -219,6 +220,7 @@ public:
                 for (Index r = 0; r < rows; ++r) weights_[r] *= call_.coefficients[first + r];
                 add_weighted(rows, columns_, weights_, met_, sums_ + t * columns_);
             }
+            check_interrupt();
         }
         double reached = 0;
         for (Index t = 0; t < call_.tokens; ++t) {

@@ -2,7 +2,11 @@
 
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <new>
+
+#include "interpreter.hpp"
+#include "separatrix.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -48,36 +52,93 @@ NumThreads num_threads = nullptr;
 
 struct Work {
     std::atomic<std::int64_t> next{0};
-    std::atomic<int> failed{0};
+    std::atomic<int> failed{SEPARATRIX_DONE};
     std::int64_t count;
     Task task;
     void* context;
+    Interrupts interrupts;
 };
+
+// Thrown by check_interrupt to leave a task.
+struct Stopped {};
+
+// What a thread does for a list of tasks, and when it looks for signals next if it is the one that does.
+class Worker {
+public:
+    explicit Worker(Work& work)
+        : work_(work), outer_(current),
+          handles_signals_(work.interrupts == Interrupts::HANDLED && ReleasedInterpreter::runs_signal_handlers()) {
+        if (handles_signals_) next_look_ = Clock::now() + INTERVAL;
+        current = this;
+    }
+    ~Worker() { current = outer_; }
+
+    void run() {
+        for (std::int64_t task; !work_.failed && (task = work_.next++) < work_.count; look_for_signals())
+            work_.task(task, work_.context);
+    }
+
+    // A clock takes as long as a few hundred multiply-adds: it is read at every 8th call.
+    void check() {
+        if (++calls_ % 8) return;
+        look_for_signals();
+        if (work_.failed) throw Stopped{};
+    }
+
+    static thread_local Worker* current;
+
+private:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds INTERVAL{50};
+
+    void look_for_signals() {
+        if (!handles_signals_ || Clock::now() < next_look_) return;
+        if (ReleasedInterpreter::handle_signals()) work_.failed = SEPARATRIX_INTERRUPTED;
+        next_look_ = Clock::now() + INTERVAL;
+    }
+
+    Work& work_;
+    Worker* const outer_;  // of the call in one of whose signal handlers this call was made
+    const bool handles_signals_;
+    unsigned calls_ = 0;
+    Clock::time_point next_look_;
+};
+
+thread_local Worker* Worker::current = nullptr;
 
 void work_on(std::int64_t, std::int64_t, void* given) {
     Work& work = *static_cast<Work*>(given);
     PlainArithmetic plain;
     try {
-        for (std::int64_t task; !work.failed && (task = work.next++) < work.count;) work.task(task, work.context);
+        Worker(work).run();
     } catch (const std::bad_alloc&) {
-        work.failed = 1;
+        work.failed = SEPARATRIX_NO_MEMORY;
+    } catch (const Stopped&) {
     }
 }
 
 }  // namespace
+
+void check_interrupt() {
+    if (Worker::current) Worker::current->check();
+}
 
 void set_threads(ParallelFor given, NumThreads number) {
     parallel_for = given;
     num_threads = number;
 }
 
-int run_tasks(std::int64_t count, Task task, void* context) {
+// Some 10 us, about as long as it takes to wake a thread.
+constexpr double FEW = 3e5;
+
+int run_tasks(std::int64_t count, Task task, void* context, double multiply_adds, Interrupts interrupts) {
     Work work;
     work.count = count;
     work.task = task;
     work.context = context;
+    work.interrupts = interrupts;
     std::uint32_t threads = 1;
-    if (count > 1 && parallel_for && num_threads && num_threads(&threads) == 0 && threads > 1) {
+    if (count > 1 && multiply_adds > FEW && parallel_for && num_threads && num_threads(&threads) == 0 && threads > 1) {
         const std::int64_t workers = count < threads ? count : threads;
         // Every worker takes the next task that is left; one that finds none has nothing to do.
         if (parallel_for(0, workers, 1, work_on, &work) == 0) return work.failed;

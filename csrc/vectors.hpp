@@ -113,16 +113,22 @@ template <class T> inline Bits<T> lanes_between(Index from, Index to) {
     return (lane >= static_cast<Lane>(from)) & (lane < static_cast<Lane>(to));
 }
 
+// The lanes of a vector, combined: the first half with the second, again and again, so that few operations wait for
+// another.
+template <class T, class F> inline T combined_lanes(Vector<T> x, F&& combine) {
+    T lanes[WIDTH<T>];
+    store(lanes, x);
+    for (Index half = WIDTH<T> / 2; half > 0; half /= 2)
+        for (Index i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
+    return lanes[0];
+}
+
 template <class T> inline T sum_of_lanes(Vector<T> x) {
-    T total = x[0];
-    for (Index i = 1; i < WIDTH<T>; ++i) total += x[i];
-    return total;
+    return combined_lanes<T>(x, [](T a, T b) { return a + b; });
 }
 
 template <class T> inline T largest_lane(Vector<T> x) {
-    T largest = x[0];
-    for (Index i = 1; i < WIDTH<T>; ++i) largest = largest < x[i] ? x[i] : largest;
-    return largest;
+    return combined_lanes<T>(x, [](T a, T b) { return a < b ? b : a; });
 }
 
 template <class T> inline void fill_zeros(T* into, Index from, Index to) {

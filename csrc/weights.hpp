@@ -9,12 +9,30 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// into[r][j] = <A_r, k_j> for the keys of some panels; row r begins at into + r * stride.
+// Keys in panels, transposed: coordinate l of the key at index j is data[j / PANEL * step + l * row + j % PANEL].
+template <class T> struct Panels {
+    const T* data;
+    Index step, row;
+
+    // Panels of their own, one after the other, with d rows each.
+    Panels(const T* panels, Index d) : data(panels), step(PANEL<T> * d), row(PANEL<T>) {}
+    // Panels side by side: rows of all keys, `length` apart.
+    static Panels side_by_side(const T* rows, Index length) {
+        Panels made(rows, 1);
+        made.row = length;
+        return made;
+    }
+
+    const T* from(Index key) const { return data + key / PANEL<T> * step; }
+};
+
+// into[r][j] = <A_r, k_j> for the keys of `count` panels from the key `first` on; row r begins at into + r * stride.
 template <class T, int R>
-inline void scores(Index depth, Left<T> A, const T* panels, Index count, T* into, Index stride) {
+inline void scores(Index depth, Left<T> A, const Panels<T>& panels, Index first, Index count, T* into, Index stride) {
+    const T* keys = panels.from(first);
     for (Index panel = 0; panel < count; ++panel) {
         Vector<T> s[R][COLUMNS] = {};
-        add_product<T, R, COLUMNS>(depth, A, panels + panel * PANEL<T> * depth, PANEL<T>, s);
+        add_product<T, R, COLUMNS>(depth, A, keys + panel * panels.step, panels.row, s);
         for (int r = 0; r < R; ++r)
             for (int n = 0; n < COLUMNS; ++n) store(into + r * stride + panel * PANEL<T> + n * WIDTH<T>, s[r][n]);
     }

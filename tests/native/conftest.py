@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from separatrix.native import native
+from separatrix.native import native, runnable
 
 ARCHITECTURES = ("avx512", "avx2", "lowered", "baseline", "neon")
+HERE = [] if native().library is None else runnable(native().library)
+"""The architectures whose kernels this processor runs."""
 
 
 @pytest.fixture

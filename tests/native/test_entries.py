@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.bounds import extremes, is_sound, token_norms
+from tests.native.conftest import HERE
+from tests.pairwise import pairwise
 
 SHAPES = ((1, 1, 1), (2, 5, 3), (1, 4097, 8), (3, 100, 17), (1, 9000, 2), (2, 0, 4), (2, 3, 0), (0, 3, 4))
 
@@ -20,9 +22,11 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return x, torch.rand(shape[:2], generator=generator) < 0.7
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("architecture", "shape", "dtype", "masked"),
+    pairwise(HERE, SHAPES, [torch.float32, torch.float64], [False, True]),
+    indirect=["architecture"],
+)
 def test_extremes(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, masked: bool) -> None:
     x, mask = drawn(shape, dtype)
     hidden = (~mask if masked else torch.zeros_like(mask)).unsqueeze(-1)
@@ -49,9 +53,11 @@ def test_what_is_not_finite_is_seen(architecture: str, place: int) -> None:
     assert torch.equal(extremes(x, hidden)[1], torch.zeros(1, 9).double())
 
 
-@pytest.mark.parametrize("power", [1, 2, 3, 7])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("architecture", "shape", "dtype", "power"),
+    pairwise(HERE, SHAPES, [torch.float32, torch.float64], [1, 2, 3, 7]),
+    indirect=["architecture"],
+)
 def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, power: int) -> None:
     """Sums of positive terms: each is rounded some times for each column, so that they differ by so much at most."""
     x, mask = drawn(shape, dtype)
@@ -74,8 +80,15 @@ def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, po
     torch.testing.assert_close(seen.largest, most, **within)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 7), (1, 2, 1100, 64), (3, 1, 70000, 1)])
+@pytest.mark.parametrize(
+    ("architecture", "shape", "dtype"),
+    pairwise(
+        HERE,
+        [(1, 1, 1, 1), (2, 3, 5, 7), (1, 2, 1100, 64), (3, 1, 70000, 1)],
+        [torch.float64, torch.float32, torch.bfloat16, torch.float16],
+    ),
+    indirect=["architecture"],
+)
 def test_a_tensor_is_sound(architecture: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Any entry that is not finite, and any zero of the first column, is seen; the largest numbers are sound."""
     most = torch.finfo(dtype).max

@@ -1,9 +1,12 @@
-"""The kernels in Triton, compiled ahead of time: the saved table is that of the sources, and nothing in it spills."""
+"""The kernels in Triton, compiled ahead of time: the saved table is of the sources, and all that is in it may ship."""
 
 from __future__ import annotations
 
 import doctest
 import json
+import sys
+from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +14,10 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks import __main__, gpu
-from benchmarks.gpu import compiled, targets, timed
+from benchmarks.gpu import compiled, disassembled, targets, timed
 from separatrix.attention import reference
-from separatrix.attention.dispatch.gpu import installed
+from separatrix.attention.dispatch.gpu import ARCHITECTURES, installed
+from separatrix.attention.exact.triton import configurations
 from tests.contracts.attention_contract import draw
 from tests.contracts.interpreter import interpreting
 
@@ -22,7 +26,7 @@ needs_triton = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("module", [compiled, targets, timed])
+@pytest.mark.parametrize("module", [compiled, disassembled, targets, timed])
 def test_docstrings(module):
     done = doctest.testmod(module)
     assert done.attempted
@@ -40,28 +44,79 @@ def test_everything_that_ships_is_in_the_table():
     assert [(row.target, row.kernel, row.kind, row.width, row.way) for row in rows] == list(compiled.configurations())
 
 
-def test_nothing_spills_and_everything_fits():
+def test_everything_in_the_table_may_ship():
     assert compiled.faults(compiled.load()["rows"]) == []
 
 
-def test_a_spill_and_too_much_shared_memory_are_noticed():
-    row = compiled.load()["rows"][0]
-    bad = [type(row)(**{**vars(row), "spilled": 8}), type(row)(**{**vars(row), "shared": 1 << 20})]
-    assert len(compiled.faults([row, *bad])) == 2
+def test_the_architectures_of_certificates_are_in_the_table():
+    """For all of them, every kernel of float32 and float64 is compiled: `faults` looks for matrix instructions."""
+    assert set(targets.TARGETS) == {name for names in ARCHITECTURES.values() for name in names}
+    compiled_for = {name: set() for name in targets.TARGETS}
+    for name, kernel, kind, width, way in compiled.configurations():
+        if way == "everything hidden" or kernel not in configurations.KERNELS:
+            compiled_for[name].add((kernel, kind, width))
+    for vendor, names in ARCHITECTURES.items():
+        for name in names:
+            kinds = ("float32", "float64") if vendor == "cuda" else ("float32",)
+            kernels = {(kernel, kind) for kernel, kind, width in compiled_for[name] if width == 128}
+            assert kernels >= set(product(configurations.kernels_of(name), kinds))
+            assert {kernel for kernel, _, _ in compiled_for[name]} >= set(compiled.NEAR_LINEAR)
+    for name in (*compiled.FULL, *compiled.BLACKWELL):
+        assert compiled_for[name] >= set(product(configurations.kernels_of(name), ["float32"], configurations.WIDTHS))
 
 
-def test_half_types_are_for_matrix_units_and_wider_ones_are_not_on_nvidia():
-    """What is proved of float32 and float64 holds for multiply-adds, and not for matrix units.
+def row_of(**changes):
+    """A row of a kernel of float32 that may ship, with some changes."""
+    fields = {
+        "target": "sm_90", "kernel": "attend", "kind": "float32", "width": 64, "way": "nothing hidden",
+        "block": (64, 32, 8, 1), "registers": 128, "spilled": 0, "moved": 0, "shared_bytes": 0, "matrix": 0,
+        "instructions_per_score": 99.0, "exponentials_per_score": 1.0, "matrix_products_per_score": 0.0,
+        "replication": 1.0, "local_memory_in_loop": 0, "inexact": 3, "occupancy": 0.25, "estimate": 1.0,
+    }  # fmt: skip
+    return compiled.Compiled(**{**fields, **changes})
 
-    A score of a half type is worth as many multiply-adds as its products have columns; a few kernels have more of their
-    text outside of the innermost loop.
-    """
+
+MASKED = {"kind": "bfloat16", "way": "everything hidden", "spilled": 8}
+CHEAP = {"kind": "bfloat16", "way": compiled.COSTED, "instructions_per_score": 9.2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, None),
+        ({"spilled": 8}, None),
+        ({"spilled": 8, "local_memory_in_loop": None}, "8 bytes spilled"),
+        ({"spilled": 8, "local_memory_in_loop": 1}, "1 instructions for local memory in the innermost loop"),
+        ({**MASKED, "local_memory_in_loop": 8}, None),
+        ({**MASKED, "local_memory_in_loop": 9}, "9 instructions for local memory"),
+        ({**MASKED, "target": "sm_86", "local_memory_in_loop": 1}, "1 instructions for local memory"),
+        ({"kind": "bfloat16", "local_memory_in_loop": 4}, None),
+        ({"shared_bytes": 1 << 20}, "bytes of shared memory"),
+        (CHEAP, None),
+        ({**CHEAP, "instructions_per_score": 10.5}, "expected at most (10.0, 1.0)"),
+        ({**CHEAP, "replication": 1.5}, "expected at most (10.0, 1.0)"),
+        ({**CHEAP, "replication": None}, "expected at most (10.0, 1.0)"),
+        ({**CHEAP, "local_memory_in_loop": 5}, "local memory in the innermost loop"),
+        ({**CHEAP, "width": 32, "instructions_per_score": 99.0}, None),
+        ({"matrix": 1}, "instructions for matrix units"),
+        ({"matrix": 1, "kind": "tf32"}, None),
+        ({"matrix": 1, "target": "gfx942"}, None),
+        ({"matrix": 1, "target": "gfx942", "kernel": "add_state"}, "instructions for matrix units"),
+    ],
+)
+def test_what_may_not_ship_is_noticed(changes, sentence):
+    sentences = compiled.faults([row_of(**changes)])
+    assert [sentence in found for found in sentences] == ([] if sentence is None else [True])
+
+
+def test_half_types_are_for_matrix_units():
+    """A score of a half type is worth as many multiply-adds as its products have columns, and one exponential."""
     for row in compiled.load()["rows"]:
-        if row.kind in ("bfloat16", "float16", "tf32"):
+        if row.kernel in configurations.KERNELS and row.kind in ("bfloat16", "float16", "tf32"):
             assert row.matrix > 0, row
-            assert row.per_score >= sum(compiled.PRODUCTS[row.kernel]) * row.width, row
-        elif row.target != "gfx942":
-            assert row.matrix == 0, row
+        if row.way == compiled.COSTED and row.matrix_products_per_score is not None:
+            assert row.matrix_products_per_score >= sum(compiled.PRODUCTS[row.kernel]), row
+            assert row.exponentials_per_score >= 1, row
 
 
 def test_near_linear_kernels_have_no_matrix_units_and_nothing_inexact():
@@ -82,16 +137,18 @@ def test_the_markdown_is_of_the_same_table():
     assert (compiled.RESULTS / "gpu-compiled.md").read_text() == compiled.markdown(compiled.load()["rows"])
 
 
+BLACKWELL = ("sm_100", "attend", "float32", 64, "everything hidden")
 ONE = """
 import json, sys
 from dataclasses import asdict
 sys.path.insert(0, sys.argv[1])
 from benchmarks.gpu import compiled
-one = ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
+one = ("sm_80", "attend", "bfloat16", 16, "causal, windows")
 ptx = compiled.make("sm_80", "attend", "float32", 16, "nothing hidden").asm["ptx"]
 logarithm = ptx[ptx.index("fma.rn.ftz.f32") : ptx.rindex("fma.rn.ftz.f32")]
 plain = ptx.count("fma.rn.f32"), logarithm.count("fma.rn.f32")
-print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact("cuda", ptx)), plain]))
+blackwell = compiled.faults([compiled.compile_one(*json.loads(sys.argv[2]))])
+print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact("cuda", ptx)), plain, blackwell]))
 """
 
 
@@ -100,17 +157,55 @@ print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact("c
 def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
     """And in float32 nothing is approximate or flushed but the exponential, the logarithm, and a score rounded up.
 
-    The logarithm, after all sums, is the only place with fused operations that flush subnormal numbers.
+    The logarithm, after all sums, is the only place with fused operations that flush subnormal numbers. On Blackwell a
+    kernel of float32 that reads masks has no instruction for matrix units.
     """
-    done = run(ONE, str(root), TRITON_CACHE_DIR=str(tmp_path / "cache"), TRITON_INTERPRET="0")
+    done = run(ONE, str(root), json.dumps(BLACKWELL), TRITON_CACHE_DIR=str(tmp_path / "cache"), TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
-    found, inexact, (fused, in_logarithm) = json.loads(done.stdout)
-    one = ("sm_80", "attend", "bfloat16", 16, "nothing hidden")
+    found, inexact, (fused, in_logarithm), blackwell = json.loads(done.stdout)
+    assert blackwell == []
+    one = ("sm_80", "attend", "bfloat16", 16, "causal, windows")
     rows = {(row.target, row.kernel, row.kind, row.width, row.way): row for row in compiled.load()["rows"]}
     assert {**found, "block": tuple(found["block"])} == vars(rows[one])
     assert inexact == ["cvt.rpi.ftz.f32.f32", "ex2.approx.ftz.f32", "fma.rn.ftz.f32"]
     assert fused > 0
     assert in_logarithm == 0
+
+
+def simplicial(query, *given):
+    """What FBGEMM's kernels compute, by the definition; of (batch, length, heads, columns)."""
+    *sets, first, second = given
+    heads, d = query.shape[2:]
+    query, *sets = (x[0].transpose(0, 1).double() for x in (query, *sets))
+    sets = [x.expand(heads, -1, -1) for x in sets]
+    out, lse = reference.tensor_attention(query, sets[:2], sets[2:], windows=[first, second], scale=d**-0.5)
+    return out.transpose(0, 1).unsqueeze(0).bfloat16(), lse
+
+
+@needs_triton
+def test_peers_are_timed_where_their_output_is_ours(monkeypatch):
+    """In the interpreter: a peer that computes the same is timed; one that is wrong, or is missing, is not."""
+    peers = {
+        "the same": simplicial,
+        "scaled": lambda query, *given: simplicial(2 * query, *given),
+        "transposed": lambda query, *given: (simplicial(query, *given)[0].transpose(1, 2), None),
+    }
+    modules = {name: SimpleNamespace(forward=peer) for name, peer in peers.items()}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(timed, "PEERS", {**{name: (name, "forward") for name in peers}, "missing": ("missing", "")})
+    monkeypatch.setattr(timed, "GROUPED", ((2, 9),))
+    monkeypatch.setattr(timed, "GROUPED_WINDOWS", (4, 3))
+    monkeypatch.setattr(timed, "seconds", lambda run: (run(), 1e-12)[1])
+    monkeypatch.setattr(timed, "DIFFERENCE", 0.01)
+    with interpreting():
+        row, _ = timed.grouped_times("cpu")
+    scores = sum(min(position + 1, 4) * min(position + 1, 3) for position in range(9))
+    assert row["TFLOP/s"] == pytest.approx(2 * scores * 4 * 64)
+    assert row["the same"] == row["TFLOP/s"]
+    assert row["scaled"].startswith("not timed: its output differs by")
+    assert row["transposed"].startswith("did not run: RuntimeError")
+    assert row["missing"].startswith("did not run: ModuleNotFoundError")
 
 
 def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
@@ -133,7 +228,9 @@ def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
         assert len(made) == 4 * 2 * 3
         assert len(near_linear) == 2 * 3
         assert all(row["right"] for row in (*made, *near_linear))
-        monkeypatch.setattr(timed.gpu, "forward", lambda call, kept=timed.gpu.forward: [x + 1 for x in kept(call)])
+        monkeypatch.setattr(
+            timed.triton, "forward", lambda call, kept=timed.triton.forward: [x + 1 for x in kept(call)]
+        )
         assert not any(row["right"] for row in timed.checks("cpu"))
     query, *sets = draw(0, 5, 2, 4, 3)
     found = timed.pairs_by_fused_attention(query, sets[:2], sets[2:])

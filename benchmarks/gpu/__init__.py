@@ -1,6 +1,7 @@
 """The kernels in Triton: compiled ahead of time for GPUs that need not be there, and timed on one that is.
 
 - `targets`: the GPUs that are compiled for, with their limits and peaks.
+- `disassembled`: the innermost loops of a compiled kernel, counted.
 - `compiled`: what the compilers make of each configuration that ships, as a table.
 - `timed`: correctness and times on the GPU at hand.
 """
@@ -23,7 +24,7 @@ def main(compile_only: bool, output: Path) -> None:
         output: The folder of the results.
 
     Raises:
-        typer.Exit: With code 1, if a configuration spills or does not fit, or if a result on the GPU is wrong.
+        typer.Exit: With code 1, if a configuration should not ship, or if a result on the GPU is wrong.
     """
     from benchmarks.gpu import compiled, timed
 

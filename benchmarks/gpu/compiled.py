@@ -1,8 +1,9 @@
 """What the compilers make of the kernels in Triton, for GPUs that need not be there: one row for each configuration.
 
-Registers and spills are those that `ptxas` reports for NVIDIA's GPUs and that AMD's assembly carries as metadata; both
-compilers come with Triton. The throughput is an estimate: the peak of the GPU's matrix units and of its exponentials,
-whichever is reached first, with nothing lost to memory, to waiting or to tuples that a block holds and may not attend.
+Registers and spills are those of NVIDIA's binaries and those that AMD's assembly carries as metadata; both compilers
+come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`). The
+throughput is an estimate from the peaks of the GPU's matrix units and of the instructions that it issues, calibrated on
+a published time of FBGEMM's kernel; tuples that a block holds and may not attend are not counted.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields
@@ -23,15 +22,21 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu.disassembled import Loop, resources, sass, score_loops
 from benchmarks.gpu.targets import TARGETS, Target
-from separatrix.attention.dispatch.gpu import REGISTERS
-from separatrix.attention.exact.gpu.configurations import (
+from separatrix.attention.dispatch.gpu import OPTIONS
+from separatrix.attention.exact.triton.configurations import (
+    AROUND,
+    FUSED,
+    FUSED_ON,
     KERNELS,
     SHIPPED,
+    WARPS_AROUND,
     WIDTHS,
     Configuration,
     configuration,
     kind_of,
+    rows_around,
 )
 from separatrix.attention.near_linear.triton import launch as near_linear
 
@@ -39,8 +44,8 @@ HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
 ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
 SOURCES = (
-    "exact/gpu/programs/*.py",
-    "exact/gpu/configurations.py",
+    "exact/triton/programs/*.py",
+    "exact/triton/configurations.py",
     "near_linear/triton/programs/*.py",
     "near_linear/triton/launch.py",
     "dispatch/gpu.py",
@@ -54,25 +59,83 @@ KINDS = {
     "float64": (torch.float64, "fp64", "fp64", "ieee"),
 }
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
+HALF = ("bfloat16", "float16", "tf32")
+"""The kinds of products for matrix units: their kernels have loops without comparisons."""
 NEAR_LINEAR = (*near_linear.KERNELS, *near_linear.SCANS, *near_linear.STREAMS, "carry")
 """The kernels of near-linear attention: a score of theirs is a monomial of a token."""
-PRODUCTS = {"attend": (1, 1), "query_gradient": (2, 1), "inner_gradient": (2, 2), "prefix_gradient": (2, 2)}
+PRODUCTS = {
+    "attend": (1, 1),
+    "query_gradient": (2, 1),
+    "inner_gradient": (2, 2),
+    "prefix_gradient": (2, 2),
+    "query_prefix_gradient": (2, 2),
+}
 """How many products over the columns of keys, and over those of values, a kernel has for each score."""
 MATRIX = {
-    "cuda": r"^\s*(?:@\S+\s+)?(wgmma\.mma_async|mma\.sync)\.\S*?\.m(\d+)n(\d+)k(\d+)()",
-    "hip": r"^\s*(v_mfma)_\w+?_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?",
+    "cuda": r"^\s*(?:@\S+\s+)?(?:wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b",
+    "hip": r"^\s*v_mfma_",
 }
-"""Instructions for matrix units, with their shapes: wgmma is one for four warps, and AMD's may have several blocks."""
-NUMBERS = ("left", "incoming", "lse", "delta", "share", "gradient", "_gradient", "key_gradient", "value_gradient")
+"""Instructions for matrix units, in PTX and in AMD's assembly."""
+NUMBERS = (
+    *("left", "incoming", "lse", "delta", "scales", "lse_gradient", "near", "shift", "multipliers"),
+    *("key_partials", "value_partials"),
+)
+"""Arguments of the type of the sums."""
+OF_TENSORS = ("factors", "out", "out_gradient", "gradient", "_gradient", "key_gradient", "value_gradient")
+"""Arguments of the type of the tensors."""
+WHOLE = ("masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
+"""Arguments that are whole numbers of 32 bits."""
 WAYS = {
-    "everything hidden": (3, True),
-    "nothing hidden": (3, False),
-    "order 4 and up, everything hidden": (4, True),
-    "order 4 and up, nothing hidden": (4, False),
+    "everything hidden": (3, True, True),
+    "causal, windows": (3, True, False),
+    "nothing hidden": (3, False, False),
+    "order 4 and up, everything hidden": (4, True, True),
+    "order 4 and up, nothing hidden": (4, False, False),
+    "around others": (3, True, True),
 }
-"""What a kernel is compiled for: its order; and causality, windows and masks, or none of them, which is less code."""
-PER_SET = ("states",)
-"""Arguments that are a tuple, with one for each set."""
+"""What a kernel is compiled for: its order; whether there is causality and a window on each set; whether there are
+masks. Loops without comparisons are in kernels without masks alone. The last is that of the kernels `AROUND`."""
+WAYS_OF = {
+    "bfloat16": tuple(WAYS)[:5],
+    "float16": ("everything hidden",),
+    "tf32": ("everything hidden", "nothing hidden"),
+    "float32": ("everything hidden", "nothing hidden", "order 4 and up, everything hidden"),
+    "float64": ("everything hidden", "order 4 and up, everything hidden"),
+}
+"""What kernels of each kind are compiled for. float16 has the blocks and the code of bfloat16. With everything hidden a
+kernel has all the code that it has with less hidden, but for the loops without comparisons of half types and TF32."""
+COSTED = "causal, windows"
+"""The way that costs of a score are published for, in bfloat16 on `FULL` targets."""
+FULL = ("sm_80", "sm_90", "gfx942")
+"""Targets for which everything that ships is compiled: with everything hidden and as costs are published for every
+width, and else the widest two."""
+BLACKWELL = ("sm_100", "sm_103")
+"""Targets whose compiler has put float32 on matrix units: it is compiled for every width, with everything hidden."""
+WIDEST = WIDTHS[2:]
+"""The widths that are compiled for all targets, which need most registers and shared memory. What is compiled for a
+target that is in neither list is what certificates are given for, float32 and float64, and bfloat16, with everything
+hidden."""
+CHOSEN: dict[tuple[str, str], dict[int, float]] = {
+    ("sm_90", "attend"): {64: 10.0, 128: 10.0},
+    ("sm_90", "query_gradient"): {64: 8.0, 128: 11.0},
+    ("sm_90", "inner_gradient"): {64: 21.0, 128: 30.0},
+    ("sm_90", "prefix_gradient"): {64: 10.0, 128: 16.0},
+    ("sm_90", "query_prefix_gradient"): {64: 9.0, 128: 14.0},
+    ("sm_80", "attend"): {64: 12.0, 128: 17.0},
+    ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0},
+    ("sm_80", "inner_gradient"): {64: 82.0, 128: 90.0},
+    ("sm_80", "prefix_gradient"): {64: 17.0, 128: 27.0},
+    ("sm_80", "query_prefix_gradient"): {64: 15.0, 128: 26.0},
+}
+"""Blocks that were chosen by what a score costs, by target and kernel: for each number of columns, the largest number
+of instructions that a score of bfloat16 may cost where there are causality and windows."""
+REPEATED = {("sm_80", "inner_gradient", 128): 2.0}
+"""Where blocks that were chosen by what a score costs repeat work: those that do not cost more."""
+MOST_LOCAL, MOST_LOCAL_MASKED = 4, 8
+"""So many instructions of the innermost loop, of some three hundred, may read or write local memory: in loops without
+comparisons, and with masks in half types where blocks were chosen by what a score costs."""
+PER_SET = {"ask_states": ("states",), "largest": ("factors", "masks")}
+"""Arguments that are tuples: `factors` have queries, keys and values, and the others one for each set."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +150,21 @@ class Compiled:
         way: Whether anything is hidden; of near-linear attention, the number of key sets and which pass it is.
         block: Queries and inner keys of a block, warps, and stages of the pipeline.
         registers: Vector registers of a thread.
-        spilled: Bytes of a thread that its registers do not hold and memory does.
+        spilled: Bytes of a thread that its registers do not hold and local memory does.
         moved: Scalar registers that AMD's compiler keeps in lanes of vector registers; these are not in memory.
-        shared: Bytes of shared memory.
+        shared_bytes: Bytes of shared memory.
         matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
-        per_score: The multiply-adds that these come to for one score of a block, by their own shapes.
+        instructions_per_score: Instructions of threads for one score, in the innermost loop; of several such loops, in
+            the one without comparisons. This and the next four are None where no loop has exponentials (near-linear
+            attention, and float64).
+        exponentials_per_score: Exponentials for one score.
+        matrix_products_per_score: Multiply-adds of matrix units for one score, over the columns; None on Blackwell
+            (sm_100, sm_103), where the shapes of matrix instructions are not in their text. So is the next.
+        replication: How often the work of a score is done: exponentials, or matrix products over those needed.
+        local_memory_in_loop: Instructions of that loop that read or write local memory.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
         occupancy: The share of a multiprocessor's warps that can run at once.
-        estimate: At most so many 10^9 scores a second, an estimate.
+        estimate: An estimate of 10^9 scores a second (see `estimate`).
     """
 
     target: str
@@ -106,27 +176,39 @@ class Compiled:
     registers: int
     spilled: int
     moved: int
-    shared: int
+    shared_bytes: int
     matrix: int
-    per_score: float
+    instructions_per_score: float | None
+    exponentials_per_score: float | None
+    matrix_products_per_score: float | None
+    replication: float | None
+    local_memory_in_loop: int | None
     inexact: int
     occupancy: float
     estimate: float
 
 
 def configurations() -> Iterator[tuple[str, str, str, int, str]]:
-    """Everything that ships: a target, a kernel, a kind of product, a width and what is hidden."""
-    for name, kernel, kind, width, way in product(TARGETS, KERNELS, KINDS, WIDTHS, WAYS):
-        dtype, _, _, precision = KINDS[kind]
-        shipped = (TARGETS[name].vendor, kernel, kind_of(dtype, precision), WAYS[way][0]) in SHIPPED
-        if shipped and (kind, WAYS[way][0]) != ("float16", 4):  # which has the blocks and the code of bfloat16
-            yield name, kernel, kind, width, way
+    """Everything that is compiled: a target, a kernel, a kind of product, a width and what is hidden."""
+    for name, kernel, kind, width in product(TARGETS, KERNELS, KINDS, WIDTHS):
+        for way in WAYS_OF[kind]:
+            order, hidden, _ = WAYS[way]
+            runs = kernel != FUSED or (name in FUSED_ON and order == 3 and hidden)
+            if runs and _ships(name, kind, order) and _is_compiled(name, kind, width, way):
+                yield name, kernel, kind, width, way
+    for name, kernel, kind in product(TARGETS, AROUND, ("bfloat16", "float32", "float64")):
+        # The arguments of `check_range` have the same types for all kinds.
+        runs = kernel != "check_range" and (kernel != "add_partials" or name in FUSED_ON)
+        if runs and (name in FULL or kind == "float32") and _ships(name, kind, 3):
+            yield name, kernel, kind, WIDTHS[-1], "around others"
     for name in TARGETS:
-        for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), WIDTHS):
+        yield name, "check_range", "float32", WIDTHS[-1], "around others"
+        widths = WIDTHS if name in FULL else WIDTHS[-1:]
+        for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), widths):
             yield name, kernel, kind, width, "sums"
         yield name, "coordinate_gradient", "float64", WIDTHS[0], "given"
         yield name, "carry", "float64", WIDTHS[0], "sums"
-        for width in WIDTHS:
+        for width in widths:
             yield name, "scan", "float64", width, "any key sets"
             yield name, "scan_back", "float64", width, "any key sets"
             yield name, "scan_back", "float64", width, "any key sets, whole"
@@ -134,24 +216,53 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             yield name, "ask_states", "float32", width, f"{near_linear.MOST_SETS} key sets"  # fewer have less code
 
 
+def _ships(name: str, kind: str, order: int) -> bool:
+    """Whether a kind of product has blocks on a target, for an order."""
+    dtype, _, _, precision = KINDS[kind]
+    return (TARGETS[name].vendor, KERNELS[0], kind_of(dtype, precision), order) in SHIPPED
+
+
+def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
+    """Whether a kernel of exact attention that ships is compiled, or left to the compilers of its users."""
+    if name in FULL:
+        return width in WIDEST or (way in ("everything hidden", COSTED) and kind != "float16")
+    if way != "everything hidden" or kind not in ("bfloat16", "float32", "float64"):
+        return False
+    return width in WIDEST or (name in BLACKWELL and kind == "float32")
+
+
 def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Configuration:
     """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
     dtype, _, _, precision = KINDS[kind]
+    if kernel in AROUND:
+        return Configuration(1 if kernel == "check_range" else rows_around(width), 1, WARPS_AROUND, 1)
     if kernel == "carry":
         return Configuration(near_linear.ENTRIES, 1, 4, 1)
     if kernel in NEAR_LINEAR:
         block = near_linear.block_of(kernel, dtype, width, target.vendor)
         return Configuration(block.rows, block.tokens, block.warps, 1)
-    return configuration(kernel, dtype, width, of=target.vendor, precision=precision, order=WAYS[way][0])
+    return configuration(kernel, dtype, width, of=target.name, precision=precision, order=WAYS[way][0])
 
 
 def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -> dict[str, Any]:
     """What a kernel is compiled for, by the names of its arguments."""
     block = block_of(target, kernel, kind, width, way)
-    if kernel not in NEAR_LINEAR:
-        order, hidden = WAYS[way]
+    if kernel in AROUND:
+        sets = WAYS[way][0] - 1
         return {
-            **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW", "MASKED"), hidden),
+            "largest": {"MASKED": True, "SETS": sets, "ROWS": block.queries, "COLUMNS": width},
+            "check_range": {"WRITES": True, "SETS": sets, "COLUMNS": width},
+            "incoming_rows": {"d_v": width, "D_V": width, "ROWS": block.queries},
+            "add_partials": {
+                **{"d": width, "d_v": width, "D": width, "D_V": width, "ROWS": block.queries},
+                "QUERIES": configuration(FUSED, KINDS[kind][0], width, of=target.name).queries,
+            },
+        }[kernel]
+    if kernel not in NEAR_LINEAR:
+        order, hidden, masked = WAYS[way]
+        return {
+            **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
+            **{"MASKED": masked, "PEELED": not masked and kind in HALF},
             **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
             **{"PRECISION": KINDS[kind][3]},
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
@@ -182,24 +293,24 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     target = TARGETS[name]
     _, narrow, wide, _ = KINDS[kind]
     block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
-    package = "near_linear.triton" if kernel in NEAR_LINEAR else "exact.gpu"
+    package = "near_linear.triton" if kernel in NEAR_LINEAR else "exact.triton"
     program = getattr(import_module(f"separatrix.attention.{package}.programs.{kernel}"), kernel)
-    limit = {} if REGISTERS[target.vendor] is None else {"maxnreg": REGISTERS[target.vendor]}
     types = _near_linear_type if kernel in NEAR_LINEAR else _type
     sets = constants.get("SETS", 1)
     signature: dict[str, Any] = {}
     aligned = {}  # tensors of PyTorch begin at multiples of 16 bytes
     for at, each in enumerate(program.arg_names):
         kind_here = "constexpr" if each in constants else types(each, narrow, wide)
-        several = each in PER_SET and kernel != "add_state"
-        signature[each] = (kind_here,) * sets if several else kind_here
+        several = each in PER_SET.get(kernel, ())
+        count = 2 * sets + 1 if each == "factors" else sets
+        signature[each] = (kind_here,) * count if several else kind_here
         if kind_here[0] == "*":
-            places = [(at, m) for m in range(sets)] if several else [(at,)]
+            places = [(at, m) for m in range(count)] if several else [(at,)]
             aligned |= {place: [["tt.divisibility", 16]] for place in places}
     return triton.compile(
         ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
-        options={"num_warps": block.warps, "num_stages": block.stages, **limit},
+        options={"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]},
     )
 
 
@@ -222,58 +333,95 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     """Compile one configuration for a target, and look at what came out."""
     target = TARGETS[name]
     made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width, way)
-    registers, spilled, moved = (_of_ptx if target.vendor == "cuda" else _of_amdgcn)(made.asm)
-    text = made.asm["ptx" if target.vendor == "cuda" else "amdgcn"]
-    matrix, work = matrix_work(target.vendor, text, block.warps)
+    if target.vendor == "cuda":
+        (registers, spilled), moved = resources(made.asm["cubin"]), 0
+        text = made.asm["ptx"]
+    else:
+        registers, spilled, moved = _of_amdgcn(made.asm)
+        text = made.asm["amdgcn"]
+    loop = None
+    if kernel in KERNELS and kind != "float64":
+        loops = score_loops(target.vendor, sass(made.asm["cubin"]) if target.vendor == "cuda" else text)
+        loop = min(loops, key=lambda candidate: candidate.instructions, default=None)
+    costs = costs_of(loop, target, kernel, width, block)
     shared = made.metadata.shared
     return Compiled(
-        name,
-        kernel,
-        kind,
-        width,
-        way,
-        tuple(block),
-        registers,
-        spilled,
-        moved,
-        shared,
-        matrix,
-        round(work / (block.queries * block.keys), 3),
-        len(inexact(target.vendor, text)),
-        round(target.occupancy(registers, shared, block.warps), 4),
-        round(estimate(target, kernel, kind, width, way), 2),
+        target=name,
+        kernel=kernel,
+        kind=kind,
+        width=width,
+        way=way,
+        block=tuple(block),
+        registers=registers,
+        spilled=spilled,
+        moved=moved,
+        shared_bytes=shared,
+        matrix=len(re.findall(MATRIX[target.vendor], text, re.M)),
+        **costs,
+        inexact=len(inexact(target.vendor, text)),
+        occupancy=round(target.occupancy(registers, shared, block.warps), 4),
+        estimate=round(estimate(target, kernel, kind, width, costs["instructions_per_score"]), 2),
     )
 
 
-def matrix_work(vendor: str, text: str, warps: int) -> tuple[int, int]:
-    """The instructions for matrix units in a text, and the multiply-adds that they are for all warps of a block.
+def costs_of(loop: Loop | None, target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
+    """What one score of a block costs in a loop, by the fields of `Compiled`.
 
-    >>> matrix_work("cuda", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {", 8)
-    (1, 16384)
-    >>> matrix_work("cuda", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {", 8)
-    (1, 131072)
-    >>> matrix_work("hip", "v_mfma_f32_4x4x4_16b_f16 a[0:3]", 2)
-    (1, 2048)
+    >>> loop, block = Loop(64, 16, 2048, 0), Configuration(128, 32, 8, 2)
+    >>> list(costs_of(loop, TARGETS["sm_80"], "attend", 2, block).values())
+    [4.0, 1.0, 2.0, 1.0, 0]
     """
-    found = re.findall(MATRIX[vendor], text, re.M)
-    work = sum(
-        int(m) * int(n) * int(k) * int(blocks or 1) * (warps // 4 if name == "wgmma.mma_async" else warps)
-        for name, m, n, k, blocks in found
+    names = (
+        "instructions_per_score",
+        "exponentials_per_score",
+        "matrix_products_per_score",
+        "replication",
+        "local_memory_in_loop",
     )
-    return len(found), work
+    if loop is None:
+        return dict.fromkeys(names)
+    threads = block.warps * target.lanes / (block.queries * block.keys)
+    instructions, exponentials = loop.instructions * threads, loop.exponentials * threads
+    if loop.multiply_adds is None:
+        return dict(zip(names, (round(instructions, 2), round(exponentials, 3), None, None, loop.local), strict=True))
+    products = loop.multiply_adds * block.warps / (block.queries * block.keys * width)
+    replication = max(exponentials, products / sum(PRODUCTS[kernel]))
+    numbers = (round(instructions, 2), round(exponentials, 3), round(products, 3), round(replication, 3), loop.local)
+    return dict(zip(names, numbers, strict=True))
 
 
-def estimate(target: Target, kernel: str, kind: str, width: int, way: str) -> float:
-    """At most so many 10^9 scores a second: by the peak of the products, and by that of the exponentials.
+def estimate(target: Target, kernel: str, kind: str, width: int, instructions: float | None) -> float:
+    """An estimate of 10^9 scores a second.
 
-    >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64, "nothing hidden"))
+    With the instructions of a score it is modelled as the time of its matrix products and then that of issuing its
+    instructions, times `_CALIBRATION`. Without, it is an upper bound by the peaks of products and exponentials.
+
+    >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64, None))
     1219
+    >>> scores = estimate(TARGETS["sm_90"], "attend", "bfloat16", 128, FBGEMM_INSTRUCTIONS)
+    >>> round(1e-3 * scores * 4 * 128)
+    337
     """
+    if kernel in AROUND:
+        return 0.0
     if kernel in NEAR_LINEAR:
         wide = kernel not in near_linear.KERNELS
         return 1e3 * target.tera["float64" if wide else kind] / (2 * width)
-    operations = 2 * width * sum(PRODUCTS[kernel])
-    return 1e3 * min(target.tera[kind] / operations, target.exponentials)
+    products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]))
+    if instructions is None:
+        return 1e3 * min(products, target.exponentials)
+    if kind == "float32":  # whose multiply-adds are among the instructions
+        return 1e3 * _CALIBRATION * target.issued / instructions
+    return 1e3 * _CALIBRATION / (1 / products + instructions / target.issued)
+
+
+FBGEMM_INSTRUCTIONS, FBGEMM_TERA = 13.6, 337.0
+"""Thread-instructions of a score of FBGEMM's simplicial forward kernel, bfloat16, 128 columns, on sm_90, and the 10^12
+floating-point operations a second that its authors published for H100."""
+_CALIBRATION = FBGEMM_TERA * (
+    1 / TARGETS["sm_90"].tera["bfloat16"] + FBGEMM_INSTRUCTIONS / (4 * 128 * TARGETS["sm_90"].issued)
+)
+"""The share of the modelled throughput that this kernel reaches."""
 
 
 def _near_linear_type(name: str, narrow: str, wide: str) -> str:
@@ -288,28 +436,9 @@ def _near_linear_type(name: str, narrow: str, wide: str) -> str:
 def _type(name: str, narrow: str, wide: str) -> str:
     if name in NUMBERS:
         return f"*{wide}"
-    if name.endswith("_mask"):
-        return "*u8"
-    if name == "table":
+    if name in WHOLE or name.endswith("_mask"):
         return "*i32"
-    return f"*{narrow}" if name == "out" or name.endswith(("_keys", "_values")) else "i32"
-
-
-def _of_ptx(asm: dict[str, Any]) -> tuple[int, int, int]:
-    """Registers, bytes spilled, and 0, as the assembler that comes with Triton reports them."""
-    import triton
-
-    assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
-    arch = re.search(r"^\.target (\w+)", asm["ptx"], re.M)[1]  # type: ignore[index]
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.ptx").write_text(asm["ptx"])
-        command = [str(assembler), "-v", f"--gpu-name={arch}", "kernel.ptx", "-o", "kernel.cubin"]
-        said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stderr
-    used = re.search(r"Used (\d+) registers", said)
-    spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
-    if not (used and spills):
-        raise RuntimeError(f"ptxas did not say what it used: {said}")
-    return int(used[1]), int(spills[1]) + int(spills[2]), 0
+    return f"*{narrow}" if name in OF_TENSORS or name.endswith(("_keys", "_values")) else "i32"
 
 
 def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
@@ -337,15 +466,34 @@ def compile_all(workers: int = 2) -> list[Compiled]:
 
 
 def faults(rows: list[Compiled]) -> list[str]:
-    """A sentence for each configuration that spills, or has more shared memory than its target."""
-    found = []
+    """A sentence for each configuration that ships and should not: by what it spills, shares, repeats or is made of.
+
+    A kernel may spill registers outside of its innermost loop, where that was counted. Where blocks were chosen by cost
+    (`CHOSEN`), no work is repeated but for what `REPEATED` lists.
+    """
+    sentences = []
     for row in rows:
         what = f"{row.kernel} of {row.kind}, {row.width} columns, {row.way}, on {row.target}"
-        if row.spilled:
-            found.append(f"{what}: {row.spilled} bytes spilled.")
-        if row.shared > TARGETS[row.target].shared:
-            found.append(f"{what}: {row.shared} bytes of shared memory, of {TARGETS[row.target].shared}.")
-    return found
+        peeled = row.kernel in KERNELS and row.kind in HALF and not WAYS[row.way][2]
+        limit = CHOSEN.get((row.target, row.kernel), {}).get(row.width)
+        if row.spilled and row.local_memory_in_loop is None:
+            sentences.append(f"{what}: {row.spilled} bytes spilled.")
+        masked = MOST_LOCAL_MASKED if limit is not None and row.kind in HALF else 0
+        if (row.local_memory_in_loop or 0) > (MOST_LOCAL if peeled else masked):
+            sentences.append(f"{what}: {row.local_memory_in_loop} instructions for local memory in the innermost loop.")
+        if row.shared_bytes > TARGETS[row.target].shared:
+            sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
+        if limit is not None and row.way == COSTED:
+            repeated = REPEATED.get((row.target, row.kernel, row.width), 1.0)
+            cost, most = (row.instructions_per_score, row.replication), (limit, repeated)
+            if any(number is None or number > largest for number, largest in zip(cost, most, strict=True)):
+                sentences.append(
+                    f"{what}: instructions of a score and replication are {cost}, expected at most {most}."
+                )
+        nvidia = TARGETS[row.target].vendor == "cuda"
+        if row.matrix and row.kind in ("float32", "float64") and (nvidia or row.kernel in NEAR_LINEAR):
+            sentences.append(f"{what}: {row.matrix} instructions for matrix units, whose rounding is not documented.")
+    return sentences
 
 
 def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
@@ -366,9 +514,13 @@ def load(folder: Path = RESULTS) -> dict[str, Any]:
 
 
 HEADINGS = (
-    "kernel", "products", "columns", "of", "block", "registers", "spilled", "shared", "matrix multiply-adds per score",
-    "occupancy", "at most, 10^9 scores/s",
+    "kernel", "products", "columns", "of", "block", "registers", "spilled", "shared", "instructions per score",
+    "exponentials per score", "matrix products per score", "replication", "occupancy", "estimate, 10^9 scores/s",
 )  # fmt: skip
+
+
+def _cell(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
 
 
 def markdown(rows: list[Compiled]) -> str:
@@ -378,9 +530,10 @@ def markdown(rows: list[Compiled]) -> str:
         "",
         "Tested in the interpreter, compiled for these targets, not yet timed on hardware. `python -m benchmarks gpu "
         "--compile` makes this table; `benchmarks/gpu/compiled.py` says what its columns are. The last column is an "
-        "estimate from peaks. A block is queries x inner keys, warps, stages; for near-linear attention it is "
-        "monomials x tokens (entries, for `carry`), and a score is a monomial of a token. Matrix units are counted by "
-        "the shapes of their instructions.",
+        "estimate from the GPU's peaks, calibrated on FBGEMM's published time. A block is queries x inner keys, warps, "
+        "stages; for near-linear attention it is monomials x tokens (entries, for `carry`), and a score is a monomial "
+        "of a token. What a score costs is counted in the innermost loop of the disassembled kernel, the one without "
+        "comparisons where there is one.",
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]
@@ -393,8 +546,9 @@ def markdown(rows: list[Compiled]) -> str:
             queries, keys, warps, stages = row.block
             cells = (
                 row.kernel, row.kind, row.width, row.way, f"{queries} x {keys}, {warps}, {stages}",
-                row.registers, row.spilled, row.shared, f"{row.per_score:.3g}", f"{row.occupancy:.0%}",
-                f"{row.estimate:.4g}",
+                row.registers, row.spilled, row.shared_bytes, _cell(row.instructions_per_score),
+                _cell(row.exponentials_per_score), _cell(row.matrix_products_per_score), _cell(row.replication),
+                f"{row.occupancy:.0%}", f"{row.estimate:.4g}",
             )  # fmt: skip
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

@@ -1,18 +1,20 @@
 """The kernels in Triton on the GPU of this machine: whether they are right, and then how fast, against peers.
 
 Peers are PyTorch's fused attention over materialised pairs, (keys times keys, values times values), which is the same
-function where memory allows it, and FBGEMM's kernels for order 3, where these are installed. Nothing is timed if a
-result is wrong. The report is JSON that can be sent to the project.
+function where memory allows it, and FBGEMM's kernels for order 3, where these are installed: 64 or 128 heads of queries
+that share one head of keys, which is all that they take. Nothing is timed if a result of ours is wrong, and no peer
+whose output is another. Our times include the checks that run before the kernels. The report is JSON that can be sent
+to the project.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -22,8 +24,8 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.exact import gpu
-from separatrix.attention.exact.blocks import passes
+from separatrix.attention.exact import guarded, triton
+from separatrix.attention.exact.torch import passes
 
 ERRORS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
@@ -32,7 +34,13 @@ SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
     (1, 40, (20, 150), 128, 128),
     (1, 20, (5, 9, 30), 32, 16),
     (1, 20, (3, 4, 5, 20), 16, 16),
+    (1, 300, (7, 300), 64, 64),
+    (1, 300, (7, 300), 128, 128),
+    (1, 300, (300, 300), 16, 16),
 )
+"""Heads, queries, keys of each set, and columns of keys and of values.
+
+The last three have several blocks in every loop."""
 NEAR_LINEAR = (300, 4, 8)
 """The length and the dimensions of keys and of values for which near-linear attention is checked."""
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -42,6 +50,19 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 TIMED = ((8, 512, None), (8, 2048, (512, 32)), (8, 8192, (512, 32)))
 """Heads, the length, and the windows of what is timed, causal, with 64 columns and 128."""
+GROUPED = ((64, 2048), (128, 2048), (64, 8192), (128, 8192))
+"""Heads of queries that share one head of keys, and the length, of what is timed against FBGEMM in bfloat16."""
+GROUPED_WINDOWS = (512, 32)
+PEERS = {
+    "FBGEMM, Triton": ("simplicial.ops.triton.fwd", "triton_fwd"),
+    "FBGEMM, TLX": ("simplicial.ops.tlx.fwd_ws", "tlx_fwd_ws"),
+    "FBGEMM, TLX ping-pong": ("simplicial.ops.tlx.fwd_ws_pingpong", "tlx_fwd_ws_pingpong"),
+}
+"""The module and the name of FBGEMM's forward kernels, in its experimental package `simplicial`. They take tensors
+(batch, length, heads, columns), are causal with a window for each key set, and scale by one over the root of the
+columns, rounded to bfloat16. Those in TLX need an extension of Triton."""
+DIFFERENCE = 5e-2
+"""The largest difference between our output and that of a peer in bfloat16, for values from -1 to 1."""
 ROUNDS = 5
 
 
@@ -53,8 +74,8 @@ def draw(seed: int, *shape: int, dtype: torch.dtype, device: str) -> Tensor:
 
 def check(call: Call, expected: tuple[Tensor, Tensor], gradients: list[Tensor], grad: Tensor) -> float:
     """The largest error of output, log-sum-exp and gradients, relative to the largest entry of each where above 1."""
-    out, lse = gpu.forward(call)
-    by_query, by_keys, by_values = gpu.backward(call, out, lse, grad, torch.zeros_like(lse))
+    out, lse = triton.forward(call)
+    by_query, by_keys, by_values = triton.backward(call, out, lse, grad, torch.zeros_like(lse))
     pairs = zip((out, lse, by_query, *by_keys, *by_values), (*expected, *gradients), strict=True)
     worst = 0.0
     for found, wanted in pairs:
@@ -78,9 +99,9 @@ def checks(device: str) -> list[dict[str, Any]]:
                 grad = draw(9, heads, queries, d_v, dtype=dtype, device=device)
                 leaves = [x.double().requires_grad_() for x in given]
                 sets = len(lengths)
-                options = dict(options, **({"windows": windows_of(sets)} if "windows" in options else {}))
+                options = dict(options, **({"windows": windows_of(lengths)} if "windows" in options else {}))
                 call = check_call(given[0], given[1 : 1 + sets], given[1 + sets :], **options)
-                if not gpu.takes(call):
+                if not triton.takes(call):
                     continue
                 expected = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
                 gradients = torch.autograd.grad((expected[0] * grad).sum(), leaves)
@@ -90,13 +111,13 @@ def checks(device: str) -> list[dict[str, Any]]:
     return found
 
 
-def windows_of(sets: int) -> list[int | None]:
-    """A short window on the first set and a long one on the last.
+def windows_of(lengths: Sequence[int]) -> list[int | None]:
+    """A short window on the first set, and on the last one a window that holds whole blocks of a long set.
 
-    >>> windows_of(3)
-    [7, None, 40]
+    >>> windows_of((3, 4, 5)), windows_of((7, 300))
+    ([7, None, 40], [7, 150])
     """
-    return [7, *[None] * (sets - 2), 40]
+    return [7, *[None] * (len(lengths) - 2), max(40, lengths[-1] // 2)]
 
 
 def near_linear_checks(device: str) -> list[dict[str, Any]]:
@@ -151,53 +172,88 @@ def pairs_by_fused_attention(query: Tensor, keys: list[Tensor], values: list[Ten
     return scaled.squeeze(0)
 
 
-def fbgemm() -> Callable[..., Any] | None:
-    """The forward kernel of FBGEMM's experimental package `simplicial`, if it is installed.
+def scores_of(length: int, windows: Sequence[int] | None) -> int:
+    """The number of scores of one head: all pairs, or those within windows, which are causal.
 
-    It takes (batch, length, heads, columns), causal, with a window for each key set, and gives output and maxima.
+    >>> scores_of(3, None), scores_of(3, (2, 1)), scores_of(3, (9, 9))
+    (27, 5, 14)
     """
-    if importlib.util.find_spec("simplicial") is None:
-        return None
-    found: Callable[..., Any] = importlib.import_module("simplicial.ops.triton.fwd").triton_fwd
-    return found
+    if windows is None:
+        return length**3
+    return sum(math.prod(min(position + 1, window) for window in windows) for position in range(length))
 
 
 def times(device: str) -> list[dict[str, Any]]:
-    """Times of the passes, and of peers where they have the call."""
-    found = []
-    peer = fbgemm()
+    """Times of the passes, with the checks before them, and of peers where they have the call."""
+    rows = []
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         for d in (64, 128):
             for heads, length, windows in TIMED:
                 query, *sets = (draw(m, heads, length, d, dtype=dtype, device=device) for m in range(5))
                 options = {"windows": list(windows)} if windows else {}
                 call = check_call(query, sets[:2], sets[2:], **options)
-                if not gpu.takes(call):
+                if not triton.takes(call):
                     continue
-                out, lse = gpu.forward(call)
-                grad = torch.ones_like(out)
+                out, lse = guarded.forward(call)
+                incoming = (out, lse, torch.ones_like(out), torch.zeros_like(lse))
                 row: dict[str, Any] = {"what": f"{dtype}, {heads} heads, n = {length}, windows {windows}, d = {d}"}
-                row["forward"] = seconds(lambda call=call: gpu.forward(call))
+                # A copy of the call keeps nothing of earlier rounds.
+                row["forward"] = seconds(lambda call=call: guarded.forward(replace(call)))
                 row["backward"] = seconds(
-                    lambda call=call, out=out, lse=lse, grad=grad: gpu.backward(
-                        call, out, lse, grad, torch.zeros_like(lse)
-                    )
+                    lambda call=call, incoming=incoming: guarded.backward(replace(call), *incoming)
                 )
-                reach = math.prod(windows) if windows else length * length
-                row["scores a second"] = heads * length * reach / row["forward"]
+                row["scores a second"] = heads * scores_of(length, windows) / row["forward"]
                 if windows is None:
                     row["pairs by fused attention"] = seconds(
                         lambda query=query, sets=sets: pairs_by_fused_attention(query, sets[:2], sets[2:])
                     )
                     row["plain PyTorch"] = seconds(lambda call=call: passes.forward(call.widened()))
-                elif peer is not None and dtype == torch.bfloat16:
-                    laid_out = [x.transpose(0, 1).unsqueeze(0).contiguous() for x in (query, *sets)]
-                    try:
-                        row["FBGEMM"] = seconds(lambda laid_out=laid_out, windows=windows: peer(*laid_out, *windows))
-                    except Exception as error:  # a peer of another version is no fault of ours
-                        row["FBGEMM"] = f"did not run: {type(error).__name__}: {error}"
-                found.append(row)
-    return found
+                rows.append(row)
+    return rows
+
+
+def grouped_times(device: str) -> list[dict[str, Any]]:
+    """Times of the forward pass against FBGEMM's kernels, where many heads of queries share one head of keys.
+
+    The floating-point operations are those of the two matrix products, 4 d for each score that is within the windows.
+    """
+    rows = []
+    for d in (64, 128):
+        for heads, length in GROUPED:
+            query = draw(0, heads, length, d, dtype=torch.bfloat16, device=device)
+            sets = [draw(1 + m, 1, length, d, dtype=torch.bfloat16, device=device) for m in range(4)]
+            plain = check_call(query[:1], sets[:2], sets[2:], windows=list(GROUPED_WINDOWS), scale=d**-0.5)
+            call = replace(plain, query=query)
+            tera = 4e-12 * d * heads * scores_of(length, GROUPED_WINDOWS)
+            time = seconds(lambda call=call: guarded.forward(replace(call)))
+            row: dict[str, Any] = {"what": f"{heads} heads of queries on one of keys, n = {length}, d = {d}"}
+            row |= {"forward": time, "TFLOP/s": tera / time}
+            out, _ = guarded.forward(call)
+            laid_out = [x.transpose(0, 1).unsqueeze(0).contiguous() for x in (query, *sets)]
+            for name in PEERS:
+                row[name] = against_peer(name, laid_out, out.transpose(0, 1).unsqueeze(0), tera)
+            rows.append(row)
+    return rows
+
+
+def against_peer(name: str, laid_out: list[Tensor], out: Tensor, tera: float) -> float | str:
+    """The 10^12 floating-point operations a second of a peer, or why it was not timed.
+
+    Args:
+        name: One of `PEERS`.
+        laid_out: Queries, keys and values, (batch, length, heads, columns).
+        out: Our output, to which that of the peer is compared before it is timed.
+        tera: How many 10^12 operations there are.
+    """
+    module, function = PEERS[name]
+    try:
+        peer = getattr(importlib.import_module(module), function)
+        difference = (peer(*laid_out, *GROUPED_WINDOWS)[0].float() - out.float()).abs().max().item()
+        if not difference <= DIFFERENCE:
+            return f"not timed: its output differs by {difference:.3g}"
+        return tera / seconds(lambda: peer(*laid_out, *GROUPED_WINDOWS))
+    except Exception as error:  # a peer that is missing, or of another version, is no fault of ours
+        return f"did not run: {type(error).__name__}: {error}"
 
 
 def report(device: str = "cuda") -> dict[str, Any] | None:
@@ -211,7 +267,7 @@ def report(device: str = "cuda") -> dict[str, Any] | None:
         "torch": torch.__version__,
         "triton": version("triton"),
         "checks": right,
-        "times": times(device) if all(row["right"] for row in right) else [],
+        "times": times(device) + grouped_times(device) if all(row["right"] for row in right) else [],
     }
 
 

@@ -15,6 +15,7 @@ from separatrix.attention import reference
 from tests.attention.exact import rational
 from tests.contracts.attention_contract import draw
 from tests.contracts.engines import engine  # noqa: F401
+from tests.pairwise import pairwise
 
 EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch.float16: 14}
 """Sizes are drawn between two to the power of minus this and of this."""
@@ -110,10 +111,15 @@ def test_many_wildly_scaled_calls_are_right_or_refused():
     assert came["answered"] > 35_000
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("length", [33, 600])
-@pytest.mark.parametrize("size", [0.3, 5.0, 60.0])
-@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"return_lse": True}], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "length", "size", "options"),
+    pairwise(
+        [torch.float32, torch.bfloat16, torch.float16],
+        [33, 600],
+        [0.3, 5.0, 60.0],
+        [{}, {"is_causal": True}, {"return_lse": True}],
+    ),
+)
 def test_pairs_of_many_keys(dtype, length, size, options):
     """Against float64, whose own error is beneath notice here: the fused kernel, more than one of its blocks, and ours.
 

@@ -11,6 +11,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from tests.contracts.attention_contract import draw
 from tests.contracts.engines import engine  # noqa: F401
+from tests.pairwise import pairwise
 
 LENGTH = 7
 POSITIONS = {
@@ -44,11 +45,14 @@ def sees(order, options, m, token):
     return allowed.select(m + 1, token).reshape(LENGTH, -1).any(1)
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(("kind", "m", "token"), [("key", 0, 4), ("value", -1, 4), ("value", 0, 1), ("key", -1, 0)])
-def test_what_is_hidden_does_not_reach(order, positions, bad, kind, m, token):
+PLACES = [("key", 0, 4), ("value", -1, 4), ("value", 0, 1), ("key", -1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("order", "positions", "bad", "place"), pairwise([2, 3, 4], POSITIONS, [math.nan, math.inf, -math.inf], PLACES)
+)
+def test_what_is_hidden_does_not_reach(order, positions, bad, place):
+    kind, m, token = place
     query, keys, values, options = call(order, POSITIONS[positions])
     expected = reference.tensor_attention(query, keys, values, **options)
     (keys if kind == "key" else values)[m][0, token, 1] = bad
@@ -64,10 +68,10 @@ def test_what_is_hidden_does_not_reach(order, positions, bad, kind, m, token):
             assert not torch.isfinite(column).any()
 
 
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("length", [3, 16, 20])
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("order", "dtype", "length", "is_causal"),
+    pairwise([2, 3], [torch.float64, torch.float32, torch.bfloat16, torch.float16], [3, 16, 20], [False, True]),
+)
 def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_causal):
     """PyTorch's fused kernel turns some of these into zeros."""
     query, *sets = (x.to(dtype) for x in draw(0, 2 * order - 1, 1, 2, length, 4))
@@ -80,9 +84,10 @@ def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_ca
     assert torch.allclose(found, expected, atol=4 * torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("positions", [x for x in POSITIONS if x != "nothing hidden"])
-@pytest.mark.parametrize("kind", ["key", "value"])
+@pytest.mark.parametrize(
+    ("order", "positions", "kind"),
+    pairwise([2, 3, 4], [x for x in POSITIONS if x != "nothing hidden"], ["key", "value"]),
+)
 def test_gradients_of_queries_that_do_not_see_it(order, positions, kind):
     query, keys, values, options = call(order, POSITIONS[positions])
     touched = sees(order, options, 0, 4)

@@ -10,10 +10,11 @@ import torch
 
 import separatrix as sx
 from separatrix.attention.call import check_call
-from separatrix.attention.exact import kernels
+from separatrix.attention.exact import native as native_backend
 from separatrix.attention.exact.operators import attend, attend_backward
 from separatrix.native import native, runnable
 from tests.attention.exact.peak_bytes import peak_bytes
+from tests.pairwise import pairwise
 
 LIBRARY = native().library
 ARCHITECTURES = [] if LIBRARY is None else runnable(LIBRARY)
@@ -39,7 +40,7 @@ def product(*values):
     """The products of rows of values, (columns,) each, as attention to one token of each set gives them."""
     token = torch.zeros(1, 1, 1, dtype=values[0].dtype)
     call = check_call(token, [token] * len(values), [x.reshape(1, 1, -1) for x in values])
-    return kernels.forward(call)[0].flatten()
+    return native_backend.forward(call)[0].flatten()
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -119,11 +120,10 @@ def check_both_passes(dtype, tensors, masks, positions, generator, hidden=False)
     return out, found
 
 
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
-@pytest.mark.parametrize("strided", [False, "rows", "columns"])
+@pytest.mark.parametrize(
+    ("dtype", "order", "positions", "masked", "strided"),
+    pairwise(HALF, [2, 3, 4], POSITIONS, [False, True], [False, "rows", "columns"]),
+)
 def test_the_bits_are_those_of_a_call_widened_as_a_whole(dtype, order, positions, masked, strided):
     query, keys, values, masks, generator = drawn(dtype, order, masked, strided)
     out, _ = check_both_passes(dtype, [query, keys, values], masks, POSITIONS[positions], generator, hidden=masked)
@@ -142,7 +142,7 @@ def test_so_they_are_on_every_architecture(architecture, dtype, order):
 @pytest.mark.parametrize("size", [2.0**-12, 2.0**5])
 def test_so_they_are_where_factors_are_balanced(dtype, size):
     query, keys, values, masks, generator = drawn(dtype, 3, size=size)
-    assert not kernels.size_of(check_call(query, keys, values, scale=0.3)).near_one
+    assert not native_backend.size_of(check_call(query, keys, values, scale=0.3)).near_one
     check_both_passes(dtype, [query, keys, values], masks, POSITIONS["all"], generator)
 
 

@@ -14,7 +14,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import check_call
-from separatrix.attention.exact import kernels
+from separatrix.attention.exact import native as native_backend
 from separatrix.native import native
 from tests.contracts.engines import engine
 
@@ -74,7 +74,7 @@ def test_gradients_are_those_of_the_definition(order, length, windows, options):
 
 def test_masks_leave_few_queries_with_anything_to_attend(engine):
     """Two queries far apart attend anything: the kernels do not visit the prefixes between them."""
-    if engine != "kernels":
+    if engine != "native":
         pytest.skip("Plain PyTorch computes what masks hide, and multiplies it by 0.")
     length, kept = 3000, [*range(8), 2900]
     query, keys, values, _ = drawn(1, 5, length)
@@ -102,5 +102,5 @@ def test_tuples_that_64_bits_do_not_count_are_refused():
     with pytest.raises(sx.SeparatrixError, match=refusal):
         torch.ops.separatrix.attend_backward(query, sets, sets, [], False, 0, windows, 1.0, *results)
     if native().library is not None:
-        counted = kernels.summation(check_call(query, sets, sets), torch.float64)
+        counted = native_backend.summation(check_call(query, sets, sets), torch.float64)
         assert counted.gamma(torch.float64) == math.inf

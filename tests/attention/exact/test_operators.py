@@ -10,22 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
+from separatrix.attention import operator as public
 from separatrix.attention import reference
 from separatrix.attention.exact import by_reference, operators
-from separatrix.attention.exact.blocks import tiling
-from separatrix.attention.exact.blocks.overflow import by_amplitudes, by_hoelder
+from separatrix.attention.exact.torch import tiling
+from separatrix.attention.exact.torch.overflow import by_amplitudes, by_hoelder
+from separatrix.errors import ArgumentError
 from tests.attention.exact.peak_bytes import peak_bytes
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 from tests.contracts.engines import engine  # noqa: F401
+from tests.pairwise import pairwise
 
 
 class TestExact(AttentionContract):
     def attend(self, query, keys, values, **options):
         return sx.tensor_attention(query, keys, values, method="exact", return_lse=True, **options)
 
-    @pytest.mark.parametrize("order", ORDERS)
-    @pytest.mark.parametrize("windows", [(1, None, 2), (3, 2, 5), (None, 4, 100)])
-    @pytest.mark.parametrize("options", [{}, {"is_causal": True, "query_offset": 3}, {"query_offset": -2}])
+    @pytest.mark.parametrize(
+        ("order", "windows", "options"),
+        pairwise(
+            ORDERS,
+            [(1, None, 2), (3, 2, 5), (None, 4, 100)],
+            [{}, {"is_causal": True, "query_offset": 3}, {"query_offset": -2}],
+        ),
+    )
     def test_windows(self, order, windows, options):
         if order == 2 and windows[0] is None:
             windows = (2,)
@@ -53,11 +61,10 @@ class TestExact(AttentionContract):
         assert torch.autograd.gradcheck(function, (query, *sets))
 
 
-@pytest.mark.parametrize("query_length", [64, 131, 160])
 @pytest.mark.parametrize(
-    "options", [{}, {"is_causal": True}, {"windows": [None, 40]}], ids=["full", "causal", "window"]
+    ("query_length", "options", "scale"),
+    pairwise([64, 131, 160], [{}, {"is_causal": True}, {"windows": [None, 40]}], [0.5, 300.0]),
 )
-@pytest.mark.parametrize("scale", [0.5, 300.0])
 def test_one_head_is_split_by_rows(query_length, options, scale):
     """Rows of one head are shared out among copies of the keys; large scores make it subtract maxima."""
     query, *sets = draw(0, 5, query_length, 3)
@@ -309,3 +316,26 @@ def test_masks_of_some_key_sets_alone_are_refused():
     mask = torch.ones(1, 3, dtype=torch.bool)
     with pytest.raises(sx.ArgumentError, match=r"masks: expected a mask for every key set, or for none, got.*1 masks"):
         operators.attend(query, [key, key], [key, key], [None, mask], False, 0, [0, 0], 0.5)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_order_two_without_options_skips_the_checks_of_options(is_causal, monkeypatch):
+    monkeypatch.setattr(public, "check_arguments", None)
+    query, key, value = torch.randn(3, 2, 3, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    out = public.tensor_attention(query, [key], [value], is_causal=is_causal)
+    torch.testing.assert_close(out, reference.tensor_attention(query, [key], [value], is_causal=is_causal)[0])
+
+
+def test_causal_order_two_with_unequal_lengths_is_refused_by_name():
+    query, key = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 7, 4)
+    assert operators.plain_attention(query, key, key, False, None) is not None
+    assert operators.plain_attention(query, key, key, True, None) is None
+    with pytest.raises(ArgumentError, match="is_causal"):
+        public.tensor_attention(query, key, key, is_causal=True)
+
+
+def test_autocast_does_not_reach_order_two():
+    query, key, value = torch.randn(3, 1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = public.tensor_attention(query, key, value, is_causal=True)
+    assert torch.equal(inside, public.tensor_attention(query, key, value, is_causal=True))

@@ -1,11 +1,12 @@
 """Exact attention: all tuples are visited, and an output that would not be right is refused.
 
 - `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
+- `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors and no options.
 - `backend`: what a backend provides, and the rule that chooses one.
-- `kernels`: the backend in C++, for the CPU.
-- `gpu`: the backend in Triton, for GPUs.
-- `blocks`: the backend in plain PyTorch, for every device.
-- `incoming_rows`: what the backward pass of `blocks` reads for each query; the kernels do the same in C++.
+- `native`: the backend in C++, for the CPU.
+- `triton`: the backend in Triton, for GPUs.
+- `torch`: the backend in plain PyTorch, for every device.
+- `incoming_rows`: what the backward pass of `torch` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, and how its output shows that nothing went wrong.
 - `guarded`: the guards around every backend, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.

@@ -14,7 +14,9 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import Summation
 from separatrix.attention.call import Call, Changes, Gradients
 from separatrix.attention.dispatch.backend import choose_backend
-from separatrix.attention.exact import blocks, gpu, kernels
+from separatrix.attention.exact import native as native_backend
+from separatrix.attention.exact import torch as torch_backend
+from separatrix.attention.exact import triton
 from separatrix.attention.exact.balance import Size
 from separatrix.errors import SeparatrixError
 
@@ -51,7 +53,7 @@ class ExactBackend(Protocol):
         """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
 
 
-BACKENDS: tuple[ExactBackend, ...] = (gpu, kernels, blocks)
+BACKENDS: tuple[ExactBackend, ...] = (triton, native_backend, torch_backend)
 """From the first to the last choice: Triton on a GPU, C++ on the CPU, and plain PyTorch, which takes everything."""
 
 

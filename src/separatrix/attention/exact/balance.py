@@ -33,7 +33,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, numbers, truth
+from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -115,8 +115,8 @@ class Magnitudes:
     def size_and(self, others: Sequence[Tensor]) -> tuple[Size, list[float]]:
         """The size of the factors and some other numbers, tensors without dimensions, read in one look."""
         moderate = self._moderate()
-        found = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max(), *others)
-        small, near_one, log_output, *rest = numbers(torch.stack([x.to(torch.float64) for x in found]))
+        scalars = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max(), *others)
+        small, near_one, log_output, *rest = numbers(torch.stack([x.to(torch.float64) for x in scalars]))
         return Size(bool(small), bool(near_one), log_output), rest
 
 

@@ -18,6 +18,10 @@ of the values is all that is promised. A log-sum-exp moves by delta at most.
   of the exponential and what underflows (see `balance`), which is less than that.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
+Half types are widened to float32, which is exact, before anything is computed, and the output is rounded to its type
+once, so u is 2^-24 for them too. The kernels in C++ use no dot products of half types, which round differently and
+flush subnormal numbers; GPUs whose matrix units compute them have no bound (see `require_proved`).
+
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
 here. And it rounds weights to a half type before they meet the values, but not where they are added up: a relative u'

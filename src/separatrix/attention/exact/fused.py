@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.bounds import is_sound
 from separatrix.attention.dispatch.registration import decomposable, operator
 from separatrix.attention.exact.balance import room

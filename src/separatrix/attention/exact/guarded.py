@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.call import Call, Changes, Gradients
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.balance import Balance, Magnitudes, Size
@@ -35,7 +35,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
     A call that a backend takes as it is, in a half type or with heads that share their keys, is widened as a whole only
     where its factors have to be balanced, or something is not finite.
     """
-    _check_countable(call)
+    check_countable(call)
     backend = exact_backend(call)
     if backend.TAKES_AS_GIVEN and (size := backend.size_of(call)).moderate:
         out, lse = backend.forward(call)
@@ -67,7 +67,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     They are rounded to a half type once. Heads that share keys add up their gradients before that: in the backend where
     it takes the call as it is, and by PyTorch where the call is widened.
     """
-    _check_countable(call)
+    check_countable(call)
     backend = exact_backend(call)
     if backend.TAKES_AS_GIVEN and backend.size_of(call).near_one:
         return backend.backward(call, out, lse, grad_out, grad_lse)
@@ -119,7 +119,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
     return balance.output(out_dot), lse_dot
 
 
-def _check_countable(call: Call) -> None:
+def check_countable(call: Call) -> None:
     """Refuse a call with 2^62 tuples or more: backends count them in 64 bits, and no machine visits that many."""
     queries = call.query.shape[1]
     tuples = queries * math.prod(call.positions.reaches(call.key_lengths))
@@ -168,15 +168,17 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
     wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
     if truth(wanted.any()):
         others = ~wanted
-        found = exact_backend(call).backward(
+        of_wanted = exact_backend(call).backward(
             call,
             out,
             lse,
             grad_out.masked_fill(others.unsqueeze(-1), 0.0),
             grad_lse.masked_fill(others, 0.0),
         )
-        query = torch.where(wanted.unsqueeze(-1), found[0], query)
-        keys, values = ([x + y for x, y in zip(*sets, strict=True)] for sets in ((keys, found[1]), (values, found[2])))
+        query = torch.where(wanted.unsqueeze(-1), of_wanted[0], query)
+        keys, values = (
+            [x + y for x, y in zip(*sets, strict=True)] for sets in ((keys, of_wanted[1]), (values, of_wanted[2]))
+        )
     return query, keys, values
 
 

@@ -40,21 +40,21 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     # No position is 2^63 before another: a longer window is as good as this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
     tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
-    run = _attend if _alone(call.tensors) else attend
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
+    run = _attend if not gradient and needs_numbers_alone(call.tensors) else attend
     if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
         register_flop_formulas()
     out, lse = run(*tensors, positions.is_causal, positions.offset, windows, call.scale)
     return call.shaped(out), call.shaped(lse)
 
 
-def _alone(tensors: Sequence[Tensor]) -> bool:
-    """Whether the call needs its numbers alone: no gradient, transform, compiler or dispatch mode is active.
+def needs_numbers_alone(tensors: Sequence[Tensor]) -> bool:
+    """Whether no transform, compiler or dispatch mode has to see a computation with plain tensors.
 
     PyTorch's dispatcher takes as long as attention of a few short heads.
     """
     return (
         not torch.compiler.is_compiling()  # first: a compiler cannot trace the rest
-        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
         and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
@@ -62,31 +62,38 @@ def _alone(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def plain_attention(query: object, key: object, value: object, scale: object) -> Tensor | None:
+def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
     """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
 
     The checks of a call take longer than attention of a few short heads.
     """
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor) and query.dim() == 4):
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         return None
-    batch, heads, length, d = query.shape
+    if query.is_nested or key.is_nested or value.is_nested:
+        return None
+    shape, key_shape, dtype = query.shape, key.shape, query.dtype
     if (
-        query.layout == key.layout == value.layout == torch.strided
-        and (shape := key.shape) == value.shape
-        and len(shape) == 4
-        and shape[0] == batch
-        and shape[1] == heads
-        and shape[3] == d
-        and batch * heads * length * shape[2] * d
-        and query.dtype == key.dtype == value.dtype
-        and query.dtype in DTYPES
+        len(shape) == 4
+        and key_shape == value.shape
+        and (key_shape == shape or (not is_causal and _differ_in_length_alone(shape, key_shape)))
+        and query.numel() * key.numel()
+        and query.layout == key.layout == value.layout == torch.strided
+        and dtype == key.dtype == value.dtype
+        and dtype in DTYPES
         and query.device == key.device == value.device
         and not beyond_one_gradient()
         and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
+        factor = 1 / shape[3] if scale is None else scale
+        if query.is_cpu and not torch.is_autocast_enabled("cpu"):  # a context manager takes a microsecond
+            return attend_pairs(query, key, value, is_causal, factor)
         with no_autocast(query.device.type):
-            return attend_pairs(query, key, value, False, 1 / d if scale is None else scale)
+            return attend_pairs(query, key, value, is_causal, factor)
     return None
+
+
+def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
+    return len(shape) == len(other) and shape[:-2] == other[:-2] and shape[-1] == other[-1]
 
 
 def is_fused(given: CallArguments) -> bool:
@@ -215,8 +222,8 @@ attend_tangents = operator_of_heads(_attend_tangents, fake=_attended)
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    found: list[Tensor] = attend_backward(*arguments, *results, *grads)
-    return found
+    gradients: list[Tensor] = attend_backward(*arguments, *results, *grads)
+    return gradients
 
 
 def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor]) -> list[Any]:

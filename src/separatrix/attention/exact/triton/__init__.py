@@ -1,0 +1,38 @@
+"""Exact attention of every order from 3 on by kernels in Triton: the backend for GPUs.
+
+- `programs`: the kernels, forward and backward, which are compiled when they are first launched.
+- `launch`: a call as the kernels take it, and their launches.
+- `configurations`: the blocks that the kernels are compiled for.
+- `engine`: what `exact.backend` asks of a backend.
+- `size`: whether the factors of a call may be multiplied as they are.
+
+They are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not
+yet timed on hardware.
+"""
+
+from separatrix.attention.exact.torch import tangents
+from separatrix.attention.exact.triton.engine import (
+    backward,
+    forward,
+    gradient_summation,
+    summation,
+    takes,
+    unproved,
+)
+from separatrix.attention.exact.triton.size import size_of
+
+NAME = "triton"
+TAKES_AS_GIVEN = True
+
+__all__ = [
+    "NAME",
+    "TAKES_AS_GIVEN",
+    "backward",
+    "forward",
+    "gradient_summation",
+    "size_of",
+    "summation",
+    "takes",
+    "tangents",
+    "unproved",
+]

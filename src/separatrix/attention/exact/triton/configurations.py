@@ -1,0 +1,180 @@
+"""The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
+
+A vendor's are the largest of a short list that spill nothing. An architecture has its own where they were chosen by
+what a score costs in the innermost loop of the disassembled kernel: most warps have 16 rows of their own, so that no
+work is repeated. `python -m benchmarks gpu --compile` compiles all of them, and fails if one may not ship;
+benchmarks/results/gpu-compiled.md is its table. Nothing is searched at run time: the first call compiles what is
+written here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.gpu import padded, vendor
+
+KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient", "query_prefix_gradient")
+FUSED = "query_prefix_gradient"
+"""The kernel that computes what `query_gradient` and `prefix_gradient` do, with the blocks of the latter."""
+FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
+"""The architectures that it runs on, for which it has been compiled."""
+FUSED_BLOCKS = 4
+"""It is for windows of the prefix set that are at most so many times as long as a block of queries. The partial sums of
+a block have window + block - 1 rows: at most five for each query."""
+WIDTHS = (16, 32, 64, 128)
+"""The padded numbers of columns of keys and values, the larger of which counts."""
+
+
+ORDERS = (3, 4)
+"""The orders that configurations ship for: 4 stands for all from there on."""
+TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""The types that configurations ship for, float64 on NVIDIA's GPUs alone."""
+LARGEST = 128
+"""No block has more queries."""
+BOUNDS, ORIGIN = 8, 1 << 24
+"""How many bounds `check_range` writes, and the number that they are written relative to."""
+
+
+AROUND = ("largest", "check_range", "incoming_rows", "add_partials")
+"""The kernels that run before or after the others, which have the same blocks on all GPUs."""
+WARPS_AROUND = 4
+
+
+def rows_around(columns: int) -> int:
+    """The rows of a block of `largest` and `incoming_rows`, for a padded number of columns.
+
+    >>> rows_around(16), rows_around(128)
+    (128, 16)
+    """
+    return 2048 // columns
+
+
+class Configuration(NamedTuple):
+    """A kernel's block: how many queries, how many inner keys, and how many warps and stages of a pipeline it has."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def width_of(call: Call) -> int:
+    """The width by which the configuration of a call is chosen."""
+    return max(padded(call.query.shape[2]), padded(call.values[0].shape[2]))
+
+
+def configuration(
+    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee", order: int = 3
+) -> Configuration:
+    """The configuration that ships for a kernel, for tensors of a type and a padded width, on some GPUs.
+
+    Args:
+        kernel: One of `KERNELS`.
+        dtype: The type of the tensors.
+        width: One of `WIDTHS`.
+        of: The architecture or the vendor, None for the vendor of this build of PyTorch.
+        precision: How products of float32 are computed, "ieee" or "tf32".
+        order: The order of the call, 3 at the least.
+
+    Example:
+        >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
+        128
+    """
+    what = ("prefix_gradient" if kernel == FUSED else kernel, kind_of(dtype, precision), min(order, ORDERS[-1]))
+    of = of or vendor()
+    blocks = SHIPPED.get((of, *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
+    return blocks[WIDTHS.index(width)]
+
+
+def kernels_of(architecture: str) -> tuple[str, ...]:
+    """The kernels that run on an architecture.
+
+    >>> len(kernels_of("sm_90")), len(kernels_of("sm_120"))
+    (5, 4)
+    """
+    return tuple(kernel for kernel in KERNELS if kernel != FUSED or architecture in FUSED_ON)
+
+
+def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
+    """Whether there are configurations for a type and an order, on the GPUs of a vendor.
+
+    >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 7, "hip")
+    (True, False, True)
+    """
+    return (of or vendor(), KERNELS[0], kind_of(dtype, "ieee"), min(order, ORDERS[-1])) in SHIPPED
+
+
+def kind_of(dtype: torch.dtype, precision: str) -> str:
+    """What a configuration of a type is listed as: half types have the same.
+
+    >>> kind_of(torch.float16, "ieee"), kind_of(torch.float32, "tf32")
+    ('16 bits', 'tf32')
+    """
+    return precision if precision == "tf32" else f"{8 * dtype.itemsize} bits"
+
+
+def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
+    return tuple(Configuration(*block) for block in blocks)
+
+
+SHIPPED = {
+    ("sm_90", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 128, 8, 1)),
+    ("sm_90", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (64, 64, 4, 1)),
+    ("sm_90", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (32, 128, 8, 1), (32, 128, 8, 1)),
+    ("sm_90", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("sm_80", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2)),
+    ("sm_80", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2)),
+    ("sm_80", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 64, 4, 1), (32, 64, 8, 1)),
+    ("sm_80", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 32, 4, 2), (64, 32, 4, 1)),
+    ("cuda", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (32, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (32, 64, 4, 2), (32, 32, 8, 2)),
+    ("cuda", "attend", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "attend", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("hip", "attend", "16 bits", 3): _each((128, 64, 8, 1), (128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits", 3): _each((128, 64, 8, 1), (128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 1), (64, 64, 4, 1), (64, 64, 4, 1), (64, 32, 4, 1)),
+    ("hip", "attend", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1)),
+    ("hip", "query_gradient", "32 bits", 3): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits", 3): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits", 3): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("cuda", "attend", "64 bits", 3): _each((16, 8, 8, 1), (16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1)),
+    ("cuda", "query_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("cuda", "inner_gradient", "64 bits", 3): _each((8, 16, 8, 1), (4, 16, 8, 1), (2, 16, 8, 1), (1, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "64 bits", 3): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("cuda", "attend", "16 bits", 4): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "query_gradient", "16 bits", 4): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),
+    ("cuda", "inner_gradient", "16 bits", 4): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "16 bits", 4): _each((128, 32, 8, 2), (64, 16, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "attend", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1)),
+    ("cuda", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "attend", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
+    ("cuda", "query_gradient", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (16, 32, 4, 1), (16, 32, 8, 1)),
+    ("cuda", "inner_gradient", "tf32", 4): _each((16, 64, 8, 1), (16, 64, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "tf32", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1)),
+    ("cuda", "attend", "64 bits", 4): _each((16, 8, 8, 1), (16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1)),
+    ("cuda", "query_gradient", "64 bits", 4): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("cuda", "inner_gradient", "64 bits", 4): _each((8, 16, 8, 1), (4, 16, 8, 1), (2, 16, 8, 1), (1, 16, 8, 1)),
+    ("cuda", "prefix_gradient", "64 bits", 4): _each((16, 4, 8, 1), (16, 2, 8, 1), (16, 1, 8, 1), (8, 1, 8, 1)),
+    ("hip", "attend", "16 bits", 4): _each((128, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1), (32, 64, 4, 1)),
+    ("hip", "query_gradient", "16 bits", 4): _each((64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 4, 1), (32, 64, 4, 1)),
+    ("hip", "inner_gradient", "16 bits", 4): _each((32, 64, 4, 1), (32, 64, 4, 1), (16, 64, 4, 1), (16, 32, 4, 1)),
+    ("hip", "prefix_gradient", "16 bits", 4): _each((64, 64, 8, 1), (64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1)),
+    ("hip", "attend", "32 bits", 4): _each((64, 32, 8, 1), (64, 32, 8, 1), (32, 32, 4, 1), (32, 16, 4, 1)),
+    ("hip", "query_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+    ("hip", "inner_gradient", "32 bits", 4): _each((16, 64, 8, 1), (16, 32, 4, 1), (16, 32, 4, 1), (16, 16, 4, 1)),
+    ("hip", "prefix_gradient", "32 bits", 4): _each((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1)),
+}

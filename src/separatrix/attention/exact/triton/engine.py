@@ -1,0 +1,99 @@
+"""Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
+
+Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or not;
+2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to base 2
+by one, and in float64 both functions of CUDA's library err by one: all within what the summations here count. That
+holds for the architectures that the kernels were compiled for, and a bound is refused on others. AMD documents its
+exponential of float64 for arguments from -10 to 10 alone, so that plain PyTorch computes float64 there. How matrix
+units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound is
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.rounding import Summation, tile_gradient_sum, tile_sum
+from separatrix.attention.call import Call, Gradients
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact.triton import launch
+from separatrix.attention.exact.triton.configurations import WIDTHS, configuration, ships, width_of
+from separatrix.attention.exact.triton.size import left_of, spare
+
+
+def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
+    """Whether there are kernels for a call in a type, its own if none is named.
+
+    They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
+    NVIDIA's, with at most 128 columns, and places and steps that 32-bit numbers hold.
+    """
+    if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
+        return False
+    farthest = max(call.query.shape[1], sum(call.key_lengths), abs(call.positions.offset))
+    widest = max(call.query.shape[2], call.values[0].shape[2])
+    fits = widest <= WIDTHS[-1] and farthest <= launch.FARTHEST and launch.steps_of(call) <= launch.MOST_STEPS
+    return fits and ships(dtype or call.query.dtype, call.order)
+
+
+def forward(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+    return launch.forward(call, _precision(call), left_of(call, backward=False))
+
+
+def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
+    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    up = spare(call)
+    rows = launch.incoming_rows(call, out, lse, grad_out, grad_lse, up)
+    left = left_of(call, backward=True)
+    return launch.gradients(call, _precision(call), left, (*rows, launch.scales_of(call, up)))
+
+
+def summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How a weight gets into the sums of its query when the call is computed in a type."""
+    _, inners, prefixes = _visited("attend", call, dtype)
+    return tile_sum(call.order, inners, prefixes)
+
+
+def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
+    """How the backward pass adds up when it is computed in a type.
+
+    Partial sums of blocks of queries, where they are added up, take fewer roundings than one sum over all queries.
+    """
+    most = [_visited(kernel, call, dtype) for kernel in ("query_gradient", "inner_gradient", "prefix_gradient")]
+    queries, inners, prefixes = (max(sizes) for sizes in zip(*most, strict=True))
+    return tile_gradient_sum(call.order, inners, prefixes, queries, call.shared)
+
+
+def unproved(call: Call, dtype: torch.dtype) -> str | None:
+    """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
+    if dtype.itemsize == 2:
+        return (
+            "No vendor says in which order and with which rounding the matrix units of a GPU add up products of half "
+            "types. Pass float32."
+        )
+    if torch.version.hip is not None and call.query.device.type == "cuda":
+        return "AMD does not say how its matrix units add up products of float32. Pass float64."
+    return gpu.unchecked(call.query.device)
+
+
+def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
+    """The queries, inner keys and prefixes that a kernel visits at the most for one of the others, whole blocks."""
+    block = configuration(kernel, dtype, width_of(call), of=gpu.blocks_of(call.query.device), order=call.order)
+    inner = launch.inner_of(call)
+    prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
+    return _whole(call.query.shape[1], block.queries), _whole(call.key_lengths[inner], block.keys), prefixes
+
+
+def _whole(length: int, block: int) -> int:
+    """A length and what a block that begins anywhere in it may go beyond: sums of zeros are exact but may be fused."""
+    return -(-length // block) * block + block
+
+
+def _precision(call: Call) -> str:
+    """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and kernels have it."""
+    asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    takes_it = call.query.dtype == torch.float32 and torch.version.hip is None
+    return "tf32" if asked and takes_it else "ieee"

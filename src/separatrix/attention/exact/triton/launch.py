@@ -1,0 +1,336 @@
+"""A call of order 3 and up as the kernels in Triton take it, and their launches.
+
+The kernels want entries side by side, so tensors that lie otherwise are copied; that is linear in the lengths, and the
+work is not. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.call import Call, Gradients
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.dispatch.gpu import padded
+from separatrix.attention.exact.triton.configurations import (
+    FUSED,
+    FUSED_BLOCKS,
+    LARGEST,
+    WARPS_AROUND,
+    Configuration,
+    configuration,
+    kernels_of,
+    rows_around,
+    width_of,
+)
+
+LOG2_E = 1.4426950408889634
+FARTHEST = 1 << 23
+"""Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns."""
+
+MOST_STEPS = (1 << 31) - 1
+"""Steps of a block of queries over its prefix keys are counted by 32-bit numbers."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A call as the kernels take it.
+
+    Attributes:
+        tensors: The keys of all prefix sets, which are visited key by key, and their values, keys and values of the
+            inner set, which is visited by blocks, and the masks of both.
+        sizes: The whole numbers of the kernels' signature.
+        flags: What the kernels are compiled for.
+    """
+
+    tensors: tuple[Any, ...]
+    sizes: tuple[Any, ...]
+    flags: dict[str, Any]
+
+
+def inner_of(call: Call) -> int:
+    """The index of the key set that is visited by blocks: the one of which a query attends most, the last of these."""
+    sizes = call.positions.reaches(call.key_lengths)
+    return max(range(len(sizes)), key=lambda m: (sizes[m], m))
+
+
+def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
+    """The indices of the sets that are visited key by key, that of `first` before the others."""
+    inner = inner_of(call)
+    found = [m for m in range(len(call.keys)) if m != inner]
+    return tuple(sorted(found, key=lambda m: m != first))
+
+
+def steps_of(call: Call) -> int:
+    """At most so many steps does a block of queries make over the prefix keys."""
+    lengths, windows = call.key_lengths, call.positions.windows
+    # A window goes by distances, of which the queries of a block may have more than there are keys.
+    return math.prod(min(windows[m] or lengths[m], lengths[m] + LARGEST) for m in prefixes_of(call))
+
+
+def contiguous(call: Call) -> tuple[Tensor, ...]:
+    """The queries, keys and values of a call with entries side by side, copied once for all passes over it."""
+    tensors: tuple[Tensor, ...] | None = call.kept.get("contiguous")
+    if tensors is None:
+        tensors = call.kept["contiguous"] = tuple(x.contiguous() for x in call.tensors)
+    return tensors
+
+
+def wide_masks(call: Call) -> tuple[Tensor, ...]:
+    """The masks of a call as whole numbers of 32 bits, converted once for all passes over it.
+
+    For float32, Triton 3.7 compiles products whose operands depend on a load of 8 bits to TF32 on Blackwell.
+    """
+    masks: tuple[Tensor, ...] | None = call.kept.get("masks")
+    if masks is None:
+        masks = call.kept["masks"] = tuple(mask.to(torch.int32).contiguous() for mask in call.masks)
+    return masks
+
+
+def described(call: Call, precision: str) -> Described:
+    """The call for the kernels, made once for all passes over it."""
+    description: Described | None = call.kept.get("described")
+    if description is None or description.flags["PRECISION"] != precision:
+        description = call.kept["described"] = _described(call, precision)
+    return description
+
+
+def _described(call: Call, precision: str) -> Described:
+    heads, _, d = call.query.shape
+    d_v = call.values[0].shape[2]
+    windows, inner, prefixes = call.positions.windows, inner_of(call), prefixes_of(call)
+    sets = len(call.keys)
+    tensors = contiguous(call)
+    given = [tensors[1 : 1 + sets], tensors[1 + sets :]]
+    if call.masks:
+        given.append(wide_masks(call))
+    of_prefixes = [_together([x[m] for m in prefixes]) for x in given]
+    of_inner = [x[inner] for x in given]
+    # Without masks, the pointers to them are not read but have to point somewhere.
+    masks = (of_prefixes[2], of_inner[2]) if call.masks else (table_of(call),) * 2
+    lengths = sum(call.key_lengths[m] for m in prefixes), call.key_lengths[inner]
+    inner_window = min(windows[inner] or 0, 2 * FARTHEST)
+    return Described(
+        (*of_prefixes[:2], *of_inner[:2], *masks),
+        (len(prefixes), *lengths, call.positions.offset, inner_window, call.shared, heads // mask_heads(call)),
+        {
+            "CAUSAL": call.positions.is_causal,
+            "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
+            "INNER_WINDOW": windows[inner] is not None,
+            "MASKED": bool(call.masks),
+            "PEELED": peeled(call, precision),
+            "PRECISION": precision,
+            "d": d,
+            "d_v": d_v,
+            "D": padded(d),
+            "D_V": padded(d_v),
+        },
+    )
+
+
+def mask_heads(call: Call) -> int:
+    """The number of heads that have a mask of their own."""
+    return call.masks[0].shape[0] if call.masks else call.query.shape[0]
+
+
+def peeled(call: Call, precision: str) -> bool:
+    """Whether blocks in which nothing is hidden have loops of their own, without comparisons.
+
+    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
+    """
+    return not call.masks and (call.query.dtype.itemsize == 2 or precision == "tf32")
+
+
+def _together(sets: list[Tensor]) -> Tensor:
+    """The rows of several sets one after the other; one set is not copied."""
+    return sets[0] if len(sets) == 1 else torch.cat(sets, 1)
+
+
+def table_of(call: Call, first: int | None = None) -> Tensor:
+    """For each prefix set, `first` before the others, its first row among those of all, its length and its window."""
+    starts, so_far = {}, 0
+    for m in prefixes_of(call):
+        starts[m] = so_far
+        so_far += call.key_lengths[m]
+    windows = [min(window or 0, 2 * FARTHEST) for window in call.positions.windows]
+    rows = tuple((starts[m], call.key_lengths[m], windows[m]) for m in prefixes_of(call, first))
+    return on_device(rows, torch.int32, call.query.device)
+
+
+def scales_of(call: Call, up: int = 0) -> Tensor:
+    """What the kernels multiply by: queries, and the gradients of queries, keys and values.
+
+    Args:
+        call: The call.
+        up: The power of two that the weights of a backward pass are multiplied by.
+    """
+    down = 2.0**-up
+    factors = (call.scale * LOG2_E, call.scale * down, math.log(2.0) * down, down)
+    return on_device(factors, call.computed_in, call.query.device)
+
+
+@lru_cache(maxsize=256)
+def on_device(entries: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor of numbers that is copied to its device once for all calls that need the same."""
+    return torch.tensor(entries, dtype=dtype, device=device)
+
+
+def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of its arithmetic."""
+    heads, queries, _ = call.query.shape
+    out = call.query.new_empty(heads, queries, call.values[0].shape[2])
+    lse = call.query.new_empty(heads, queries, dtype=call.computed_in)
+    _launch("attend", call, precision, heads, queries, left, (out, lse))
+    return out, lse
+
+
+def incoming_rows(
+    call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor, up: int
+) -> tuple[Tensor, ...]:
+    """What the kernels of a backward pass read for each query, and the exponents of the heads; see `programs`."""
+    heads, wide = call.keys[0].shape[0], call.computed_in
+    count, d_v = call.query.shape[0] // heads * call.query.shape[1], out.shape[2]
+    near = torch.empty_like(out, dtype=wide, memory_format=torch.contiguous_format)
+    shift, delta = (torch.empty_like(lse, memory_format=torch.contiguous_format) for _ in range(2))
+    own = torch.empty_like(shift, dtype=torch.int32)
+    top = torch.zeros(heads, dtype=torch.int32, device=out.device)
+    block = rows_around(padded(d_v))
+    given = (grad_out, grad_lse, out, lse)
+    launch_around(
+        "incoming_rows",
+        heads * -(-count // block),
+        call.query.device,
+        *(x.contiguous() for x in given),
+        *(near, shift, delta, own, top, count, up),
+        d_v=d_v,
+        D_V=padded(d_v),
+        ROWS=block,
+    )
+    return near, shift, delta, own, top
+
+
+def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]) -> Gradients:
+    """The gradients of a call in its type.
+
+    Args:
+        call: The call.
+        precision: How products of float32 are computed, "ieee" or "tf32".
+        left: The queries times the scale and log2(e).
+        rows: What `incoming_rows` gives, and the `scales_of` the call.
+    """
+
+    def empty(x: Tensor) -> Tensor:
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    query, keys, values = empty(call.query), [empty(x) for x in call.keys], [empty(x) for x in call.values]
+    inner = inner_of(call)
+    heads, lengths = call.keys[0].shape[0], call.key_lengths
+    fused = is_fused(call, precision)
+    if fused:
+        _fused_gradients(call, precision, left, rows, query, keys[1 - inner], values[1 - inner])
+    else:
+        tensors = (*rows, query, query)
+        _launch("query_gradient", call, precision, call.query.shape[0], call.query.shape[1], left, tensors)
+    for m in range(len(keys)):
+        if m == inner or not fused:
+            kernel = "inner_gradient" if m == inner else "prefix_gradient"
+            _launch(kernel, call, precision, heads, lengths[m], left, (*rows, keys[m], values[m]), m)
+    return query, keys, values
+
+
+def is_fused(call: Call, precision: str) -> bool:
+    """Whether one kernel computes the gradients of queries and of the prefix set, which are partial sums at first.
+
+    That needs an architecture that the kernel was compiled for, order 3, and a window on the prefix set; the longer the
+    window, the more memory the partial sums take.
+    """
+    window = call.positions.windows[prefixes_of(call)[0]]
+    if FUSED not in kernels_of(gpu.blocks_of(call.query.device)) or len(call.keys) > 2 or window is None:
+        return False
+    return window <= FUSED_BLOCKS * _block(FUSED, call, precision).queries
+
+
+def _fused_gradients(
+    call: Call,
+    precision: str,
+    left: Tensor,
+    rows: tuple[Tensor, ...],
+    query_gradient: Tensor,
+    key_gradient: Tensor,
+    value_gradient: Tensor,
+) -> None:
+    """Write the gradients of the queries and of the prefix set, the latter by way of partial sums for each block."""
+    prefix = prefixes_of(call)[0]
+    heads, queries, d = call.query.shape
+    d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0
+    block = _block(FUSED, call, precision).queries
+    partials = heads * -(-queries // block), min(prefixes, block + window - 1)
+    of_keys, of_values = (call.query.new_empty(*partials, columns, dtype=call.computed_in) for columns in (d, d_v))
+    _launch(FUSED, call, precision, heads, queries, left, (*rows, query_gradient, of_keys, of_values))
+    count = rows_around(padded(max(d, d_v)))
+    launch_around(
+        "add_partials",
+        key_gradient.shape[0] * -(-prefixes // count),
+        call.query.device,
+        *(of_keys, of_values, *rows[4:], key_gradient, value_gradient),
+        *(queries, prefixes, call.positions.offset, window, call.shared),
+        d=d,
+        d_v=d_v,
+        D=padded(d),
+        D_V=padded(d_v),
+        QUERIES=block,
+        ROWS=count,
+    )
+
+
+def launch_around(kernel: str, programs: int, device: torch.device, *arguments: Any, **constants: Any) -> None:
+    """Launch one of the kernels that run before or after the others."""
+    gpu.launch(_program(kernel), programs, device, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
+
+
+def _launch(
+    kernel: str,
+    call: Call,
+    precision: str,
+    heads: int,
+    length: int,
+    left: Tensor,
+    tensors: tuple[Tensor, ...],
+    first: int | None = None,
+) -> None:
+    """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head."""
+    description, block = described(call, precision), _block(kernel, call, precision)
+    rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
+    gpu.launch(
+        _program(kernel),
+        heads * -(-length // rows),
+        call.query.device,
+        left,
+        *description.tensors,
+        *tensors,
+        call.query.shape[1],
+        table_of(call, first),
+        *description.sizes,
+        **description.flags,
+        QUERIES=block.queries,
+        KEYS=block.keys,
+        num_warps=block.warps,
+        num_stages=block.stages,
+    )
+
+
+def _block(kernel: str, call: Call, precision: str) -> Configuration:
+    """The block that a kernel has for a call."""
+    of = gpu.blocks_of(call.query.device)
+    return configuration(kernel, call.query.dtype, width_of(call), of=of, precision=precision, order=call.order)
+
+
+def _program(kernel: str) -> Any:
+    """A kernel, imported when it is first launched, because this imports Triton."""
+    return getattr(import_module(f"separatrix.attention.exact.triton.programs.{kernel}"), kernel)

@@ -1,0 +1,12 @@
+"""The kernels in Triton: importing one of these files imports Triton.
+
+- `tiles`: what they share: which keys a block of queries may attend, rows of sets, powers of two.
+- `largest`, `check_range`: the largest magnitudes of the factors, and whether their products are in range.
+- `attend`: the forward pass.
+- `incoming_rows`: what a backward pass reads for each query.
+- `query_gradient`: the gradients of queries.
+- `inner_gradient`: the gradients of the keys and values that are visited by blocks.
+- `prefix_gradient`: the gradients of those that are visited one by one.
+- `query_prefix_gradient`, `add_partials`: the gradients of queries and of windowed prefix keys and values, at order 3,
+  in one kernel, and the sums of its partial sums.
+"""

@@ -1,0 +1,307 @@
+"""What the kernels in Triton share: which keys a block of queries may attend, rows of sets, and powers of two.
+
+A kernel reads tensors whose entries lie side by side, (heads, rows, columns); `d` columns are padded to `D`, a power of
+two, by zeros. Positions and places within a head are 32-bit numbers. The rows of all prefix sets lie one after the
+other, and a table (sets, 3) has for each set its first row, its length and its window, 0 for none: the kernels loop
+over the sets, so that one kernel serves every order.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+NOWHERE = tl.constexpr(1 << 30)
+"""An index that no key has."""
+LENGTHS = ("queries", "prefixes", "inners", "offset", "inner_window")
+"""Arguments that no kernel is specialised for, so that a growing key/value cache does not recompile anything."""
+NOTHING = tl.constexpr(-(1 << 16))
+"""The exponent that stands for zero, below that of every number and every product of numbers."""
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
+"""Whether the kernels were imported for Triton's interpreter, whose products do not know bfloat16."""
+
+
+@triton.jit
+def product(a, b, wide: tl.constexpr, PRECISION: tl.constexpr):
+    """The matrix product a b, added up in the type `wide`; in float64 without tl.dot, which fails on NVIDIA's GPUs."""
+    if wide == tl.float64:
+        found = tl.sum(a[:, :, None] * b[None, :, :], 1)
+    else:
+        if INTERPRETED:
+            a, b = a.to(wide), b.to(wide)
+        found = tl.dot(a, b, input_precision=PRECISION, out_dtype=wide)
+    return found
+
+
+@triton.jit
+def add_product(sums, a, b, PRECISION: tl.constexpr):
+    """The matrix product a b added to `sums`."""
+    if sums.dtype == tl.float64:
+        sums += tl.sum(a[:, :, None] * b[None, :, :], 1)
+    else:
+        if INTERPRETED:
+            a, b = a.to(sums.dtype), b.to(sums.dtype)
+        sums = tl.dot(a, b, sums, input_precision=PRECISION, out_dtype=sums.dtype)
+    return sums
+
+
+@triton.jit
+def visible(first, last, offset, window, length, ENDS: tl.constexpr, WINDOWED: tl.constexpr):
+    """The keys, start and stop, that some query from `first` to `last` may attend by its position."""
+    start, stop = 0, length
+    if ENDS:
+        stop = tl.minimum(length, last + offset + 1)
+    if WINDOWED:
+        start = tl.maximum(first + offset - window + 1, 0)
+    return start, stop
+
+
+@triton.jit
+def parts(start, stop, low, high, BLOCK: tl.constexpr):
+    """Split blocks that begin at `start` into those before, inside and after [low, high): four ends of three ranges.
+
+    Every query may attend every key of a block inside by its position, so that its scores need no comparisons. Kernels
+    that are not `PEELED` compare positions in all blocks, which are all in the first range.
+    """
+    begin = tl.minimum(start + tl.cdiv(tl.maximum(low - start, 0), BLOCK) * BLOCK, stop)
+    end = tl.maximum(begin, start + tl.maximum(high - start, 0) // BLOCK * BLOCK)
+    return start, begin, end, stop
+
+
+@triton.jit
+def parts_of_keys(
+    first,
+    last,
+    offset,
+    window,
+    length,
+    KEYS: tl.constexpr,
+    ENDS: tl.constexpr,
+    WINDOWED: tl.constexpr,
+    PEELED: tl.constexpr,
+):
+    """The `parts` of the inner keys that some query from `first` to `last` may attend; all may attend those inside."""
+    start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
+    low, high = start, length
+    if ENDS:
+        high = tl.minimum(length, first + offset + 1)
+    if WINDOWED:
+        low = last + offset - window + 1
+    if not PEELED:
+        low = stop
+    return parts(start, stop, low, high, KEYS)
+
+
+@triton.jit
+def looking(first, last, offset, window, queries, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
+    """The queries, start and stop, that may attend some key from `first` to `last` by their position."""
+    start, stop = 0, queries
+    if CAUSAL:
+        start = tl.maximum(first - offset, 0)
+    if WINDOWED:
+        start = tl.where((window > 0) | CAUSAL, tl.maximum(first - offset, 0), 0)
+        stop = tl.where(window > 0, tl.minimum(queries, last - offset + window), queries)
+    return start, stop
+
+
+@triton.jit
+def parts_of_queries(
+    place,
+    last,
+    offset,
+    window,
+    queries,
+    KEYS: tl.constexpr,
+    QUERIES: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr,
+    PEELED: tl.constexpr,
+):
+    """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all.
+
+    What is beyond the last key has a gradient that is not written, whatever it is.
+    """
+    start, stop = looking(place, last, offset, window, queries, CAUSAL, WINDOWED)
+    low, high = start, stop
+    if CAUSAL or WINDOWED:
+        low = place + KEYS - 1 - offset
+    if WINDOWED:
+        high = tl.minimum(stop, place - offset + window)
+    if not PEELED:
+        low = stop
+    return parts(start, stop, low, high, QUERIES)
+
+
+@triton.jit
+def sees(here, keys, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
+    """Whether a query whose position is `here` may attend each of some keys by its position."""
+    distance = here - keys
+    seen = distance == distance
+    if CAUSAL:
+        seen = distance >= 0
+    if WINDOWED:
+        seen = seen & ((window == 0) | ((distance >= 0) & (distance < window)))
+    return seen
+
+
+@triton.jit
+def reach(here, may, ENDS: tl.constexpr):
+    """For each query the last key that it may attend; -1 for a query that may attend none.
+
+    Whole numbers take their place among the registers of a thread. As truth values, what is allowed would be kept in
+    registers that AMD's processors have few of.
+    """
+    return tl.where(may, here if ENDS else NOWHERE - 1, -1)
+
+
+@triton.jit
+def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl.constexpr = False):
+    """Which (queries, keys) may be attended, of queries with these `ends` (see `reach`) and keys that are `inside`.
+
+    It is (keys, queries) if `TURNED`.
+    """
+    queries: tl.constexpr = 0 if TURNED else 1
+    place = tl.expand_dims(tl.where(inside, keys, NOWHERE), 1 - queries)
+    found = place <= tl.expand_dims(ends, queries)
+    if WINDOWED:
+        found = found & (place > tl.expand_dims(here - window, queries))
+    return found
+
+
+@triton.jit
+def shown(mask, head, rows, length, inside, MASKED: tl.constexpr):
+    """Which of the rows of one head that are `inside` no mask hides."""
+    if MASKED:
+        inside = inside & (tl.load(mask + head.to(tl.int64) * length + rows, mask=inside, other=0) != 0)
+    return inside
+
+
+@triton.jit
+def rows_of(x, head, rows, length, inside, d: tl.constexpr, D: tl.constexpr):
+    """Rows (rows, D) of one head of a set; zeros in place of those that are not `inside`."""
+    columns = tl.arange(0, D)
+    at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
+    return tl.load(at, mask=inside[:, None] & (columns < d)[None, :], other=0.0)
+
+
+@triton.jit
+def put_rows(x, head, rows, length, inside, found, d: tl.constexpr, D: tl.constexpr):
+    """Write rows (rows, D) of one head, those that are `inside`."""
+    columns = tl.arange(0, D)
+    at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
+    tl.store(at, found.to(x.dtype.element_ty), mask=inside[:, None] & (columns < d)[None, :])
+
+
+@triton.jit
+def steps_in(first, last, offset, window, length, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
+    """Where the steps over one prefix set begin, for queries from `first` to `last`, and how many there are.
+
+    Without a window a step is a key that all queries share. With one it is a distance: each query goes back that many
+    positions to a key of its own, so that no step is spent on keys that only some of them may attend.
+    """
+    start, stop = visible(first, last, offset, window, length, CAUSAL, False)
+    if WINDOWED:
+        start = tl.where(window > 0, tl.maximum(first + offset - length + 1, 0), 0)
+        stop = tl.where(window > 0, tl.minimum(window, last + offset + 1), stop)
+    return start, tl.maximum(stop - start, 0)
+
+
+@triton.jit
+def steps_of(given, block, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, FROM: tl.constexpr):
+    """How many steps the prefix sets from `FROM` on make for a block of queries; `times` says what is given."""
+    table, sets = given[1], given[2]
+    first, last, offset = block[2], block[3], block[4]
+    total = 1
+    for m in range(FROM, sets):
+        length, window = tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+        total *= steps_in(first, last, offset, window, length, CAUSAL, WINDOWED)[1]
+    return total
+
+
+@triton.jit
+def times(
+    found,
+    may,
+    step,
+    prefix,
+    given,
+    block,
+    CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr,
+    MASKED: tl.constexpr,
+    d: tl.constexpr,
+    D: tl.constexpr,
+    FROM: tl.constexpr,
+):
+    """Rows multiplied by those of a step's key of each prefix set from `FROM` on, and which queries may attend all.
+
+    `prefix` has the keys or the values of the prefix sets, and `given` their mask, table, number, and rows in
+    all. A block of queries has its heads of keys and of masks, its first query, its last, their offset and positions.
+    The first set goes fastest. What is worked out of a step is not kept, but worked out anew when values take the place
+    of keys: registers are scarcer.
+    """
+    mask, table, sets, prefixes = given
+    own, masked_as, first, last, offset, here = block
+    for m in range(FROM, sets):
+        start, length, window = tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+        begin, count = steps_in(first, last, offset, window, length, CAUSAL, WINDOWED)
+        at = begin + step % count
+        step = step // count
+        place = tl.where(window > 0, here - at, at) if WINDOWED else at + tl.arange(0, 1)
+        inside = shown(mask, masked_as, start + place, prefixes, (place >= 0) & (place < length), MASKED)
+        found = found * rows_of(prefix, own, start + place, prefixes, inside, d, D).to(found.dtype)
+        may = may & inside & sees(here, place, window, CAUSAL, WINDOWED)
+    return found, may
+
+
+@triton.jit
+def power(exponent):
+    """Two to whole numbers that are not above 0, put together from its bits and so exact; 0 where it is not normal."""
+    if exponent.dtype == tl.float64:
+        return ((tl.maximum(exponent, -1023.0) + 1023.0).to(tl.int64) << 52).to(tl.float64, bitcast=True)
+    else:
+        return ((tl.maximum(exponent, -127.0) + 127.0).to(tl.int32) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def two_to(exponent, wide: tl.constexpr):
+    """Two to whole numbers within the normal range of the type `wide`, put together from its bits and so exact."""
+    if wide == tl.float64:
+        return ((exponent + 1023).to(tl.int64) << 52).to(tl.float64, bitcast=True)
+    else:
+        return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def times_power(x, exponent):
+    """x times two to `exponent`, or x for `NOTHING`, in two steps: the power may be out of range where x is not."""
+    exponent = tl.where(exponent == NOTHING, 0, exponent)
+    half = exponent >> 1
+    return x * two_to(half, x.dtype) * two_to(exponent - half, x.dtype)
+
+
+@triton.jit
+def exponent_of(x):
+    """The whole numbers e with 2^(e - 1) <= |x| < 2^e, `NOTHING` for 0; from 129 on (1025 in float64) if not finite."""
+    if x.dtype == tl.float64:
+        bits = x.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
+        of_subnormal = (bits.to(tl.float64).to(tl.int64, bitcast=True) >> 52) - 2096
+        exponent = tl.where(bits < (1 << 52), of_subnormal, (bits >> 52) - 1022)
+    else:
+        bits = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+        of_subnormal = (bits.to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 275
+        exponent = tl.where(bits < (1 << 23), of_subnormal, (bits >> 23) - 126)
+    return tl.where(bits == 0, NOTHING, exponent.to(tl.int32))
+
+
+@triton.jit
+def exponent_of_head(top, head):
+    """The exponent of a head's incoming gradient, `NOTHING` if it is 0; see `incoming_rows`."""
+    return tl.load(top + head) + NOTHING
+
+
+@triton.jit
+def shares_of(own, rows, inside, of_head, wide: tl.constexpr):
+    """What the incoming gradients of queries are multiplied by: their own power of two over that of their head."""
+    exponent = tl.load(own + rows, mask=inside, other=NOTHING)
+    return power((exponent - of_head).to(wide))

@@ -1,0 +1,182 @@
+"""Whether the factors of a call may be multiplied as they are on a GPU: found by two kernels and read in one look.
+
+Magnitudes are known up to a factor of two, by their exponents, so that some factors are balanced which need not be.
+
+Half types are multiplied by matrix units that take operands of the same type. float16 has a smaller range than float32:
+a product of query, scale and prefix key becomes an operand, and so does a weight times what a value differs from the
+output by. A call in which these could leave its range is widened to float32 as a whole.
+
+bfloat16 has the range of float32, and no number is read on the host: nothing waits for the GPU, and CUDA graphs capture
+a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with products beyond the
+limits here, the queries are NaN, and so is every output and gradient that depends on them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arithmetic.device_reads import numbers
+from separatrix.attention.call import Call
+from separatrix.attention.dispatch.gpu import padded
+from separatrix.attention.exact.balance import NEAR, Size, log2_abs, room
+from separatrix.attention.exact.triton.configurations import BOUNDS, ORIGIN, rows_around
+from separatrix.attention.exact.triton.launch import (
+    LOG2_E,
+    contiguous,
+    inner_of,
+    launch_around,
+    mask_heads,
+    on_device,
+    scales_of,
+    wide_masks,
+)
+
+_MOST = 15.0
+"""The logarithm to base 2 of the largest operand of float16."""
+_LEAST = 14.0
+"""The logarithm to base 2 of the largest sum of inner keys that may meet a row whose entries are off by 2^-25."""
+NEAR_BFLOAT16 = 50
+"""The logarithm to base 2 of products that gradients of bfloat16 are made of: two of them, and weights of 2^-26, are
+in the range of float32."""
+VALUES_BFLOAT16 = 90
+"""The logarithm to base 2 of products of values that outputs of bfloat16 are made of: sums of 2^37 of them, and weights
+of 2^-36, are in the range of float32."""
+ANY = 1 << 20
+"""A limit that every head keeps."""
+
+
+class Bounds(NamedTuple):
+    """Logarithms to base 2 of products of factors, as the kernel `check_range` lists them."""
+
+    scores: int
+    values: int
+    least_values: int
+    output: int
+    least_others: int
+    rows: int
+    inner: int
+    prefix_values: int
+
+    @classmethod
+    def of(cls, written: list[int]) -> Bounds:
+        """The bounds from the numbers that the kernel writes: those from below as what they lack to `ORIGIN`."""
+        bounds = [x - ORIGIN for x in written]
+        bounds[2], bounds[4] = -bounds[2], -bounds[4]
+        return cls(*bounds)
+
+
+def size_of(call: Call) -> Size:
+    """Whether the factors of a call are of a size that needs no balancing, and operands of float16 stay in range.
+
+    For bfloat16 nothing is read, and the answer is that they are: `left_of` sees to those that are not.
+    """
+    if call.query.dtype == torch.bfloat16:
+        return Size(True, True, 0.0)
+    size: Size | None = call.kept.get("size")
+    if size is None:
+        written, _ = _check_range(call, (ANY, ANY, -ANY, ANY, -ANY), writes=False)
+        size = call.kept["size"] = _size(call, Bounds.of(numbers(written[:BOUNDS])))
+    return size
+
+
+def left_of(call: Call, *, backward: bool) -> Tensor:
+    """The queries as the kernels take them: in the type of the arithmetic, times the scale and log2(e).
+
+    In bfloat16 those of a head whose factors are out of range for this pass are NaN.
+    """
+    key = "left of gradients" if backward and call.query.dtype == torch.bfloat16 else "left"
+    left: Tensor | None = call.kept.get(key)
+    if left is None:
+        query, factor = contiguous(call)[0], scales_of(call)[:1]
+        if call.query.dtype == torch.bfloat16:
+            factor = _check_range(call, _limits(call, backward), writes=True)[1]
+            query = query.view(factor.shape[0], -1, query.shape[2])
+        # A factor with a dimension of its own makes the product one of its type, in one kernel.
+        left = call.kept[key] = (query * factor).view(call.query.shape)
+    return left
+
+
+def spare(call: Call) -> int:
+    """The power of two that the weights of a backward pass are multiplied by, so that few of float16 underflow."""
+    if call.query.dtype != torch.float16:
+        return 0
+    return max(0, math.floor(_MOST - _log_difference(call, size_of(call).log_output)))
+
+
+def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: bool) -> tuple[Tensor, Tensor]:
+    """The bounds of a call as `check_range` writes them, and what the queries (heads, 1, 1) are multiplied by.
+
+    Args:
+        call: The call.
+        limits: The limits of the kernel's signature.
+        writes: Whether factors of the queries are asked for; else they are not written.
+    """
+    tensors, device = contiguous(call), call.query.device
+    heads, sets = call.keys[0].shape[0], len(call.keys)
+    columns = padded(max(call.query.shape[2], call.values[0].shape[2]))
+    queries = call.query.shape[0] // heads * call.query.shape[1]
+    shapes = [(x.shape[1], x.shape[2]) for x in tensors]
+    table = on_device(((queries, shapes[0][1]), *shapes[1:]), torch.int32, device)
+    blocks = -(-max(queries, *call.key_lengths) // rows_around(columns))
+    found = torch.zeros(BOUNDS + len(tensors) * heads * columns, dtype=torch.int32, device=device)
+    factors = torch.empty(heads, 1, 1, dtype=torch.float32, device=device) if writes else found
+    masks = wide_masks(call) or (table,) * sets
+    launch_around(
+        "largest",
+        len(tensors) * heads * blocks,
+        device,
+        *(tensors, masks, table, found[BOUNDS:], heads, blocks, max(mask_heads(call) // heads, 1)),
+        MASKED=bool(call.masks),
+        SETS=sets,
+        ROWS=rows_around(columns),
+        COLUMNS=columns,
+    )
+    launch_around(
+        "check_range",
+        heads,
+        device,
+        *(found[BOUNDS:], found, scales_of(call), factors, heads, inner_of(call), *limits),
+        WRITES=writes,
+        SETS=sets,
+        COLUMNS=columns,
+    )
+    return found, factors
+
+
+def _most_scores(call: Call) -> float:
+    """The logarithm to base 2 that the magnitudes above 1 of queries and keys may have; see `exact.balance`."""
+    multiplications = math.log2(2 * call.order * call.query.shape[2])
+    return room(call.computed_in) - multiplications - max(log2_abs(call.scale), 0.0)
+
+
+def _limits(call: Call, backward: bool) -> tuple[int, int, int, int, int]:
+    """The limits of the heads of a call in bfloat16, as `check_range` takes them."""
+    near = NEAR_BFLOAT16 if backward else ANY
+    if call.scale != 0 and abs(log2_abs(call.scale)) > near:
+        near = -ANY
+    return math.floor(_most_scores(call)), VALUES_BFLOAT16, -VALUES_BFLOAT16, near, -near
+
+
+def _size(call: Call, bounds: Bounds) -> Size:
+    limit, near = room(call.computed_in), NEAR[call.computed_in]
+    moderate = bounds.scores <= _most_scores(call) and max(bounds.values, -bounds.least_values) <= limit / 2
+    near_one = max(bounds.scores, bounds.values, -bounds.least_others) <= near
+    near_one = near_one and (call.scale == 0 or abs(log2_abs(call.scale)) <= near)
+    output = float(bounds.output) if bounds.output > -ORIGIN // 1024 else -math.inf
+    if call.query.dtype == torch.float16:
+        highest = bounds.rows + math.log2(max(abs(call.scale) * LOG2_E, 2.0**-1000))
+        moderate = moderate and highest <= _MOST and bounds.inner + math.log2(call.query.shape[2]) <= _LEAST
+        near_one = near_one and _log_difference(call, output) <= _MOST
+        # An incoming gradient near 1 is multiplied by the values of a prefix: one value is in range, a product need
+        # not be.
+        near_one = near_one and (len(call.keys) == 2 or bounds.prefix_values <= _MOST)
+    return Size(moderate, moderate and near_one, output)
+
+
+def _log_difference(call: Call, log_output: float) -> float:
+    """The logarithm to base 2 of what an incoming gradient near 1 may give, against a value less the output."""
+    return max(log_output, 0.0) + 1 + math.log2(call.values[0].shape[2])

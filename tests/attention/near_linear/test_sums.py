@@ -33,7 +33,7 @@ class TestPolynomialInSmallChunks(TestPolynomial):
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
         monkeypatch.setattr(expansion, "chunk_tokens", lambda *sizes: 2)
-        monkeypatch.setattr(causal, "chunk_size", lambda call, rank: 2)
+        monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 2)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -10,7 +10,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention.near_linear.approximation.remainder import chebyshev, taylor
-from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, worst_case_degree
 
 

@@ -17,8 +17,9 @@ What the steps use:
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++, with `native_stream`
   for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
 - `chunks`: how many tokens are taken at a time.
-- `cost`: flops, memory and time of each algorithm. `product_cost`: the count of a product with monomials.
-- `moments_in_reach`: which polynomials of a degree could keep a tolerance, without making them.
+- `cost`: flops, memory and time of each algorithm.
+- `sample`: some queries and key tuples of a call, from which a forecast is made.
+- `deviation`: how far values are from a centre, for certificates that need not take the values' range.
 - `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
 - `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
 - `exact_rounding`: the dtype in which exact attention keeps a tolerance, with `exact_gradient` for its gradients.

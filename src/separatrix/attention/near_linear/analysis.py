@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
@@ -21,7 +21,7 @@ from separatrix.attention.bounds import (
     value_range,
 )
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.approximation.coordinates import Frame, key_mean, make_frame
+from separatrix.attention.near_linear.approximation.coordinates import Frame, key_mean, key_shift, make_frame
 from separatrix.attention.near_linear.approximation.rotation import drift, rotated
 from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, summing
 from separatrix.attention.near_linear.chunks import PIECE, chunk_tokens
@@ -38,6 +38,7 @@ class Analysis:
         frame: The coordinates in which scores are expanded.
         norms: prod_m max_j ||k_m,j||_k (H,), of the keys in these coordinates.
         radii: Bounds (H, L_q) on the magnitudes of each query's scores.
+        radius: The largest of the radii.
         values: The range of the products of values.
         drift: Bounds (H, L_q) on the change of scores by the change of basis; None if the basis is not changed.
         differentiable: Whether gradients will be taken.
@@ -49,15 +50,11 @@ class Analysis:
     frame: Frame
     norms: Tensor
     radii: Tensor
+    radius: float
     values: ValueRange
     drift: Tensor | None
     differentiable: bool
     backend: NearLinearBackend
-
-    @property
-    def radius(self) -> float:
-        """The largest of the radii."""
-        return number(self.radii.max()) if self.radii.numel() else 0.0
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
@@ -71,7 +68,7 @@ def analyse(call: Call, differentiable: bool = False) -> Analysis:
     If a gradient is wanted, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
-    shift = key_mean(call) if call.order == 2 and not call.positions.is_causal else None
+    shift = key_shift(call) if call.order == 2 and not call.positions.is_causal else None
     frame = make_frame(call, shift, torch.float64, differentiable)
     return _analyse(call, frame, value_range(call.values, call.masks), differentiable)
 
@@ -107,7 +104,8 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
         return None
     width = number(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
-    basis = rotated(call, frame, None if analysis.differentiable else slack)
+    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift costs nothing more
+    basis = rotated(call, centred, None if analysis.differentiable else slack)
     if basis is None:
         return None
     return _analyse(call, basis, analysis.values, analysis.differentiable)
@@ -121,7 +119,8 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    return Analysis(call, shape, frame, norms, radii, values, moved, differentiable, backend_of(call))
+    radius = number(radii.max()) if radii.numel() else 0.0
+    return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
 
 
 def key_norms(call: Call, frame: Frame) -> Tensor:

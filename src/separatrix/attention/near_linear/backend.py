@@ -79,8 +79,8 @@ class NearLinearBackend(Protocol):
     def one_pass(self, expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
         """A pass over tokens (H, L, d) of set m as they are in memory; None if they must be cut into chunks."""
 
-    def scan_tokens(self, heads: int, rank: int, columns: int, sets: int) -> int:
-        """The number of tokens in a chunk of the causal scan."""
+    def scan_tokens(self, heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
+        """The number of tokens in a chunk of the causal scan, or of its backward pass."""
 
     def scan_summing(self, call: Call, rank: int) -> Summing:
         """How the causal scan adds up tokens."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.bounds import value_range
 from separatrix.attention.call import Call

@@ -11,7 +11,6 @@ from separatrix.attention.call import Call
 from separatrix.attention.exact.error_bound import relative_bound
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan, sum_rounding
 from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.attention.positions import Positions
 
 
@@ -34,15 +33,15 @@ def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
 @lru_cache(maxsize=1024)
 def _is_exact(plan: BoundedPlan, shape: Shape, dtype: torch.dtype, device: torch.device, offset: int) -> bool:
     """Whether exact attention in a type is cheaper than the polynomial, and certain to err by no more."""
-    near_linear = polynomial_cost(shape, expanded_total_degree(plan.d, plan.degree), True)
+    near_linear = polynomial_cost(shape, plan.rank, True)
     if exact_cost(shape, dtype == torch.float64).time >= near_linear.time:
         return False
-    one = torch.zeros((), dtype=dtype, device=device)
+    zero = torch.zeros((), dtype=dtype, device=device)
     keys, values = (
-        tuple(one.expand(shape.heads, n, width) for n in shape.key_lengths) for width in (shape.d, shape.d_v)
+        tuple(zero.expand(shape.heads, n, width) for n in shape.key_lengths) for width in (shape.d, shape.d_v)
     )
     positions = Positions(shape.is_causal, offset, (None,) * len(keys))
-    call = Call(one.expand(shape.heads, shape.query_length, shape.d), keys, values, (), positions, 1.0)
+    call = Call(zero.expand(shape.heads, shape.query_length, shape.d), keys, values, (), positions, 1.0)
     return relative_bound(call, plan.radius, dtype) <= sum(plan.relative_error(sum_rounding(plan, call)))
 
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.assumptions import CONVERTED, POWER
-from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.arithmetic.rounding import RoundingStep, Summation, expanded_sum
 from separatrix.attention.bounds import ValueRange
 from separatrix.attention.call import Call
@@ -36,8 +36,8 @@ from separatrix.attention.near_linear.approximation.minimax import RelativePolyn
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, total_degree
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.certificate import Certificate
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.near_linear.expansion import Expansion
-from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -122,8 +122,8 @@ class BoundedPlan:
         """c_alpha (rank,) in float64."""
         index_set = self.index_set
         series = torch.tensor(self.polynomial.coefficients, dtype=torch.float64)
-        found = series[torch.from_numpy(index_set.degrees)] * torch.from_numpy(index_set.multinomials)
-        return found.to(device)
+        coefficients = series[torch.from_numpy(index_set.degrees)] * torch.from_numpy(index_set.multinomials)
+        return coefficients.to(device)
 
     @cached_property
     def _magnitude(self) -> float:

@@ -22,9 +22,10 @@ from separatrix.attention.near_linear.expansion import Expansion, Sums, with_one
 from separatrix.attention.near_linear.sums import IncomingGradient, key_state, state_backward
 
 
-def chunk_size(call: Call, rank: int) -> int:
+def chunk_size(call: Call, rank: int, is_backward: bool) -> int:
     """The number of tokens in a chunk."""
-    return backend_of(call).scan_tokens(call.query.shape[0], rank, call.values[0].shape[2] + 1, len(call.keys))
+    columns = call.values[0].shape[2] + 1
+    return backend_of(call).scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -82,7 +83,7 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     out = call.query.new_empty(heads, length, d_v)
     denominator, moments = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
     Z = _first_states(call, expansion, before)
-    size, backend = chunk_size(call, expansion.index_set.rank), backend_of(call)
+    size, backend = chunk_size(call, expansion.index_set.rank, False), backend_of(call)
     for start in range(0, length, size):
         stop = min(start + size, length)
         chunk = _chunk(call, expansion, start, stop)
@@ -116,7 +117,7 @@ def backward_causal_after(
     incoming = IncomingGradient(sums, grad_out, grad_lse)
     backend, frame = backend_of(call), expansion.frame
     offset, power = call.positions.offset, incoming.power
-    length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank)
+    length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank, True)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
     sections = [starts[i : i + per_section] for i in range(0, len(starts), per_section)]

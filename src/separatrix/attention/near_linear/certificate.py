@@ -12,7 +12,15 @@ Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and
 - total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
   is a value of level m of the expansion itself, within its own rounding;
 - scores s' in place of s, within eta of them: E grows by (e^eta - 1) sum_t exp(s'_t) <= (e^eta - 1) (D~ + E + rho);
+- polynomials with |P(s) - exp(s)| <= e exp(s): E = e / (1 - e) (D~ + rho), and the first term on the right is at most
+  tau D~ (max v - min v) with tau the total variation between the weights of P and of exp;
 - other sets: see `near_linear.approximation.greedy`.
+
+Where a run has weighted deviations of the values (see `deviation`), the range max v - min v is replaced by what they
+prove: with |exp(s) - P(s)| <= |s|^((a + b) / 2) f, squares u_t >= (v_t - c)^2 and e the bound by the range,
+
+    sum_t |A_t - A~_t| |v_t - o| <= f (sqrt(M_a V_b) + (|o~ - c| + e) sqrt(M_a M_b)),
+    M_p = sum_t s_t^p,    V_p = sum_t s_t^p u_t.
 
 Rounding: a sum of products errs by at most gamma times the sum of magnitudes (see `arithmetic.rounding`), and the
 magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
@@ -37,8 +45,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number
-from separatrix.attention.bounds import SLACK, ValueRange, power
+from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.bounds import SLACK, power
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import (
     Analysis,
@@ -51,13 +59,16 @@ from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, taylor
 from separatrix.attention.near_linear.approximation.rotation import derivative_drift
+from separatrix.attention.near_linear.deviation import LARGEST_SQUARE
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.gradient_certificate import (
     GradientCertificate,
     Weights,
     certify_gradient,
 )
-from separatrix.attention.near_linear.run import PolynomialRun
+from separatrix.attention.near_linear.run import PolynomialRun, WeightedDeviations
+
+Here = tuple[slice, slice]
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,8 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         )
     backward_relative = gradient_gamma(analysis, *sizes) if analysis.differentiable else None
     tuples = _attended_tuples(call)
-    underflow = _underflow(expansion, polynomial, values)
+    underflow = _underflow(expansion, polynomial, values.low)
+    weighted = None if run.weighted is None else _WeightedSums(run.weighted)
     width, largest = values.widest, values.largest
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)
@@ -108,22 +120,39 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         if polynomial is None:
             assert outside is not None
             E, magnitude = outside[here], torch.exp(R)
+            rho = relative * N * magnitude + lost
+        elif polynomial.relative is not None:
+            magnitude = polynomial.magnitude(R)
+            rho = relative * N * magnitude + lost
+            E = polynomial.relative / (1 - polynomial.relative) * (D + rho).clamp(min=0.0) * SLACK
         else:
             most = N * power(R, polynomial.moment)
             moment = torch.minimum(sums.moment[here] + (relative * most + lost), most).clamp_(min=0.0)
             E = polynomial.factors(R) * moment
             magnitude = polynomial.magnitude(R)
-        rho = relative * N * magnitude + lost
+            rho = relative * N * magnitude + lost
+        if weighted is not None:
+            assert polynomial is not None, "a set that is not of total degree has no moments"
+            by_deviation = weighted.at(here, R, N, polynomial, moment)
+            E = torch.fmin(E, by_deviation.total)
         moved = None if drift is None else torch.expm1(drift[here]) * (D + E + rho) * SLACK
+        by_range = E * width
+        if polynomial is not None and polynomial.variation is not None:
+            by_range = polynomial.variation * D * width
         E = E if moved is None else E + moved
         empty = N == 0
         left = D * (1 - 2.0**-40) - E - rho
         proved = ((left > 0) & torch.isfinite(D)) | empty
         D = D.masked_fill(empty, math.inf)
-        truncation = (E * width / D * SLACK).masked_fill(~proved, math.inf)
+        error = by_range if moved is None else by_range + moved * width
+        truncation = (error / D * SLACK).masked_fill(~proved, math.inf)
         output = sums.output[here].abs().amax(-1).to(torch.float64)
         rounding = (2 * rho * largest / D + 2.0**-52 * largest) * SLACK + 1.01 * (out.eps / 2) * output
         rounding = rounding + out.smallest_normal * out.eps / 2
+        if weighted is not None:
+            error = torch.fmin(by_range, by_deviation.error(sums.output[here], truncation + rounding))
+            error = error if moved is None else error + moved * width
+            truncation = (error / D * SLACK).masked_fill(~proved, math.inf)
         lse = ((E + rho) / left * SLACK).masked_fill(~proved, math.inf).masked_fill(empty, 0.0)
         per_query[here] = truncation + rounding
         worst = [max(before, _largest(now)) for before, now in zip(worst, (truncation, rounding, lse), strict=True)]
@@ -132,13 +161,13 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             E_slope = polynomial.derivative_error(R, moment, N)
             E_slope = E_slope if moved is None else E_slope + moved
             share, lost = backward_relative * N / D, lost / D
-            for into, found in (
+            for into, bound in (
                 (weights.scores, (E_slope + E + rho) / D),
                 (weights.values, (2 * E + rho) / D),
                 (weights.score_rounding, share * polynomial.derivative_magnitude(R) + lost * polynomial.degree),
                 (weights.value_rounding, share * magnitude + lost),
             ):
-                into[here] = found.masked_fill(~proved, math.inf)
+                into[here] = bound.masked_fill(~proved, math.inf)
     gradient = None
     if weights is not None:
         shifts = derivative_drift(call, expansion.frame)
@@ -148,6 +177,54 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         if expansion.frame.shift is not None:  # the part subtracted with the mean errs as much
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
+
+
+class _ByDeviation(NamedTuple):
+    """Bounds on sum_t |A_t - A~_t| of queries (H, c), and on what it is with the values' deviations as weights.
+
+    `total` is the first sum, `deviation` the second with |v_t - centre| as weights.
+    """
+
+    total: Tensor
+    deviation: Tensor
+    centre: Tensor
+
+    def error(self, output: Tensor, error: Tensor) -> Tensor:
+        """A bound on sum_t |A_t - A~_t| |v_t - o|, for outputs (H, c, d_v) that are within `error` of o."""
+        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # in float64, as the centre is
+        return (self.deviation + away * self.total) * SLACK
+
+
+class _WeightedSums:
+    """Bounds on the sums of weighted deviations, from what a pass has computed and from its roundings.
+
+    Args:
+        weighted: The pass.
+    """
+
+    def __init__(self, weighted: WeightedDeviations) -> None:
+        expansion = weighted.run.expansion
+        self._deviation, self._sums = weighted.deviation, weighted.run.sums
+        self._level = expansion.index_set.degree
+        self._relative = gamma(weighted.analysis, self._level, expansion.index_set.rank, expansion.dtype)
+        self._underflow = _underflow(expansion, weighted.run.recipe.polynomial, 0.0)
+
+    def at(self, here: Here, R: Tensor, N: Tensor, polynomial: Polynomial, moment: Tensor) -> _ByDeviation:
+        """The bounds for some of the queries, given those on their scores and on their sums of s^moment."""
+        level, computed = self._level, self._sums.denominator[here]
+        most = N * power(R, level)
+        rho = self._relative * most + self._underflow.total(N)
+        powers = torch.fmin(computed + rho, most).clamp_(min=0.0)
+        quotient = self._sums.output[here].to(torch.float64) * computed.sign().unsqueeze(-1)
+        out = torch.finfo(self._sums.output.dtype)
+        largest = quotient.amax(-1).clamp(min=0.0) * (1 + 4 * out.eps) + out.smallest_normal
+        squares = torch.fmin(computed.abs() * largest + LARGEST_SQUARE * rho, LARGEST_SQUARE * powers)
+        partner = polynomial.partner(level)
+        # Roots are taken before they are multiplied: the product of two high powers may underflow.
+        root = torch.sqrt(powers if partner == level else moment) * SLACK
+        shared = polynomial.factors(R, (partner + level) // 2) * root
+        deviation = shared * torch.sqrt(squares) * self._deviation.scale
+        return _ByDeviation(shared * torch.sqrt(powers), deviation, self._deviation.centre)
 
 
 class _Underflow(NamedTuple):
@@ -160,7 +237,7 @@ class _Underflow(NamedTuple):
         return self.each * tuples + self.once
 
 
-def _underflow(expansion: Expansion, polynomial: Polynomial | None, values: ValueRange) -> _Underflow:
+def _underflow(expansion: Expansion, polynomial: Polynomial | None, low: float) -> _Underflow:
     r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value.
 
     A product that underflows loses at most t, the smallest normal number, and what comes after it multiplies the loss
@@ -172,14 +249,15 @@ def _underflow(expansion: Expansion, polynomial: Polynomial | None, values: Valu
 
     the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the type before
     they meet the monomials of a query, of which none is above (max_l b+_0l)^g: that loses at most t times the rank
-    times this, once for all tuples. Values below 1 make the loss relative to them larger.
+    times this, once for all tuples. Values below 1 make the loss relative to them larger: `low` is the logarithm to
+    base 2 of the smallest product of largest magnitudes.
     """
     frame, degree = expansion.frame, expansion.index_set.degree
     above = [x.clamp(min=1.0) for x in frame.largest]
     products = torch.stack(above).prod(0).sum(-1, keepdim=True)
     magnitude = (polynomial or taylor(degree)).magnitude(products)
     query = above[0].amax(-1, keepdim=True) if above[0].shape[-1] else torch.ones_like(products)
-    unit = 4 * torch.finfo(expansion.dtype).tiny * 2.0 ** -min(values.low, 0.0)
+    unit = 4 * torch.finfo(expansion.dtype).tiny * 2.0 ** -min(low, 0.0)
     each = unit * 2 * len(above) * max(degree, 1) * magnitude
     once = unit * expansion.index_set.rank * torch.exp(degree * torch.log(query) + 2.0**-20)
     return _Underflow(each, once)

@@ -6,6 +6,8 @@ CHUNK_BYTES = 3 << 24
 """How many bytes the monomials of a chunk may take."""
 PIECE = 1 << 20
 """How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
+FORWARD_TOKENS = 512
+"""The least number of tokens in a chunk of a causal scan that is not differentiated."""
 CAUSAL_BYTES = 1 << 22
 """How many bytes the running sums of a causal chunk may take."""
 
@@ -24,10 +26,14 @@ def causal_chunk(heads: int, rank: int, width: int) -> int:
     return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
 
 
-def scan_chunk(heads: int, rank: int, width: int) -> int:
+def scan_chunk(heads: int, rank: int, width: int, is_backward: bool) -> int:
     """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
 
-    The kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at.
+    In a backward pass the kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at. A
+    forward pass keeps none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the states of a chunk
+    once, which for a large rank takes longer than 16 tokens do.
     """
-    kept = CAUSAL_BYTES // max(8 * rank * width, 1)
-    return max(16, min(16 * kept, CAUSAL_BYTES // max(8 * heads * width, 1)))
+    tokens = 16 * (CAUSAL_BYTES // max(8 * rank * width, 1))
+    if not is_backward:
+        tokens = max(tokens, FORWARD_TOKENS)
+    return max(16, min(tokens, CAUSAL_BYTES // max(8 * heads * width, 1)))

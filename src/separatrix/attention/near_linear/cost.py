@@ -8,10 +8,9 @@ an Intel Xeon); only their ratios matter.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from separatrix.attention.near_linear.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
-from separatrix.attention.near_linear.product_cost import Expanded
 from separatrix.native import MOST_SETS, native
 
 
@@ -22,31 +21,37 @@ class Rates:
     Attributes:
         exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.
         exact_score: The rest of the work on a score: exponential, maximum and sum.
-        flop: A flop of the polynomial method's products in float32, as `product_cost` counts them; float64 takes twice
-            as much.
-        written: A monomial that is written to memory; the kernels write none.
+        flop: A flop of the polynomial method's products with monomials in float32; float64 takes half as much again.
+        monomial: A monomial of a token in float32, which the kernels make in cache and plain PyTorch writes to memory.
         scanned: A monomial and value column of a token of a causal call.
+        scanned_monomial: A monomial of a token of a causal call, whatever the number of columns.
     """
 
     exact_flop: float
     exact_score: float
     flop: float
-    written: float
+    monomial: float
     scanned: float
+    scanned_monomial: float
 
 
-KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.008, written=0.0, scanned=0.12)
-PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, written=0.25, scanned=1.5)
+KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.0055, monomial=0.045, scanned=0.055, scanned_monomial=0.25)
+PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
 """The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
-PLANNING, CERTIFYING = 2e6, 7e5
+PLANNING, CERTIFYING = 3.5e6, 7e5
 """The time that it takes to plan a call, and then to certify it, however short the sequence is."""
-TOKEN_ENTRY = 2.0
+WEIGHTING, SEARCHING = 1.2e6, 3e6
+"""The time that it takes to start a second pass for the certificate, and to look for a plan that has one."""
+WORTH_PLANNING = 3.0
+"""How many times as long as planning exact attention takes where a plan is made: if it finds nothing cheaper, the time
+is lost."""
+TOKEN_ENTRY = 4.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
-THREADS = 2
-"""The number of threads that costs and bytes are for."""
+THREADS, TILE = 2, 256
+"""The number of threads that costs and bytes are for, and of the tokens whose monomials a kernel makes at a time."""
 AFFORDABLE = 1e15
 """The most flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
 
@@ -73,6 +78,10 @@ class Shape:
         return volume / self.order if self.is_causal else volume
 
 
+LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
+"""The largest rank and degree of a polynomial that is ever tried."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """`flops` of matrix products, `bytes` held beside inputs and outputs, and `time` to compare by."""
@@ -90,25 +99,21 @@ def exact_cost(shape: Shape, wide: bool) -> Cost:
     return Cost(flops, 2.0**21 + size * 2 * 2**19, time)
 
 
-def polynomial_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     """The cost of the states of all key sets and of the queries against their product; token by token if causal."""
-    rank, d = expanded.rank, shape.d
     size, width = 8 if wide else 4, shape.d_v + 1
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     if shape.is_causal:
-        products = len(shape.key_lengths) * float(shape.query_length)  # of states and query
-        flops = 2.0 * shape.heads * rank * width * (sum(shape.key_lengths) + products)
-        tokens = shape.heads * float(sum(shape.key_lengths) + shape.query_length)
+        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # of states, and of their products
         scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
-        return Cost(flops, held, START + tokens * rank * width * rates.scanned)
+        time = START + (keys + queries) * rank * (width * rates.scanned + rates.scanned_monomial)
+        return Cost(flops, held, time)
     rates = _rates()
-    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     flops = 2 * rank * (width * keys + (width + 1) * queries)
-    work = 2 * (expanded.multiply_adds(d, width) * keys + expanded.multiply_adds(d, width + 1) * queries)
-    written = rank * (keys + queries)
-    time = START + (rates.flop * work + rates.written * written) * (2.0 if wide else 1.0)
-    return Cost(flops, _polynomial_bytes(shape, expanded, size), time)
+    time = START + (rates.flop * flops + rates.monomial * rank * (keys + queries)) * (1.5 if wide else 1.0)
+    return Cost(flops, _polynomial_bytes(shape, rank, size), time)
 
 
 def sampled_queries(heads: int) -> int:
@@ -129,14 +134,21 @@ def sampled_tuples(heads: int) -> int:
     return max(256, min(1024, (1 << 17) // (max(heads, 1) * sampled_queries(heads))))
 
 
-def certified_cost(shape: Shape, expanded: Expanded, wide: bool) -> Cost:
+def certified_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
-    cost = polynomial_cost(shape, expanded, wide)
+    cost = polynomial_cost(shape, rank, wide)
     return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
 
 
+def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -> Cost:
+    """What a second pass with `columns` columns of squared deviations, and monomials of d coordinates, adds."""
+    cost = polynomial_cost(replace(shape, d_v=columns), math.comb(d + level, level), wide)
+    held = 8.0 * shape.heads * sum(shape.key_lengths) * columns
+    return Cost(cost.flops, cost.bytes + held, cost.time + WEIGHTING + 0.5 * _looking(shape))
+
+
 def planning_time(shape: Shape) -> float:
-    """The time that a plan takes: if exact attention takes less, planning is not worth it."""
+    """The time that a plan takes: unless exact attention takes `WORTH_PLANNING` times as long, none is made."""
     drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
     return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
 
@@ -159,10 +171,10 @@ def basis_time(shape: Shape) -> float:
 def _causal_bytes(shape: Shape, rank: int) -> float:
     """What causal attention holds: up to seven running sums of a chunk, its own and products, and its monomials."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
-    one = 8.0 * heads * rank * width
-    chunk = (7 * one + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
-    states = one * (2 * len(shape.key_lengths) + 2)
-    return 2.0**18 + max(chunk + _kept_bytes(shape), _sample_bytes(shape)) + states + 48.0 * heads * shape.query_length
+    state = 8.0 * heads * rank * width
+    chunk = (7 * state + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
+    states = state * (2 * len(shape.key_lengths) + 2)
+    return 2.0**18 + max(chunk, _sample_bytes(shape)) + states + 48.0 * heads * shape.query_length
 
 
 def _scan_bytes(shape: Shape, rank: int) -> float:
@@ -171,45 +183,36 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
     A plan does not depend on the number of threads, so the number is a constant.
     """
     heads, width, sets = max(shape.heads, 1), shape.d_v + 1, len(shape.key_lengths)
-    tokens = heads * min(scan_chunk(heads, rank, width), max(shape.query_length, 1))
+    tokens = heads * min(scan_chunk(heads, rank, width, False), max(shape.query_length, 1))
     chunk = 8.0 * tokens * ((sets + 3) * shape.d + (sets + 1) * (width + 1))
     states = 8.0 * heads * rank * width * (2 * sets + 1) + 32.0 * rank
     working = 8.0 * min(THREADS, heads) * rank * (sets * width + 16 * (sets + 1))
-    return (
-        2.0**18
-        + max(chunk + states + working + _kept_bytes(shape), _sample_bytes(shape))
-        + 48.0 * heads * shape.query_length
-    )
+    return 2.0**18 + max(chunk + states + working, _sample_bytes(shape)) + 48.0 * heads * shape.query_length
 
 
 def _sample_bytes(shape: Shape) -> float:
-    """Indices, keys, coordinates and products of the tuples in the sample, and their scores a few times."""
+    """What the samples of a plan hold: indices, keys, values and products of tuples, and their scores a few times.
+
+    A causal call has a second sample, of its first queries.
+    """
     heads = max(shape.heads, 1)
-    return float(heads * sampled_tuples(heads)) * (32 * shape.d + 24 + 40 * sampled_queries(heads))
+    tuples = float(heads * sampled_tuples(heads)) * (2 if shape.is_causal else 1)
+    return tuples * (32 * shape.d + 8 * (shape.order + 3) * shape.d_v + 24 + 48 * sampled_queries(heads))
 
 
-def _kept_bytes(shape: Shape) -> float:
-    """The scores of the sample and their exponentials, which are kept while the call is computed."""
-    heads = max(shape.heads, 1)
-    return 16.0 * heads * sampled_tuples(heads) * sampled_queries(heads)
-
-
-def _polynomial_bytes(shape: Shape, expanded: Expanded, size: int) -> float:
+def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     """What is held at once beside inputs and outputs, at the most; measured it is a half to three quarters of this.
 
     The largest of what planning, a chunk of the certificate and a chunk of the computation take; besides, a few
     numbers for each query.
     """
-    heads, d, width, rank = float(max(shape.heads, 1)), shape.d, shape.d_v + 1, expanded.rank
+    heads, d, width = float(max(shape.heads, 1)), shape.d, shape.d_v + 1
     longest = max(shape.query_length, *shape.key_lengths)
     tokens = min(chunk_tokens(max(shape.heads, 1), rank, size == 8), longest)
-    written = expanded.written(d, width + 1)
-    laid = expanded.pairs if expanded.is_factored(d, width + 1) else rank
-    if native().library is None:  # plain PyTorch writes all monomials
-        written = laid = 2 * rank
-    states = 8 * heads * (rank * (width * len(shape.key_lengths) + 3 * (width + 1)) + 2 * laid * (width + 1))
-    chunk = size * heads * tokens * (written + 4 * (width + 1) + 2 * d)
+    monomials = THREADS * TILE * rank if native().library is not None else 2 * heads * tokens * rank
+    states = 8 * heads * rank * (width * len(shape.key_lengths) + 5 * (width + 1))
+    chunk = size * (monomials + heads * tokens * (4 * (width + 1) + 2 * d))
     column = 16 * heads * max(d, 1)
     certificate = 16 * max(min(PIECE, column * longest), column)
     sample = _sample_bytes(shape)
-    return 2.0**18 + max(states + chunk + _kept_bytes(shape), sample, certificate) + 48 * heads * shape.query_length
+    return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length

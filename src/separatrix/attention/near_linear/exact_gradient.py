@@ -16,7 +16,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import EXPONENTIAL
 from separatrix.attention.bounds import largest_magnitudes
 from separatrix.attention.exact.backend import exact_backend
-from separatrix.attention.exact.blocks.passes import lowest
+from separatrix.attention.exact.torch.passes import lowest
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient
 
@@ -56,11 +56,11 @@ def _reaches(analysis: Analysis) -> list[Tensor]:
     largest = [largest_magnitudes("query", call.query, None)]
     for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
         largest.append(largest_magnitudes(f"keys[{m}]", key, mask))
-    found = []
+    bounds = []
     for m in range(len(largest)):
         product = torch.full_like(largest[0], abs(call.scale))
         for other, x in enumerate(largest):
             if other != m:
                 product = product * x
-        found.append(product.amax(-1) * (1 + 2.0**-30))
-    return found
+        bounds.append(product.amax(-1) * (1 + 2.0**-30))
+    return bounds

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.bounds import largest_magnitudes
 from separatrix.attention.exact.error_bound import Ends, backend_bounds

@@ -1,42 +1,37 @@
-"""A forecast of the certified error: sums over all tuples are replaced by those over a sample with a fixed seed."""
+r"""A forecast of the certified error: sums over all tuples are replaced by those over a sample with a fixed seed.
+
+For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
+to make one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
+from the Chebyshev coefficients |c_j| that each leaves out, so that few are made. R is the bound on the scores of a
+query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so
+M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, in which `factor` is at most what the tolerance leaves
+for truncation, if the polynomial keeps it. The same holds of P' in place of P.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.arithmetic.rounding import Summing
-from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, amplitudes, gamma, gradient_gamma, relative_error
-from separatrix.attention.near_linear.approximation.coordinates import Frame, reaches
+from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
 from separatrix.attention.near_linear.approximation.monomials import Array
-from separatrix.attention.near_linear.approximation.remainder import Polynomial
-from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
+from separatrix.attention.near_linear.approximation.remainder import Polynomial, least_chebyshev
+from separatrix.attention.near_linear.deviation import Deviation, deviation
+from separatrix.attention.near_linear.plan import Weighting
+from separatrix.attention.near_linear.sample import ScoreSample, draw_samples
 
-
-@dataclass(frozen=True)
-class SampledQuery:
-    """A query in the sample of an analysis, and numbers of its head.
-
-    `radius` bounds its scores; `inverse` and `powers` are `Forecast.mean_power` of 0 and of all even moments, as far as
-    they were needed. `reach` is the largest derivative of a score by an entry, twice that where keys are shifted.
-    """
-
-    head: int
-    where: int
-    radius: float
-    inverse: float
-    width: float
-    largest: float
-    reach: float
-    others: float
-    powers: list[float] = field(default_factory=list, repr=False)
+_LESS = 0.99
+"""By what lower bounds on forecasts are multiplied, which covers their own rounding."""
+_SMALL_RADIUS = 0.25
+"""Up to this bound on the scores no Chebyshev polynomial is better than Taylor's."""
 
 
 class Forecast:
@@ -50,44 +45,26 @@ class Forecast:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self.extremes: list[SampledQuery] = []
         self._moments: dict[int, Tensor] = {}
-        self._last_power: tuple[int, Tensor] | None = None
-        self._errors: dict[Polynomial, tuple[Tensor, Tensor]] = {}
+        self._spreads: dict[tuple[Weighting, int], Tensor] = {}
+
+    @cached_property
+    def samples(self) -> list[ScoreSample]:
+        return draw_samples(self.analysis, self._deviation)
 
     @cached_property
     def sampled(self) -> Tensor:
-        """Indices (H, queries) of the queries in the sample."""
-        return _sample_queries(self.analysis.radii)
+        """Indices (H, queries) of the queries in the samples."""
+        return torch.cat([sample.queries for sample in self.samples], 1)
 
     @cached_property
     def sampled_radii(self) -> Tensor:
         return torch.gather(self.analysis.radii, 1, self.sampled)
 
     @cached_property
-    def scores(self) -> Tensor:
-        """(H, queries, tuples) in the sample."""
-        return _sample_scores(self.analysis.call, self.analysis.frame, self.sampled)
-
-    @cached_property
-    def weights(self) -> Tensor:
-        """exp(s) (H, queries, tuples) in the sample."""
-        return torch.exp(self.scores)
-
-    @cached_property
-    def _squares(self) -> Tensor:
-        return self.scores * self.scores
-
-    @cached_property
-    def _mean_weights(self) -> Tensor:
-        """The mean of exp(s) over the tuples in the sample, (H, queries)."""
-        return self.weights.mean(-1)
-
-    @cached_property
     def _heaviest(self) -> float:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
-        heaviest = self.mean_power(0) * self.analysis.values.largest
-        return number(heaviest.max()) if heaviest.numel() else 0.0
+        return _largest(self.mean_power(0) * self.analysis.values.largest)
 
     @cached_property
     def key_powers(self) -> dict[int, Tensor]:
@@ -95,64 +72,72 @@ class Forecast:
         return key_powers(self.analysis.call, self.analysis.frame)
 
     def mean_power(self, moment: int) -> Tensor:
-        """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the sample.
-
-        A causal query at the beginning has too few tuples for a mean: in a causal call it is the largest
-        s^moment / exp(s).
-        """
+        """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the samples."""
         if moment not in self._moments:
-            causal = self.analysis.shape.is_causal
-            if moment == 0:
-                mean = 1 / (self.weights.amin(-1) if causal else self._mean_weights)
-            else:
-                power = self._power(moment)
-                mean = (power / self.weights).amax(-1) if causal else power.mean(-1) / self._mean_weights
-            self._moments[moment] = mean
+            self._moments[moment] = torch.cat([sample.mean_power(moment) for sample in self.samples], 1)
         return self._moments[moment]
 
-    def _power(self, moment: int) -> Tensor:
-        """s^moment (H, queries, tuples) in the sample, for an even moment, from the last one that was computed."""
-        at, power = self._last_power or (2, self._squares)
-        if at > moment:
-            at, power = 2, self._squares
-        for _ in range((moment - at) // 2):
-            power = power * self._squares
-        self._last_power = (moment, power)
-        return power
+    @cached_property
+    def _deviation(self) -> Deviation:
+        return deviation(self.analysis.call, self.analysis.values)
 
-    def forget_powers(self) -> None:
-        """Free the last power of the scores: half a megabyte that a run would hold beside its own memory."""
-        self._last_power = None
+    @cached_property
+    def _distance(self) -> Tensor:
+        """How far the outputs of the samples are from the centre of the values, (H, queries)."""
+        output = torch.cat([sample.output() for sample in self.samples], 1)
+        return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
 
-    def error(self, polynomial: Polynomial, rank: int, dtype: torch.dtype, output_only: bool = False) -> float:
-        """Forecast the certificate's total for a total-degree set.
+    def spread(self, weighting: Weighting, partner: int) -> Tensor:
+        """Forecast sum_t |s_t|^p |v_t - o| over sum_t exp(s_t), as the certificate bounds it, (H, queries).
+
+        p is the mean of the level of the weighting and of its partner (see `Polynomial.partner`).
+        """
+        key = (weighting, partner)
+        if key not in self._spreads:
+            away, level = self._deviation, weighting.level
+            by_sample = [sample.weighted_squares(level, weighting.columns) for sample in self.samples]
+            squares = torch.cat(by_sample, 1).amax(-1)
+            total = torch.sqrt(self.mean_power(partner) * self.mean_power(level))
+            spread = torch.sqrt(self.mean_power(partner) * squares) * away.scale + total * self._distance
+            self._spreads[key] = torch.minimum(spread, total * self.analysis.values.widest)
+        return self._spreads[key]
+
+    def forget_samples(self) -> None:
+        """Free the samples: a run would hold them beside its own memory, and they are drawn again if need be."""
+        self.__dict__.pop("samples", None)
+
+    def error(
+        self,
+        polynomial: Polynomial,
+        rank: int,
+        dtype: torch.dtype,
+        output_only: bool = False,
+        weighting: Weighting | None = None,
+    ) -> float:
+        """Forecast the certificate's total for a total-degree set; with a weighting, that after the second pass.
 
         If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
         """
-        analysis, radii, power = self.analysis, self.sampled_radii, self.mean_power(polynomial.moment)
-        if polynomial not in self._errors:
-            self._errors[polynomial] = polynomial.factors(radii) * power, polynomial.magnitude(radii)
-        truncation, magnitude = self._errors[polynomial]
-        output = self._output_error(truncation, magnitude, polynomial.degree, rank, dtype)
-        if output_only or not analysis.differentiable or not truncation.numel():
-            return output
-        inverse = self.mean_power(0)
-        slope = polynomial.derivative_error(radii, power, inverse)
-        rounding = gradient_gamma(analysis, polynomial.degree, rank, dtype) * inverse
-        width, largest = analysis.values.widest, analysis.values.largest
-        scores = width * (slope + truncation) + output + 2 * largest * rounding * polynomial.derivative_magnitude(radii)
-        values = (2 * truncation + rounding * magnitude).amax(1)
-        reach = torch.stack(reaches(analysis.frame)).amax(0)
-        doubled = 1 if analysis.frame.shift is None else 2
-        errors = [doubled * reach * scores.amax(1), *(values * others for others in analysis.values.others)]
-        return max(output, number(torch.stack(errors).max()))
-
-    def least_rounding(self, degree: int, rank: int) -> float:
-        """A lower bound on every forecast's rounding in float64: that of weights 1, the first coefficient."""
-        analysis = self.analysis
-        adds = Summing(1, 1 << 62)
-        least = relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, torch.float64)
-        return least * self._heaviest
+        radii, degree = self.sampled_radii, polynomial.degree
+        magnitude = polynomial.magnitude(radii)
+        if weighting is not None:
+            partner = polynomial.partner(weighting.level)
+            factors = polynomial.factors(radii, (weighting.level + partner) // 2)
+            return _largest(
+                self._output_error(factors * self.spread(weighting, partner), magnitude, degree, rank, dtype)
+            )
+        power = self.mean_power(polynomial.moment)
+        if polynomial.variation is None:
+            truncation = polynomial.factors(radii) * power
+        else:
+            truncation = radii.new_full((), polynomial.variation)
+        output = self._output_error(truncation * self.analysis.values.widest, magnitude, degree, rank, dtype)
+        if output_only or not self.analysis.differentiable:
+            return _largest(output)
+        slope = polynomial.derivative_error(radii, power, self.mean_power(0))
+        rounding = gradient_gamma(self.analysis, degree, rank, dtype)
+        slope_magnitude = polynomial.derivative_magnitude(radii)
+        return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
         """Forecast the certificate's total for an index set that is shaped by the amplitudes."""
@@ -161,42 +146,86 @@ class Forecast:
         query = torch.gather(analysis.call.query, 1, rows)
         E = greedy_error(query, analysis.frame, alphas, amplitudes(analysis), self.key_powers)
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
-        truncation = E / tuples * self.mean_power(0)
+        error = E / tuples * self.mean_power(0) * analysis.values.widest
         magnitude = torch.exp(self.sampled_radii)
-        return self._output_error(truncation, magnitude, int(alphas.sum(1).max()), len(alphas), dtype)
+        return _largest(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
-    def _output_error(self, truncation: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> float:
-        if not truncation.numel():
-            return 0.0
+    def least_rounding(self, degree: int, rank: int) -> float:
+        """A lower bound on every forecast's rounding in float64: that of weights 1, the first coefficient."""
         analysis = self.analysis
-        rounding = 2 * gamma(analysis, degree, rank, dtype) * magnitude * self.mean_power(0)
-        return number((truncation * analysis.values.widest + rounding * analysis.values.largest).max())
+        adds = Summing(1, 1 << 62)
+        least = relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, torch.float64)
+        return least * self._heaviest
+
+    def moments_in_reach(
+        self, degree: int, rank: int, target: float, output_only: bool = False, columns: int | None = None
+    ) -> list[int]:
+        """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
+
+        All others are certain to have a forecast above the target. They are even moments below the degree, and there
+        are none where scores are so small that none can win. If a number of columns of squared deviations is given, the
+        forecast is `error` with a weighting of these.
+        """
+        analysis, R = self.analysis, self.sampled_radii
+        moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
+        if not moments or not R.numel():
+            return moments
+
+        def column_of(numbers: Sequence[float]) -> Tensor:
+            return torch.tensor(numbers, dtype=R.dtype, device=R.device).reshape(-1, 1, 1)
+
+        widest = analysis.values.widest
+        least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
+        factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
+        if columns is None:
+            power = torch.stack([self.mean_power(m) for m in moments])
+            allowed = target / (widest * power)  # the largest factor that keeps the target, or infinity
+            error = factors * power * widest
+        else:
+            power = torch.stack([self.spread(Weighting(m, columns), m) for m in moments])
+            allowed, error = target / power, factors * power
+        exponents = column_of(moments)
+        powers, e_R = R**exponents, torch.exp(R)
+        terms = torch.cumprod(torch.stack([torch.ones_like(R), *(R / p for p in range(1, degree))]), 0).cumsum(0)
+        below = torch.stack([terms[m - 1] if m else torch.zeros_like(R) for m in moments])  # sums R^p / p! over p < m
+        magnitude = torch.fmax(below, e_R - powers * allowed)
+        output = self._output_error(error, magnitude, degree, rank, torch.float64)
+        if analysis.differentiable and not output_only:
+            below = torch.stack([terms[m - 2] if m > 1 else torch.zeros_like(R) for m in moments])
+            near = e_R - powers * allowed / self._reach - exponents * R ** (exponents - 1) * allowed
+            rounding = gradient_gamma(analysis, degree, rank, torch.float64)
+            output = self._gradient_error(
+                output, factors * power, magnitude, slopes * power, torch.fmax(below, near), rounding
+            )
+        kept = numbers(_LESS * output.amax((1, 2)) <= target)
+        return [m for m, may_keep in zip(moments, kept, strict=True) if may_keep]
+
+    @cached_property
+    def _reach(self) -> Tensor:
+        """The largest derivative of a score by an entry, twice that where keys are shifted, (H, 1)."""
+        doubled = 1 if self.analysis.frame.shift is None else 2
+        return doubled * torch.stack(reaches(self.analysis.frame)).amax(0).unsqueeze(1)
+
+    def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
+        """The error of the outputs of the sample from that of truncation and from the magnitudes of the sums."""
+        rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self.mean_power(0)
+        return error + rounding * self.analysis.values.largest
+
+    def _gradient_error(
+        self,
+        output: Tensor,
+        truncation: Tensor,
+        magnitude: Tensor,
+        slope: Tensor,
+        slope_magnitude: Tensor,
+        rounding: float,
+    ) -> Tensor:
+        """The largest of the errors of outputs and of gradients, from those of the sums of P and of P'."""
+        values, rounded = self.analysis.values, rounding * self.mean_power(0)
+        scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
+        by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
+        return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
 
 
-def _sample_queries(radii: Tensor) -> Tensor:
-    """Indices (H, queries): half of them those with the largest bounds, and half spread evenly."""
-    heads, length = radii.shape
-    count = min(sampled_queries(heads) // 2, length)
-    even = torch.arange(count, device=radii.device) * length // max(count, 1)
-    return torch.cat([radii.topk(count, dim=1).indices, even.expand(radii.shape[0], -1)], 1)
-
-
-def _sample_scores(call: Call, frame: Frame, sampled: Tensor) -> Tensor:
-    """Scores (H, queries, tuples) of the sampled queries with tuples of keys that are drawn with a fixed seed.
-
-    All queries of a head share the tuples, so that the scores are one product of matrices. Where the call is causal a
-    query may not attend some of them; they are counted all the same, which can only raise a largest value.
-    """
-    heads, _, d = call.query.shape
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.gather(call.query, 1, sampled.unsqueeze(-1).expand(-1, -1, d))
-    product = None
-    for m, key in enumerate(call.keys):
-        where = torch.rand(heads, sampled_tuples(heads), generator=generator).to(key.device)
-        index = (where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0))
-        mask = torch.gather(call.masks[m], 1, index) if call.masks else None
-        drawn = key[torch.arange(heads, device=key.device).unsqueeze(1), index]
-        x = frame.coordinates(drawn, m + 1, mask)
-        product = x if product is None else product * x
-    assert product is not None, "a call has a key set"
-    return frame.coordinates(rows, 0).mT @ product
+def _largest(x: Tensor) -> float:
+    return number(x.max()) if x.numel() else 0.0

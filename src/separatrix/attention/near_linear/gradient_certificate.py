@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.bounds import SLACK
 
 
@@ -112,17 +112,17 @@ def certify_gradient(
     unit = copies * torch.finfo(out).eps / 2
     w = (width + weights.output) * SLACK
     off = w * weights.scores + weights.output + 2 * weights.score_rounding * magnitude
-    found = []
+    errors = []
     for most, change in zip(reach, moved, strict=True):
         error = most.unsqueeze(-1) * off + w * change
-        found.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * SLACK)
+        errors.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * SLACK)
     share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
     values = tuple(_most(share * other.unsqueeze(-1) * SLACK) for other in others)
-    query = found[0].masked_fill(torch.isnan(found[0]), math.inf)  # infinity times 0 bounds nothing
-    return GradientCertificate(query, tuple(_most(x) for x in found[1:]), values)
+    query = errors[0].masked_fill(torch.isnan(errors[0]), math.inf)  # infinity times 0 bounds nothing
+    return GradientCertificate(query, tuple(_most(x) for x in errors[1:]), values)
 
 
 def _most(x: Tensor) -> float:
     """The largest entry; infinity if one is NaN."""
-    found = number(x.max()) if x.numel() else 0.0
-    return math.inf if math.isnan(found) else found
+    largest = number(x.max()) if x.numel() else 0.0
+    return math.inf if math.isnan(largest) else largest

@@ -170,8 +170,8 @@ def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativeP
     return NativePass(expansion, x, m, values.shape[2])
 
 
-def scan_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
-    return scan_chunk(heads, rank, columns)
+def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
+    return scan_chunk(heads, rank, columns, is_backward)
 
 
 def scan_summing(call: Call, rank: int) -> Summing:

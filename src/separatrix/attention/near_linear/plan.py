@@ -8,14 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from separatrix.checks import positive
-
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from separatrix.attention.near_linear.approximation.monomials import IndexSet
     from separatrix.attention.near_linear.approximation.remainder import Polynomial
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """The sums of a second pass, of squared deviations of the values, that lower a certificate (see `deviation`).
+
+    Attributes:
+        level: The even power of the scores that deviations are weighted by.
+        columns: The number of columns of squared deviations: 1, or as many as the values have.
+    """
+
+    level: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,14 @@ class Recipe:
         polynomial: The polynomial of the scores; None if the index set is not of total degree.
         dtype: The dtype in which monomials are computed.
         key_powers: What the error of an index set that is not of total degree needs of the keys.
+        weighting: The second pass that the certificate is expected to need; None for none.
     """
 
     index_set: IndexSet = field(repr=False)
     polynomial: Polynomial | None
     dtype: torch.dtype
     key_powers: dict[int, Tensor] | None = field(default=None, repr=False, compare=False)
+    weighting: Weighting | None = None
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,3 @@ class Plan:
     bytes: float
     why: str
     recipe: Recipe | None = field(repr=False, default=None, compare=False)
-
-
-def check_tolerance(tolerance: float) -> float:
-    """The tolerance as a float; an `ArgumentError` unless it is a positive finite number."""
-    return positive("tolerance", tolerance)

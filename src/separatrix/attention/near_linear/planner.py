@@ -10,33 +10,40 @@ from collections.abc import Iterator
 
 import torch
 
-from separatrix.attention.arithmetic.host import number, numbers
+from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, amplitudes, analyse, in_float32, turned
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
-from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, taylor
+from separatrix.attention.near_linear.approximation.remainder import (
+    Polynomial,
+    chebyshev,
+    relative_minimax,
+    taylor,
+)
 from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
+    LARGEST_DEGREE,
+    LARGEST_RANK,
+    SEARCHING,
+    WEIGHTING,
+    WORTH_PLANNING,
     Cost,
+    Shape,
     basis_time,
     certified_cost,
     exact_cost,
     planning_time,
+    weighting_cost,
 )
 from separatrix.attention.near_linear.forecast import Forecast
-from separatrix.attention.near_linear.moments_in_reach import moments_in_reach
-from separatrix.attention.near_linear.plan import Plan, Recipe
-from separatrix.attention.near_linear.product_cost import (
-    LARGEST_DEGREE,
-    LARGEST_RANK,
-    expanded,
-    expanded_total_degree,
-)
+from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, in_reach
 from separatrix.errors import ArgumentError, SeparatrixError
 
+SMALLEST_SAVING = 3e7
+"""The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
 _MARGIN = 0.9
 """The part of the tolerance that a forecast may take."""
 
@@ -53,13 +60,13 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[Forecast, Plan
             return forecast, choose(forecast, None, tolerance, "exact")
         limit = time_limit(forecast.analysis, method)
         recipe = None
-        if limit >= planning_time(forecast.analysis.shape):
+        if limit >= WORTH_PLANNING * planning_time(forecast.analysis.shape):
             forecast, recipe = find_polynomial(forecast, tolerance, limit)
         return forecast, choose(forecast, recipe, tolerance, method)
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
-    """Search for the polynomial of the lowest rank that keeps the tolerance, in the given basis and in a better one.
+    """Search for the polynomial of the lowest cost that keeps the tolerance, in the given basis and in a better one.
 
     Args:
         forecast: The forecast for a call without windows, in the basis of its queries and keys.
@@ -77,16 +84,17 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
         candidates = [(x, recipes(x, tolerance, time_limit=limit, output_only=output_only)) for x in forecasts]
         kept = [(x, recipe) for x, recipe in candidates if recipe is not None]
         if kept:
-            return min(kept, key=lambda pair: pair[1].index_set.rank)
+            return min(kept, key=lambda pair: recipe_cost(analysis.shape, pair[1]).time)
     return forecast, None
 
 
-def _polynomials(forecast: Forecast, degree: int, rank: int, target: float, output_only: bool) -> Iterator[Polynomial]:
+def _polynomials(
+    forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int | None = None
+) -> Iterator[Polynomial]:
     """Taylor's, and Chebyshev's in even weights, without those that are certain to miss the target."""
-    by_taylor, moments = moments_in_reach(forecast, degree, rank, target, output_only)
-    if by_taylor:
-        yield taylor(degree)
-    yield from (chebyshev(degree, moment, forecast.analysis.radius) for moment in moments)
+    yield taylor(degree)
+    for moment in forecast.moments_in_reach(degree, rank, target, output_only, columns):
+        yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
 def time_limit(analysis: Analysis, method: str) -> float:
@@ -102,7 +110,7 @@ def recipes(
     time_limit: float = math.inf,
     output_only: bool = False,
 ) -> Recipe | None:
-    """The index set of the lowest rank whose forecast keeps the tolerance; None if none does in time.
+    """The recipe of the lowest cost whose forecast keeps the tolerance; None if none does in time.
 
     If gradients will be taken, their forecast has to keep it too, unless `output_only`.
     """
@@ -112,20 +120,18 @@ def recipes(
     target, d = _MARGIN * tolerance, analysis.frame.width
     if analysis.differentiable:
         least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
-    polynomial, rank = _total_degree(forecast, target, least_degree, time_limit, output_only)
-    forecast.forget_powers()
+    candidate = _total_degree(forecast, target, least_degree, time_limit, output_only)
+    if not analysis.differentiable:
+        candidate = _relative(forecast, target, least_degree, time_limit, candidate)
+    forecast.forget_samples()
+    rank = LARGEST_RANK // 8 if candidate is None else candidate.index_set.rank
     free = not analysis.shape.is_causal and not analysis.differentiable
     if free and d >= 2 and least_degree == 0 and _uneven(analysis):
-        index_set = _greedy(forecast, target, LARGEST_RANK // 8 if polynomial is None else rank)
+        index_set = _greedy(forecast, target, rank)
         if index_set is not None:
             narrow = forecast.greedy_error(index_set.alphas, torch.float32)
             return Recipe(index_set, None, _dtype(analysis, narrow, target), forecast.key_powers)
-    if polynomial is None:
-        return None
-    if analysis.shape.is_causal:  # its sums are in float64 whatever the type, see `near_linear/causal`
-        return Recipe(total_degree(d, polynomial.degree), polynomial, torch.float64)
-    narrow = forecast.error(polynomial, rank, torch.float32, output_only)
-    return Recipe(total_degree(d, polynomial.degree), polynomial, _dtype(analysis, narrow, target))
+    return candidate
 
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
@@ -136,24 +142,110 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
     return torch.float32 if keeps and not given_wide else torch.float64
 
 
+def _kept(
+    forecast: Forecast, polynomial: Polynomial, weighting: Weighting | None, target: float, output_only: bool
+) -> Recipe | None:
+    """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
+    analysis, d = forecast.analysis, forecast.analysis.frame.width
+    rank = math.comb(d + polynomial.degree, d)
+    if forecast.error(polynomial, rank, torch.float64, output_only, weighting) > target:
+        return None
+    dtype = torch.float64
+    if not analysis.shape.is_causal:  # where it is, sums are in float64 whatever the type, see `near_linear/causal`
+        narrow = forecast.error(polynomial, rank, torch.float32, output_only, weighting)
+        dtype = _dtype(analysis, narrow, target)
+    return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, weighting=weighting)
+
+
 def _total_degree(
     forecast: Forecast, target: float, least_degree: int, time_limit: float, output_only: bool = False
-) -> tuple[Polynomial | None, int]:
-    """The polynomial of the lowest degree whose forecast keeps the target, and its rank."""
-    analysis = forecast.analysis
-    d = analysis.frame.width
+) -> Recipe | None:
+    """The recipe of the lowest cost, of those of total degree, whose forecast keeps the target.
+
+    The lowest degree that needs no second pass is looked for first, and then the degrees below it.
+    """
+    analysis, d = forecast.analysis, forecast.analysis.frame.width
+    best: Recipe | None = None
+    tried: list[int] = []
     for degree in range(least_degree, LARGEST_DEGREE + 1):
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
             break
-        if certified_cost(analysis.shape, expanded_total_degree(d, degree), False).time > time_limit:
+        if certified_cost(analysis.shape, rank, False).time > time_limit:
             break  # even in float32; and higher degrees cost more
         if forecast.least_rounding(degree, rank) > target:
             break
-        for polynomial in _polynomials(forecast, degree, rank, target, output_only):
-            if forecast.error(polynomial, rank, torch.float64, output_only) <= target:
-                return polynomial, rank
-    return None, 0
+        polynomials = _polynomials(forecast, degree, rank, target, output_only)
+        kept = (_kept(forecast, polynomial, None, target, output_only) for polynomial in polynomials)
+        best = next((recipe for recipe in kept if recipe is not None), None)
+        if best is not None:
+            break
+        tried.append(degree)
+    least = time_limit if best is None else recipe_cost(analysis.shape, best).time
+    fixed = certified_cost(analysis.shape, 1, False).time + WEIGHTING + SEARCHING
+    may_gain = least > fixed and not analysis.differentiable
+    for degree in reversed(tried) if may_gain else ():
+        weighted = list(_weighted(forecast, degree, target))
+        if not weighted:
+            break
+        times = [recipe_cost(analysis.shape, recipe).time for recipe in weighted]
+        if min(times) <= least:
+            least, best = min(times), weighted[times.index(min(times))]
+    return best
+
+
+def _relative(
+    forecast: Forecast, target: float, least_degree: int, time_limit: float, candidate: Recipe | None
+) -> Recipe | None:
+    """A recipe with an error relative to exp, if it costs less than the candidate; else the candidate.
+
+    It takes milliseconds to make such a polynomial, so that it is looked for only where it may save more than that.
+    """
+    analysis, d = forecast.analysis, forecast.analysis.frame.width
+    most = time_limit if candidate is None else recipe_cost(analysis.shape, candidate).time
+    share = target / max(number(analysis.values.widest.max()), target)
+    largest_error = min(2 * share / (1 + share**2), 0.9)  # for which the total variation is at most the share
+    degree = max(least_degree, 1)
+    while most > SMALLEST_SAVING and degree <= LARGEST_DEGREE:
+        rank = math.comb(d + degree, degree)
+        if rank > LARGEST_RANK or certified_cost(analysis.shape, rank, False).time > most:
+            break
+        if forecast.least_rounding(degree, rank) > target:
+            break
+        polynomial = relative_minimax(degree, analysis.radius, largest_error)
+        if polynomial is not None:
+            recipe = _kept(forecast, polynomial, None, target, True)
+            cheaper = recipe is not None and recipe_cost(analysis.shape, recipe).time < most
+            return recipe if cheaper else candidate
+        degree += 1
+    return candidate
+
+
+def _weighted(forecast: Forecast, degree: int, target: float) -> Iterator[Recipe]:
+    """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be."""
+    analysis, d = forecast.analysis, forecast.analysis.frame.width
+    rank, narrow_enough = math.comb(d + degree, degree), False
+    for columns in sorted({1, analysis.shape.d_v}):
+        for polynomial in _polynomials(forecast, degree, rank, target, True, columns):
+            for level in polynomial.weighted_levels:
+                if math.comb(d + level, level) > LARGEST_RANK:
+                    continue
+                kept = _kept(forecast, polynomial, Weighting(level, columns), target, True)
+                if kept is not None:
+                    narrow_enough = True
+                    yield kept
+        if narrow_enough:
+            return
+
+
+def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
+    """What a recipe costs, with the passes of its certificate."""
+    wide, weighting = recipe.dtype == torch.float64, recipe.weighting
+    cost = certified_cost(shape, recipe.index_set.rank, wide)
+    if weighting is None:
+        return cost
+    extra = weighting_cost(shape, recipe.index_set.dimension, weighting.level, weighting.columns, wide)
+    return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
 
 
 def _uneven(analysis: Analysis) -> bool:
@@ -175,14 +267,16 @@ def _greedy(forecast: Forecast, target: float, rank: int) -> IndexSet | None:
 
 def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
     analysis, index_set = forecast.analysis, recipe.index_set
-    cost = certified_cost(analysis.shape, expanded(index_set), recipe.dtype == torch.float64)
+    cost = recipe_cost(analysis.shape, recipe)
     if recipe.polynomial is None:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
         error = forecast.greedy_error(index_set.alphas, recipe.dtype)
     else:
-        error = forecast.error(recipe.polynomial, index_set.rank, recipe.dtype, output_only=True)
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
+        series = series if recipe.polynomial.relative is None else "minimax, relative to exp"
         kind = f"total degree {index_set.degree} ({series})"
+        error = forecast.error(recipe.polynomial, index_set.rank, recipe.dtype, True, recipe.weighting)
+    forecast.forget_samples()
     fewer = exact.flops / cost.flops
     beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"
     why = (
@@ -202,10 +296,8 @@ def choose(forecast: Forecast, recipe: Recipe | None, tolerance: float, method: 
         if plan is None:
             raise out_of_reach(analysis, tolerance)
         return plan
-    if plan is not None and recipe is not None:
-        cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
-        if cost.time < exact.time:
-            return plan
+    if plan is not None and recipe is not None and recipe_cost(analysis.shape, recipe).time < exact.time:
+        return plan
     if exact.flops > AFFORDABLE and method == "auto":
         if plan is not None:
             return plan

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.bounds import pieces
 from separatrix.attention.call import Call

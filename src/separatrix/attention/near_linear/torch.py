@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.bounds import product_of
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, monomials, monomials_backward
 from separatrix.attention.near_linear.chunks import causal_chunk, chunk_tokens
@@ -50,7 +51,7 @@ def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> None:
     return None
 
 
-def scan_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
+def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
     return causal_chunk(heads, rank, columns)
 
 
@@ -74,19 +75,12 @@ def _running(index_set: IndexSet, x: Tensor, W: Tensor, before: Tensor) -> _Runn
     return _Running(features, before.unsqueeze(1) + added.cumsum(1))
 
 
-def _product(factors: Sequence[Tensor]) -> Tensor:
-    product = factors[0]
-    for factor in factors[1:]:
-        product = product * factor
-    return product
-
-
 def scan(
     expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     index_set = expansion.index_set
     states = [_running(index_set, *key_set).states for key_set in zip(x, W, Z, strict=True)]
-    product = _product(states)
+    product = product_of(states)
     features = monomials(query, index_set).mT
     totals = torch.einsum("hcr,hcrv->hcv", features * expansion.coefficients, product)
     moment = features.new_zeros(features.shape[:2])
@@ -120,7 +114,7 @@ def scan_backward(
     """The term of a token is part of the states of all later tokens, so their gradients are added up from the last."""
     index_set, coefficients = expansion.index_set, expansion.coefficients
     sets = [_running(index_set, *key_set) for key_set in zip(x, W, Z, strict=True)]
-    product = _product([running.states for running in sets])
+    product = product_of([running.states for running in sets])
     features = monomials(query, index_set)
     grad_features = torch.einsum("hcv,hcrv->hrc", grad, product) * coefficients.unsqueeze(-1)
     grad_query = monomials_backward(query, index_set, features, grad_features)
@@ -128,7 +122,7 @@ def scan_backward(
     grad_x, grad_W, before = [], [], []
     for m, running in enumerate(sets):
         others = [other.states for n, other in enumerate(sets) if n != m]
-        grad_states = _product([grad_product, *others])
+        grad_states = product_of([grad_product, *others])
         grad_added = grad_states.flip(1).cumsum(1).flip(1) + grad_Z[m].unsqueeze(1)
         grad_features = torch.einsum("hcrv,hvc->hrc", grad_added, W[m])
         grad_x.append(monomials_backward(x[m], index_set, running.features, grad_features))

@@ -8,16 +8,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from separatrix.attention.near_linear.approximation.remainder import chebyshev, least_chebyshev, taylor_factor_of_number
-from separatrix.attention.near_linear.cost import AFFORDABLE, Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.approximation.remainder import (
+    chebyshev,
+    least_chebyshev,
+    relative_minimax,
+    taylor_factor_of_number,
+)
+from separatrix.attention.near_linear.cost import (
+    AFFORDABLE,
+    LARGEST_DEGREE,
+    LARGEST_RANK,
+    Shape,
+    exact_cost,
+    polynomial_cost,
+)
 from separatrix.attention.near_linear.paper_rules import threshold
-from separatrix.attention.near_linear.plan import Plan, check_tolerance
-from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK, expanded_total_degree
-from separatrix.checks import is_whole
+from separatrix.attention.near_linear.plan import Plan
+from separatrix.checks import is_whole, positive
 from separatrix.errors import ArgumentError
 
 LARGEST_RADIUS = 50.0
 """The largest R that is tried: beyond it exp(2 R) times the precision of float64 is more than 1."""
+
+LARGEST_MINIMAX_RADIUS = 8.0
+"""The largest R for which minimax polynomials are looked for: beyond it, to make one takes a tenth of a second."""
 
 
 def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
@@ -89,6 +103,18 @@ def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
     return keeps(chebyshev(degree, 0, radius).factor or math.inf)
 
 
+def relative_degree(radius: float, tolerance: float, highest: int) -> int | None:
+    """The lowest degree, up to the highest, whose minimax polynomial keeps the tolerance in the worst case.
+
+    Twice the total variation between its weights and those of exp is at most the tolerance (see `bounded_plan`).
+    """
+    if radius > LARGEST_MINIMAX_RADIUS or not 0 < tolerance < 2:
+        return None
+    largest_error = tolerance / (1 + tolerance**2 / 4)
+    polynomials = (relative_minimax(degree, radius, largest_error) for degree in range(1, highest + 1))
+    return next((polynomial.degree for polynomial in polynomials if polynomial is not None), None)
+
+
 def highest_degree(d: int) -> int:
     """The highest degree that is tried in d dimensions."""
     return max(g for g in range(LARGEST_DEGREE + 1) if math.comb(d + g, g) <= LARGEST_RANK)
@@ -96,8 +122,12 @@ def highest_degree(d: int) -> int:
 
 def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
     """C(d + g, g) for the degree g of the worst case; infinity where no degree up to the largest is enough."""
-    degree = worst_case_degree(radius, tolerance)
-    return math.inf if degree is None else float(math.comb(d + degree, degree))
+    by_chebyshev = worst_case_degree(radius, tolerance)
+    if by_chebyshev is None:
+        return math.inf
+    by_minimax = relative_degree(radius, tolerance, by_chebyshev)
+    degree = by_chebyshev if by_minimax is None else min(by_chebyshev, by_minimax)
+    return float(math.comb(d + degree, degree))
 
 
 def _short(rank: int) -> str:
@@ -129,7 +159,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
             raise ArgumentError(name, expected=expected, got=got)
     if not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
         raise ArgumentError("bound", expected="a finite number >= 0", got=repr(bound))
-    tolerance = check_tolerance(tolerance)
+    tolerance = positive("tolerance", tolerance)
     shape = Shape(1, n, (n,) * (order - 1), d, d)
     radius, largest = _to_the(bound, order), _to_the(bound, order - 1)
     exact = exact_cost(shape, False)
@@ -142,15 +172,19 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     border = threshold(n, order)
     side = f"B = {bound:.3g} is {'below' if bound < border else 'at or above'} (ln n)^(1/k) = {border:.3g}"
     why = f"{side}, and no degree up to {LARGEST_DEGREE} keeps {tolerance:.3g} in the worst case"
-    if degree is not None:
-        rank = math.comb(d + degree, degree)
+    degrees = {f"total degree {degree}": degree} if degree is not None else {}
+    by_minimax = relative_degree(radius, relative(bound), highest_degree(d))
+    if by_minimax is not None:
+        degrees[f"total degree {by_minimax} (minimax, relative to exp)"] = by_minimax
+    if degrees:
+        kind = min(degrees, key=lambda kind: degrees[kind])
+        rank = math.comb(d + degrees[kind], d)
         why = f"{side}, and the worst case takes rank {_short(rank)}, where at most {LARGEST_RANK} is tried"
         if rank <= LARGEST_RANK:
-            cost = polynomial_cost(shape, expanded_total_degree(d, degree), True)
+            cost = polynomial_cost(shape, rank, True)
             if cost.time < exact.time:
                 why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
-                kind = f"total degree {degree}"
-                return Plan("polynomial", degree, rank, kind, tolerance, cost.flops, cost.bytes, why)
+                return Plan("polynomial", degrees[kind], rank, kind, tolerance, cost.flops, cost.bytes, why)
             why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
     if exact.flops > AFFORDABLE:
         why = f"neither method is in reach: {side}; {in_reach(shape, bound, 1 / d, relative)}"

@@ -81,7 +81,7 @@ def test_scores_move_by_no_more_than_the_drift(seed, n, d, decay, power):
     assert allowed.max() < 1e-6 * max(np.abs(scores).max(), 1)
 
 
-@pytest.mark.parametrize(("d", "decay", "size", "gain"), [(8, 0.5, 0.3, 20), (16, 0.6, 0.15, 20), (32, 0.6, 0.1, 50)])
+@pytest.mark.parametrize(("d", "decay", "size", "gain"), [(8, 0.5, 0.3, 10), (16, 0.6, 0.15, 8), (32, 0.6, 0.1, 25)])
 def test_rank_is_saved(d, decay, size, gain):
     query, key, value = draw(5, n=300, d=d, decay=decay, size=size)
     before = analyse(check_call(query, key, value, scale=1.0))

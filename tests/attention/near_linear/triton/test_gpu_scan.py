@@ -75,8 +75,8 @@ def check_scan(case):
 
 def test_stretches_fill_their_memory_and_are_whole_pieces(monkeypatch):
     monkeypatch.undo()
-    assert gpu_scan.scan_tokens(8, 495, 17, 2) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
-    assert gpu_scan.scan_tokens(1 << 20, 1 << 17, 100, 2) == gpu_scan.piece_tokens(100) == 16
+    assert gpu_scan.scan_tokens(8, 495, 17, 2, False) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
+    assert gpu_scan.scan_tokens(1 << 20, 1 << 17, 100, 2, False) == gpu_scan.piece_tokens(100) == 16
 
 
 def test_a_causal_call_keeps_its_certificate():

@@ -8,8 +8,8 @@ r"""The coordinates in which scores are expanded: changes that leave every softm
   bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
   which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
-  the softmax does not see: the keys' mean is subtracted, except in causal attention, where the mean would depend on
-  later keys.
+  the softmax does not see: the keys' mean is subtracted where it is not small, except in causal attention, where the
+  mean would depend on later keys.
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, leaves <q, k> as it is: see
   `rotation`.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import numbers, truth
+from separatrix.attention.arithmetic.device_reads import numbers, truth
 from separatrix.attention.bounds import SLACK, largest_magnitudes
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
@@ -121,11 +121,27 @@ def reaches(frame: Frame) -> list[Tensor]:
 
 def key_mean(call: Call) -> Tensor:
     """The mean (H, d) of the one key set of order 2, over the keys that may be attended; 0 where there is none."""
-    key = call.keys[0].to(torch.float64)
-    if not call.masks:
-        return key.mean(1)
-    mask = call.masks[0].unsqueeze(-1)
-    return key.masked_fill(~mask, 0.0).sum(1) / mask.sum(1).masked_fill(mask.sum(1) == 0, 1)
+    return token_mean(call.keys[0], call.mask_of_each[0])
+
+
+_SMALL_MEAN = 1 / 32
+"""The part of the largest key up to which a mean is not subtracted: passes over keys as they are in memory are faster,
+and the bound on the scores would fall by no more than this part."""
+
+
+def key_shift(call: Call) -> Tensor | None:
+    """The mean of the keys of order 2; None if it is small in every coordinate beside their largest magnitude."""
+    mean = key_mean(call)
+    largest = largest_magnitudes("keys[0]", call.keys[0], call.mask_of_each[0])
+    return mean if truth((mean.abs() > _SMALL_MEAN * largest).any()) else None
+
+
+def token_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean (H, d) of tokens (H, L, d), over those that may be attended, in float64; 0 where there is none."""
+    if mask is None:
+        return x.sum(1, dtype=torch.float64) / max(x.shape[1], 1)
+    count = mask.sum(1, keepdim=True)
+    return x.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1, dtype=torch.float64) / count.masked_fill(count == 0, 1)
 
 
 def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import numbers
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.bounds import SLACK, pieces
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame

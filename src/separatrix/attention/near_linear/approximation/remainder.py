@@ -5,10 +5,14 @@ polynomial w of degree g - m. Then for every |s| <= R
 
     |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
 
-and the sum of s^m over all key tuples is a number the method has computed already. Two families:
+and the sum of s^m over all key tuples is a number the method has computed already. Two families rest on it:
 - Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
+
+A third one needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so that
+the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever the
+scores are (see `bounded_plan`).
 
 Gradients are those of the polynomial, and exp is its own derivative, so that they rest on |exp(s) - P'(s)|. Taylor's
 derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
@@ -31,8 +35,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.chebyshev import cheb2poly
 
-from separatrix.attention.arithmetic.host import number
-from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE
+from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.near_linear.approximation.minimax import minimax
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +52,8 @@ class Polynomial:
     """P(s) = sum_p coefficients[p] s^p with |exp(s) - P(s)| <= s^moment * factor for |s| <= radius.
 
     `slope` bounds the derivative of (exp(s) - P(s)) / s^moment there. The Taylor polynomial has radius infinity, and
-    for each radius a factor of its own: `factors`.
+    for each radius a factor of its own: `factors`. A polynomial with a `relative` error has neither: for it
+    |exp(s) - P(s)| <= relative * exp(s), and its gradients are not bounded.
     """
 
     coefficients: tuple[float, ...]
@@ -55,19 +61,47 @@ class Polynomial:
     radius: float
     factor: float | None
     slope: float | None = None
+    relative: float | None = None
+
+    @property
+    def variation(self) -> float | None:
+        """The total variation between the weights of P and those of exp, if the error of P is relative to exp."""
+        if self.relative is None:
+            return None
+        return self.relative / (1 + math.sqrt(1 - self.relative**2)) * (1 + _ROUNDING)
 
     @property
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
-    def factors(self, radii: Tensor) -> Tensor:
-        """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii, entry by entry."""
+    def factors(self, radii: Tensor, exponent: int | None = None) -> Tensor:
+        """A bound on |exp(s) - P(s)| / |s|^exponent for |s| <= radii, entry by entry.
+
+        The exponent is the moment, or for the Taylor polynomial any up to its degree + 1.
+        """
+        assert self.relative is None, "the error is relative to exp"
+        exponent = self.moment if exponent is None else exponent
         if self.factor is not None:
+            assert exponent == self.moment, "the factor is that of the moment"
             return radii.new_full(radii.shape, self.factor)
-        return taylor_factor(self.degree, self.moment, radii)
+        return taylor_factor(self.degree, exponent, radii)
+
+    @property
+    def weighted_levels(self) -> tuple[int, ...]:
+        """The even powers b of the scores that deviations may be weighted by, from the lowest (see `deviation`)."""
+        if self.relative is not None:
+            return ()
+        if self.factor is not None or self.degree == 0:
+            return (self.moment,)
+        return (self.degree + 1,) if self.degree % 2 else (self.degree, self.degree + 2)
+
+    def partner(self, level: int) -> int:
+        """The even power a that goes with a level b: the error is at most |s|^((a + b) / 2) times a factor."""
+        return level if level <= self.degree + 1 else self.moment
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
         """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii with sum_t s_t^moment <= power."""
+        assert self.relative is None, "gradients rest on errors that are weighted by a moment"
         if self.factor is None or self.slope is None:
             return taylor_factor(self.degree - 1, self.moment, radii) * power
         if self.moment == 0:
@@ -101,10 +135,10 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 8)
     (True, 0.71828183)
     """
-    one = radii.new_ones(())
+    ones = radii.new_ones(())
 
     def one_plus(total: Tensor, share: float) -> Tensor:
-        return one.addcmul(total, radii, value=share)
+        return ones.addcmul(total, radii, value=share)
 
     largest = number(radii.max()) if radii.numel() else 0.0
     return _tail(degree, moment, radii, largest, radii.new_full(radii.shape, 2.0), one_plus)
@@ -149,6 +183,29 @@ def taylor(degree: int) -> Polynomial:
     (1.0, 1.0, 0.5, 0.16666666666666666)
     """
     return Polynomial(tuple(1 / math.factorial(p) for p in range(degree + 1)), degree - degree % 2, math.inf, None)
+
+
+def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
+    """The polynomial of least error relative to exp; None if that of every polynomial of the degree is larger.
+
+    The radius is rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
+
+    >>> relative_minimax(3, 1.0, 0.01).relative < 0.0053, relative_minimax(3, 1.0, 0.001)
+    (True, None)
+    """
+    best = minimax(degree, math.ceil(64 * radius) / 64, largest_error)
+    if best is None or best.error > largest_error:
+        return None
+    return Polynomial(best.coefficients, 0, best.radius, None, relative=best.error)
+
+
+def power_of_scores(exponent: int) -> Polynomial:
+    """s^exponent, whose expansion gives the sums that certificates weigh deviations by; nothing near exp.
+
+    >>> power_of_scores(2).coefficients
+    (0.0, 0.0, 1.0)
+    """
+    return Polynomial((*(0.0,) * exponent, 1.0), exponent, math.inf, None)
 
 
 @lru_cache(maxsize=64)

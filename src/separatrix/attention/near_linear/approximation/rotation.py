@@ -17,7 +17,8 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
 Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left out
 while their amplitudes, which are added to the drift, do not matter. Any invertible matrices give correct results; good
-ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame.
+ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most `_TOKENS` of
+each, evenly spaced.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.bounds import pieces
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Basis, Frame, balance
 
 _RIDGE = 1e-6
 """Added to the moments, relative to their mean: bounds the condition of the basis."""
+_TOKENS = 1 << 12
+"""The number of queries, and of keys, whose second moments a basis is made from."""
 _GAIN = 0.9
 """How much of the amplitudes' sum, or of the coordinates that carry it, a basis must save to be tried."""
 
@@ -126,11 +129,12 @@ def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
 
 
 def _moments(call: Call, frame: Frame, m: int) -> Tensor:
-    """The sum of x x^T, (H, d', d')."""
-    total = torch.zeros(call.query.shape[0], frame.width, frame.width, dtype=torch.float64, device=frame.kept.device)
-    for x in _parts(call, frame, m):
-        total += x @ x.mT
-    return total
+    """The sum of x x^T over evenly spaced tokens, (H, d', d')."""
+    tokens = call.keys[0] if m else call.query
+    step = -(-tokens.shape[1] // _TOKENS)
+    mask = call.masks[0][:, ::step] if m and call.masks else None
+    x = frame.coordinates(tokens[:, ::step], m, mask)
+    return x @ x.mT
 
 
 def _norms(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:

@@ -8,6 +8,6 @@
 - `launch`: the blocks that the kernels are compiled for, and their launches.
 - `programs`: the kernels, which are compiled when they are first launched.
 
-All of them are tested in Triton's interpreter and compiled for sm_80, sm_90 and gfx942; they are not yet timed on
-hardware.
+All of them are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they
+are not yet timed on hardware.
 """

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.dispatch import gpu
-from separatrix.attention.dispatch.gpu import REGISTERS, padded, vendor
+from separatrix.attention.dispatch.gpu import padded, vendor
+from separatrix.errors import SeparatrixError
 
 KERNELS = ("add_state", "against_state", "coordinate_gradient")
 """The kernels of products, which have blocks for float32 and float64."""
@@ -65,13 +66,18 @@ def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
 
 
 def launch(kernel: str, programs: int, *arguments: Any, warps: int, **constants: Any) -> None:
-    """Run a kernel by so many programs, if there are any."""
-    if not programs:
-        return
+    """Launch a kernel on `programs` programs, on the device of its first argument; do nothing for 0.
+
+    Raises:
+        SeparatrixError: If the instructions of the kernels have not been checked for the architecture of the device.
+            Whatever these kernels compute has a certificate.
+    """
+    device = arguments[0].device
+    if (reason := gpu.unchecked(device)) is not None:
+        raise SeparatrixError(f"query: no certificate of near-linear attention is known to hold on {device}. {reason}")
     # Imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.near_linear.triton.programs.{kernel}"), kernel)
-    limit = {} if REGISTERS[vendor()] is None else {"maxnreg": REGISTERS[vendor()]}
-    program[(programs,)](*arguments, **constants, num_warps=warps, num_stages=1, **limit)
+    gpu.launch(program, programs, device, *arguments, **constants, num_warps=warps, num_stages=1)
 
 
 def blocked(kernel: str, dtype: torch.dtype, columns: int) -> tuple[Block, dict[str, Any]]:

@@ -32,7 +32,7 @@ def piece_tokens(columns: int) -> int:
     return block_of("scan", torch.float64, padded(columns + 1)).tokens
 
 
-def scan_tokens(heads: int, rank: int, columns: int, sets: int) -> int:
+def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
     """The number of tokens in a stretch, a multiple of a piece: their monomials' gradients take `STRETCH_BYTES`."""
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import numbers
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.dispatch.gpu import padded
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.triton.launch import Block, block_of, launch

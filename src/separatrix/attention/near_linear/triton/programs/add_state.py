@@ -10,10 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from separatrix.attention.near_linear.triton.programs.monomials import monomials_of
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, monomials_of
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def add_state(
     x,
     factors,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from separatrix.attention.near_linear.triton.programs.monomials import monomial_of, monomials_of
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, monomial_of, monomials_of
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def against_state(
     x,
     factors,
@@ -44,7 +44,7 @@ def against_state(
     else:
         for row in range(rank):
             found = monomial_of(x, factors, head, row, tokens, n, d, degree, TOKENS)
-            M = tl.load(of_head + row * columns + column, mask=column < columns, other=0.0)
+            M = tl.load(of_head + tl.cast(row, tl.int64) * columns + column, mask=column < columns, other=0.0)
             sums += found[:, None] * M[None, :]
     at = out + head.to(tl.int64) * columns * n + column[None, :].to(tl.int64) * n + tokens[:, None]
     tl.store(at, sums, mask=(column < columns)[None, :] & (tokens < n)[:, None])

@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
+
 
 @triton.jit
 def monomials_of_token(given, factors, rows, rank, d, degree, factor, ROWS: tl.constexpr):
@@ -22,7 +24,7 @@ def monomials_of_token(given, factors, rows, rank, d, degree, factor, ROWS: tl.c
     return found
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def append_tokens(
     keys,
     values,

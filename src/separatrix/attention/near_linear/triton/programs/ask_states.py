@@ -10,9 +10,10 @@ import triton
 import triton.language as tl
 
 from separatrix.attention.near_linear.triton.programs.append_tokens import monomials_of_token
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def ask_states(
     query,
     states,

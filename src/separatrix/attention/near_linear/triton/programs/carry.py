@@ -8,8 +8,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
 
-@triton.jit
+
+@triton.jit(do_not_specialize=LENGTHS)
 def carry(sums, given, after, pieces, size, ENTRIES: tl.constexpr, BACK: tl.constexpr):
     """Replace sums (heads, pieces, size) by what is before each piece, `given` (heads, size) included.
 

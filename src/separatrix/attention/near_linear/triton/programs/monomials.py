@@ -10,6 +10,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+LENGTHS = ("n", "parts", "length", "pieces", "heads")
+"""Arguments that no kernel is specialised for, so that a stream that grows does not recompile anything."""
+
 
 @triton.jit
 def monomials_of(x, factors, head, rows, tokens, rank, n, d, degree, ROWS: tl.constexpr, TOKENS: tl.constexpr):

@@ -15,11 +15,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from separatrix.attention.near_linear.triton.programs.monomials import monomial_of
+from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, monomial_of
 from separatrix.attention.near_linear.triton.programs.running import columns_of, row_of, running
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def scan_back(
     x,
     factors,

@@ -1,0 +1,50 @@
+"""The samples of a forecast: the first queries of a causal call are in them, with all of their tuples."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from separatrix.attention.call import Call, check_call
+from separatrix.attention.near_linear.analysis import analyse
+from separatrix.attention.near_linear.deviation import deviation
+from separatrix.attention.near_linear.sample import draw_samples
+from tests.attention.near_linear.test_deviation import draw, literal
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("order", "offset"), [(2, 0), (2, 3), (2, -2), (3, 0), (4, -1)])
+def test_the_first_queries_have_all_of_their_tuples(order, offset, masked):
+    query, *sets = draw(order, 9, 3, 2)
+    keys, values = sets[: order - 1], sets[order - 1 :]
+    masks = [torch.arange(9) % 4 != m for m in range(order - 1)] if masked else None
+    call = check_call(query, keys, values, is_causal=True, query_offset=offset, key_masks=masks, scale=0.4)
+    analysis = analyse(call)
+    away = deviation(call, analysis.values)
+    sample = draw_samples(analysis, away)[1]
+    at = sample.queries[0]
+    assert int(at[0]) == max(-offset, 0)
+    s, v, attended = literal(call)
+    s, attended = s[:, at], attended[:, at]
+    totals = (s.exp() * attended).sum(-1)
+    seen = totals > 0
+    for moment in (0, 2, 4):
+        powers = (s**moment * attended).sum(-1)
+        assert torch.allclose(sample.mean_power(moment)[seen], (powers / totals)[seen])
+        assert (sample.mean_power(moment)[~seen] == 0).all()
+    assert torch.allclose(sample.output()[seen], ((s.exp() * attended) @ v / totals.unsqueeze(-1))[seen])
+    squares = ((v - away.centre.unsqueeze(1)) / away.scale.unsqueeze(-1)) ** 2
+    expected = (s**2 * attended) @ squares / totals.unsqueeze(-1)
+    assert torch.allclose(sample.weighted_squares(2, 2)[seen], expected[seen], rtol=1e-5)
+
+
+def count_samples(call: Call) -> int:
+    analysis = analyse(call)
+    return len(draw_samples(analysis, deviation(call, analysis.values)))
+
+
+def test_calls_without_first_queries_have_one_sample():
+    query, key, value = draw(2, 9, 3, 2)
+    assert count_samples(check_call(query, key, value)) == 1
+    late = check_call(query, key.repeat(20, 1), value.repeat(20, 1), is_causal=True, query_offset=171)
+    assert count_samples(late) == 1
